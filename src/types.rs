@@ -37,7 +37,7 @@ impl fmt::Display for OutOfRange {
 
 impl core::error::Error for OutOfRange {}
 
-/// Why memory cannot be a queue, or why a table of queue pairs cannot accept a queue pair.
+/// Why memory cannot be a queue or a pool, or why a table of queue pairs cannot accept a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -48,6 +48,19 @@ pub enum QueueError {
         entries: usize,
         /// Largest number of entries allowed.
         max: usize,
+    },
+    /// A queue has fewer slots for its requests than its ring has entries, or a pool has fewer slots than
+    /// elements.
+    TooFewSlots {
+        /// Number of slots that are needed, one for each entry of the ring or each element of the pool.
+        needed: usize,
+        /// Number of slots that the caller gave.
+        slots: usize,
+    },
+    /// A pool was to be created from a memory window that is bound.
+    WindowBound {
+        /// The key of the window.
+        key: Key,
     },
     /// The largest inline data would make a work request longer than the device reads.
     InlineLimit {
@@ -72,12 +85,10 @@ impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Size { entries, max } => {
-                write!(
-                    f,
-                    "a queue of {entries} entries: a power of two up to {max}, the capacity of its type, is \
-                     wanted"
-                )
+                write!(f, "a queue of {entries} entries: a power of two up to {max} is wanted")
             }
+            Self::TooFewSlots { needed, slots } => write!(f, "{slots} slots, {needed} are needed"),
+            Self::WindowBound { key } => write!(f, "the window {key} is bound"),
             Self::InlineLimit { bytes, max } => {
                 write!(f, "{bytes} bytes of inline data, {max} are the limit")
             }

@@ -110,9 +110,9 @@ static void set_up(void)
     DONE(mlx5mk_cq_destroy(cq, &error));
     DONE(mlx5mk_cq_create(device, 256, &cq, &error));
     REFUSED(MLX5MK_ARGUMENT, "flags", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
-    odd.flags = 0, odd.send_blocks = 4097;
+    odd.flags = 0, odd.send_blocks = (1 << 15) + 1;
     REFUSED(MLX5MK_ARGUMENT, "send_blocks", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
-    odd.send_blocks = 0, odd.receive_slots = 4097;
+    odd.send_blocks = 0, odd.receive_slots = (1 << 15) + 1;
     REFUSED(MLX5MK_ARGUMENT, "receive_slots", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
     odd.receive_slots = 0, odd.timestamps = 4;
     REFUSED(MLX5MK_ARGUMENT, "timestamps", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
@@ -326,7 +326,7 @@ static void mkeys_are_in_use_or_not(void)
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
     mlx5mk_range empty = {(uintptr_t)memory, 0, lkey}, entry = {(uintptr_t)memory, 16, lkey};
 
-    REFUSED(MLX5MK_ARGUMENT, "count", (spec.count = 1025, mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
+    REFUSED(MLX5MK_ARGUMENT, "count", (spec.count = (1 << 16) + 1, mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
     REFUSED(MLX5MK_ARGUMENT, "mkey entries", (spec.count = 2, spec.max_entries = (1 << 30) + 1,
                                              mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
     REFUSED(MLX5MK_COMMAND, "the device takes", (spec.max_entries = 1 << 30,

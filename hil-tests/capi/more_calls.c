@@ -1,7 +1,8 @@
 /*
  * Makes the calls that every_call.c leaves out: digests, interleaved layouts, memory of a dma-buf, shared
  * PSVs, stores of mkeys, caches of keys, lists in registered memory, mkeys created with their lists, memory
- * windows, and events. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * windows, many queue pairs of one completion queue, and events. `cargo xtask capi --test` runs it on the
+ * software device, under valgrind.
  */
 
 #define _GNU_SOURCE /* memfd_create */
@@ -392,7 +393,7 @@ static void pools_take_mkeys_from_a_store(void)
     spec.count = 4;
     DONE(mlx5mk_store_create(pd, cq, &spec, &store, &error));
     REFUSED(MLX5MK_IN_USE, "1 pools", mlx5mk_cq_destroy(cq, &error));
-    REFUSED(MLX5MK_ARGUMENT, "most", mlx5mk_pool_of_store(store, 1025, &pool, &error));
+    REFUSED(MLX5MK_ARGUMENT, "most", mlx5mk_pool_of_store(store, (1 << 16) + 1, &pool, &error));
     DONE(mlx5mk_pool_of_store(store, 16, &pool, &error));
     DONE(mlx5mk_pool_of_store(store, 1024, &other, &error));
     mlx5mk_store_destroy(store);
@@ -778,6 +779,38 @@ static void windows_are_bound_and_revoked(void)
     mlx5mk_windows_destroy(NULL);
 }
 
+/* Posts a request to each queue pair, and checks that its completion finds the queue pair. */
+static void each_completes(mlx5mk_cq *many, mlx5mk_qp *const *pairs, uint32_t count)
+{
+    mlx5mk_completion done;
+    for (uint32_t i = 0; i < count; i++) {
+        mlx5mk_request request = {.id = i, .operation = MLX5MK_OP_NOP, .flags = MLX5MK_SIGNALED};
+        DONE(mlx5mk_post(pairs[i], &request, &error));
+        mlx5mk_doorbell(pairs[i]);
+        CHECK(mlx5mk_cq_wait(many, &done, 1, 5000, &error) == 1);
+        CHECK(done.kind == MLX5MK_SENT && done.id == i && done.qpn == mlx5mk_qp_number(pairs[i]));
+    }
+}
+
+static void a_completion_queue_serves_many_queue_pairs(void)
+{
+    mlx5mk_cq *many;
+    mlx5mk_qp *pairs[40];
+    mlx5mk_qp_spec spec = {.send_blocks = 2, .receive_slots = 1};
+    DONE(mlx5mk_cq_create(device, 128, &many, &error));
+    for (int i = 0; i < 40; i++) {
+        DONE(mlx5mk_qp_create(pd, many, many, &spec, &pairs[i], &error));
+        DONE(mlx5mk_qp_connect_local(pairs[i], mlx5mk_qp_number(pairs[i]), &error));
+    }
+    each_completes(many, pairs, 40);
+    for (int i = 0; i < 20; i++)
+        mlx5mk_qp_destroy(pairs[i]);
+    each_completes(many, pairs + 20, 20);
+    for (int i = 20; i < 40; i++)
+        mlx5mk_qp_destroy(pairs[i]);
+    DONE(mlx5mk_cq_destroy(many, &error));
+}
+
 int main(void)
 {
     set_up();
@@ -794,6 +827,7 @@ int main(void)
     entries_have_one_length();
     mkeys_bring_their_lists();
     windows_are_bound_and_revoked();
+    a_completion_queue_serves_many_queue_pairs();
     a_failure_is_an_event();
     mlx5mk_qp_destroy(qp);
     DONE(mlx5mk_cq_destroy(cq, &error));
@@ -802,6 +836,6 @@ int main(void)
     mlx5mk_device_close(device);
     /* No pointer may remain: valgrind reports unfreed memory only if no pointer leads to it. */
     device = NULL, pd = NULL, cq = NULL, qp = NULL, mr = NULL;
-    printf("digests, streams, shared memory, stores, caches, lists, their mkeys, windows and events: passed\n");
+    printf("digests, streams, shared memory, stores, caches, lists, their mkeys, windows, many queue pairs and events: passed\n");
     return EXIT_SUCCESS;
 }

@@ -28,7 +28,7 @@ const LENGTH: usize = 8;
 
 /// A queue pair, and the descriptor that becomes readable when completions arrive.
 struct End {
-    queue: QueuePair<64, 16>,
+    queue: QueuePair,
     completions: CqReader,
     readable: AsyncFd<CompletionChannel>,
     buffer: Buffer,

@@ -46,7 +46,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     println!("device: {device}");
     let pd = device.alloc_pd()?;
     let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 2))?;
-    let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
+    let mut queue: QueuePair = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
     queue.control().connect_loopback()?;
 
     let mut memory = pd.alloc_buffer(HEADER.len() + DATA, Access::LOCAL_WRITE)?;
@@ -112,7 +112,7 @@ const fn behind(remote: Remote, header: Sge) -> Remote {
 /// digest.
 fn configure(
     id: u64,
-    queue: &mut QueuePair<64, 16>,
+    queue: &mut QueuePair,
     mkeys: &mut Mkeys,
     prepared: &PreparedConfig,
     layouts: [&[KlmEntry]; 2],
@@ -138,7 +138,7 @@ fn digest(memory: &Buffer, at: usize) -> Result<u32, PieceError> {
 fn finish(
     id: u64,
     completions: &mut CqReader,
-    queue: &mut QueuePair<64, 16>,
+    queue: &mut QueuePair,
     mkeys: &mut Mkeys,
 ) -> Result<(), Box<dyn Error>> {
     let mut router = QpRouter { queues: queue, mkeys };

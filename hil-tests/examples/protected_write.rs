@@ -48,7 +48,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     println!("device: {device}");
     let pd = device.alloc_pd()?;
     let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 1))?;
-    let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
+    let mut queue: QueuePair = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
     queue.control().connect_loopback()?;
     // A real program takes keys from a random number generator, or wrapped from a key server.
     let key: [u8; 64] = std::array::from_fn(|index| (index * 7 + 1) as u8);
@@ -125,7 +125,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
 fn finish(
     id: u64,
     completions: &mut CqReader,
-    queue: &mut QueuePair<64, 16>,
+    queue: &mut QueuePair,
     mkeys: &mut Mkeys,
 ) -> Result<(), Box<dyn Error>> {
     let mut router = QpRouter { queues: queue, mkeys };

@@ -181,7 +181,7 @@
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Payload, Remote, Sge}};
 //! fn read<D: Doorbell>(
-//!     queue: &mut SendQueue<'_, D, 16>, remote: Remote, sge: Sge,
+//!     queue: &mut SendQueue<'_, D>, remote: Remote, sge: Sge,
 //! ) -> Result<(), PostError> {
 //!     queue.request(1).rdma_write(remote, Payload::Inline(&[1, 2]))?;
 //!     queue.request(2).rdma_read(remote, &[sge])
@@ -190,7 +190,7 @@
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Payload, Remote, Sge}};
 //! fn read<D: Doorbell>(
-//!     queue: &mut SendQueue<'_, D, 16>, remote: Remote, sge: Sge,
+//!     queue: &mut SendQueue<'_, D>, remote: Remote, sge: Sge,
 //! ) -> Result<(), PostError> {
 //!     queue.request(1).rdma_write(remote, Payload::Inline(&[1, 2]))?;
 //!     queue.request(2).rdma_read(remote, Payload::Inline(&[1, 2]))
@@ -200,7 +200,7 @@
 //! # Two open requests: a request is open until it is posted
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn two<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn two<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let first = queue.request(1);
 //!     first.nop()?;
 //!     let second = queue.request(2);
@@ -209,7 +209,7 @@
 //! ```
 //! ```compile_fail,E0499
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn two<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn two<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let first = queue.request(1);
 //!     let second = queue.request(2);
 //!     first.nop()?;
@@ -220,7 +220,7 @@
 //! # The doorbell while a request is open
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn ring<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn ring<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let request = queue.request(1);
 //!     request.nop()?;
 //!     queue.ring_doorbell();
@@ -229,7 +229,7 @@
 //! ```
 //! ```compile_fail,E0499
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn ring<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn ring<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let request = queue.request(1);
 //!     queue.ring_doorbell();
 //!     request.nop()?;
@@ -240,14 +240,14 @@
 //! # A request used twice
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn once<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn once<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let request = queue.request(1);
 //!     request.nop()
 //! }
 //! ```
 //! ```compile_fail,E0382
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn once<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn once<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let request = queue.request(1);
 //!     request.nop()?;
 //!     request.nop()
@@ -257,7 +257,7 @@
 //! # Posting from two places without a lock
 //! ```
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SharedSendQueue}};
-//! fn both<D: Doorbell>(queue: &SharedSendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn both<D: Doorbell>(queue: &SharedSendQueue<'_, D>) -> Result<(), PostError> {
 //!     let post = || queue.with(|queue| queue.request(1).nop());
 //!     let other = || queue.with(|queue| queue.request(2).nop());
 //!     post()?;
@@ -266,7 +266,7 @@
 //! ```
 //! ```compile_fail,E0524
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
-//! fn both<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
+//! fn both<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), PostError> {
 //!     let mut post = || queue.request(1).nop();
 //!     let mut other = || queue.request(2).nop();
 //!     post()?;
@@ -311,41 +311,33 @@
 //!
 //! # A queue whose number of blocks is no power of two
 //! ```
-//! # use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
-//! # use mlx5_mkey::wire::Wqebb;
-//! # struct Silent;
-//! # impl Doorbell for Silent { fn ring(&mut self, _: &LastRequest<'_>) {} }
-//! # let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
-//! # let config = SendQueueConfig::new(Default::default());
-//! let queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Silent);
+//! # use mlx5_mkey::queue::SendSlot;
+//! let slots = SendSlot::array::<64>();
 //! ```
 //! ```compile_fail,E0080
-//! # use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
-//! # use mlx5_mkey::wire::Wqebb;
-//! # struct Silent;
-//! # impl Doorbell for Silent { fn ring(&mut self, _: &LastRequest<'_>) {} }
-//! # let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
-//! # let config = SendQueueConfig::new(Default::default());
-//! let queue = SendQueue::<_, 63>::new(config, &mut ring, &record, Silent);
+//! # use mlx5_mkey::queue::SendSlot;
+//! let slots = SendSlot::array::<63>();
 //! ```
 //!
 //! # A ring that is still accessible elsewhere
 //! ```
-//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig}, types::Qpn, wire::Wqebb};
+//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig, SendSlot}, types::Qpn,
+//! #     wire::Wqebb};
 //! # fn make<D: Doorbell>(doorbell: D, record: &DoorbellRecord) {
-//! let mut ring = [Wqebb::ZERO; 16];
+//! let (mut ring, mut slots) = ([Wqebb::ZERO; 16], SendSlot::array::<16>());
 //! let config = SendQueueConfig::new(Qpn::from_low_bits(1));
-//! let queue = SendQueue::<_, 16>::new(config, &mut ring, record, doorbell);
+//! let queue = SendQueue::new(config, &mut ring, &mut slots, record, doorbell);
 //! drop(queue);
 //! let first = ring[0];
 //! # }
 //! ```
 //! ```compile_fail,E0503
-//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig}, types::Qpn, wire::Wqebb};
+//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig, SendSlot}, types::Qpn,
+//! #     wire::Wqebb};
 //! # fn make<D: Doorbell>(doorbell: D, record: &DoorbellRecord) {
-//! let mut ring = [Wqebb::ZERO; 16];
+//! let (mut ring, mut slots) = ([Wqebb::ZERO; 16], SendSlot::array::<16>());
 //! let config = SendQueueConfig::new(Qpn::from_low_bits(1));
-//! let queue = SendQueue::<_, 16>::new(config, &mut ring, record, doorbell);
+//! let queue = SendQueue::new(config, &mut ring, &mut slots, record, doorbell);
 //! let first = ring[0];
 //! drop(queue);
 //! # }
@@ -367,13 +359,13 @@
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::queue::{DoorbellRecord, Doorbell, SendQueue, Retired};
-//! fn retire<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, done: u16) -> Option<Retired> {
+//! fn retire<D: Doorbell>(queue: &mut SendQueue<'_, D>, done: u16) -> Option<Retired> {
 //!     queue.retire(done)
 //! }
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::queue::ReceiveQueue;
-//! fn retire(queue: &mut ReceiveQueue<'_, 64>, done: u16) -> Option<u64> {
+//! fn retire(queue: &mut ReceiveQueue<'_>, done: u16) -> Option<u64> {
 //!     queue.retire(done)
 //! }
 //! ```

@@ -6,7 +6,7 @@ use mlx5_mkey::mkey::{
     BlockSignature, Domain, InterleavedEntry, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
     SignatureAttributes, SignatureCapabilities, SignatureChange,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{BlockSize, Key, PsvIndex, Qpn, Seed};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::PreparedConfig;
@@ -33,8 +33,9 @@ fn post(
     layout: Layout<'_>,
 ) -> Result<(), PostError> {
     let prepared = PreparedConfig::new(mkey.kind(), config)?;
-    let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
-    let mut queue = SendQueue::<_, 16>::new(limits, &mut ring, &record, Silent).expect("a ring");
+    let (mut ring, mut slots) = ([Wqebb::ZERO; 16], SendSlot::array::<16>());
+    let record = DoorbellRecord::new();
+    let mut queue = SendQueue::new(limits, &mut ring, &mut slots, &record, Silent).expect("a ring");
     let before = mkey.clone();
     let result = queue.request(1).configure_mkey(mkey, &prepared, layout);
     if result.is_err() {

@@ -11,7 +11,9 @@ use mlx5_mkey::mkey::{
     Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
     SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_can_be_encrypted,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{
+    Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig, SendSlot,
+};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
@@ -429,8 +431,9 @@ fn linear(
     let config_of_queue =
         SendQueueConfig { first_block: first, ..SendQueueConfig::new(Qpn::from_low_bits(0x1234)) };
     let mut bell = Recorder::default();
+    let mut slots = SendSlot::array::<SMALL>();
     let mut queue =
-        SendQueue::<_, SMALL>::new(config_of_queue, &mut ring, &record, &mut bell).expect("a ring");
+        SendQueue::new(config_of_queue, &mut ring, &mut slots, &record, &mut bell).expect("a ring");
     let mut mkey = Mkey::new(attributes);
     let prepared = PreparedConfig::new(mkey.kind(), config)?;
     queue.request(1).signaled().configure_mkey(&mut mkey, &prepared, layout)?;

@@ -241,7 +241,7 @@ fn every_change_in_place_is_proven() {
 #[test]
 fn methods_are_found_in_source() {
     let source = "
-impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
+impl<'r, D: Doorbell> SendQueue<'r, D> {
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> { begin() }
     pub fn producer(&self) -> u32 { 0 }
     fn hidden(&self) -> Result<(), PostError> { Ok(()) }

@@ -216,7 +216,7 @@ pub unsafe extern "C" fn mlx5mk_cq_create(
     attempt(error, || {
         let (Device(device), place) = (given(device, "device")?, given(cq, "cq")?);
         let (cq, reader) = device.create_cq(entries)?;
-        hand_out(place, Cq { cq, reader, members: Members::default() })
+        hand_out(place, Cq { cq, reader, members: Members::new() })
     })
 }
 
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn mlx5mk_cq_adopt(
         let ibv_cq = given(NonNull::new(ibv_cq), "ibv_cq")?;
         // SAFETY: the caller vouches for the pointer.
         let (cq, reader) = unsafe { device.adopt_cq(ibv_cq)? };
-        hand_out(place, Cq { cq, reader, members: Members::default() })
+        hand_out(place, Cq { cq, reader, members: Members::new() })
     })
 }
 

@@ -6,9 +6,7 @@
 use super::error::Failure;
 use super::values::only;
 use crate::command::UserIndex;
-use crate::devx::{
-    self, CqReader, DevxError, MkeyCache, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec,
-};
+use crate::devx::{self, CqReader, MkeyCache, MkeyHandle, QueuePair, QueuePairSpec};
 use crate::mkey::error::{CheckError, PoolError};
 use crate::mkey::{Mkey, MkeyKind, SignatureError, SignatureFault};
 use crate::queue::slots::Handle;
@@ -16,11 +14,8 @@ use crate::queue::{
     CompletedReceive, CompletedSend, CompletionRouter, CqeOrigin, MkeyPool, PooledMkey, QpQueues, QpTable,
     QpTableRouter, Retired, SendRequest, WorkCompletion,
 };
-use crate::types::Qpn;
-use crate::wqe::Sge;
-use crate::wqe::error::PostError;
+use crate::types::{Qpn, QueueError};
 use core::ptr::NonNull;
-use std::boxed::Box;
 use std::vec::Vec;
 
 /// Flag of a request: it has a completion even if it succeeds.
@@ -38,29 +33,30 @@ pub struct Cq {
     pub(super) members: Members,
 }
 
-/// The largest number of queue pairs of a completion queue.
-const MAX_QUEUE_PAIRS: usize = 1024;
+/// The number of queue pairs for which a new completion queue has room. The room grows with their number.
+const FIRST_QUEUE_PAIRS: usize = 8;
 
 /// The queue pairs, pools and stores of a completion queue. They are destroyed before the completion queue.
-#[derive(Default)]
 pub(super) struct Members {
-    pub(super) queue_pairs: QpTable<Member, MAX_QUEUE_PAIRS>,
+    pub(super) queue_pairs: QpTable<'static, Member>,
     pub(super) pools: Vec<NonNull<Pool>>,
     /// The number of stores whose pools report to the completion queue.
     pub(super) stores: usize,
 }
 
 /// A queue pair of the group.
+#[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) qpn: Qpn,
     pub(super) qp: NonNull<Qp>,
 }
 
 impl Member {
-    fn queues(&mut self) -> &mut dyn QpQueues {
+    #[inline]
+    fn queues(&mut self) -> &mut QueuePair {
         // SAFETY: a queue pair is removed from the completion queue before it is destroyed. No other call
         // uses it now, because the calls of a group are made one after the other.
-        unsafe { self.qp.as_mut() }.queues.as_queues()
+        &mut unsafe { self.qp.as_mut() }.queues
     }
 }
 
@@ -82,7 +78,7 @@ impl QpQueues for Member {
 
 /// Finds the queue pair or mkey of a completion among the members.
 pub(super) struct Router<'m> {
-    table: QpTableRouter<'m, Member, MAX_QUEUE_PAIRS>,
+    table: QpTableRouter<'m, 'static, Member>,
     pools: &'m mut [NonNull<Pool>],
     /// The pool of the last signature error, and the mkey if it is in use.
     pub(super) of: (*mut Pool, TakenMkey),
@@ -109,6 +105,23 @@ impl CompletionRouter for Router<'_> {
 }
 
 impl Members {
+    pub(super) fn new() -> Self {
+        Self { queue_pairs: QpTable::on_heap(FIRST_QUEUE_PAIRS), pools: Vec::new(), stores: 0 }
+    }
+
+    /// Adds a queue pair. If the table is full, a table of twice the size takes its place. Each queue pair
+    /// keeps its position there, by which its completions find it.
+    pub(super) fn join(&mut self, member: Member) -> Result<(), QueueError> {
+        let Err((error, member)) = self.queue_pairs.insert(member) else { return Ok(()) };
+        let QueueError::TableFull { capacity } = error else { return Err(error) };
+        let mut larger = QpTable::on_heap(2 * capacity);
+        for member in self.queue_pairs.iter_mut().map(|member| *member).chain([member]) {
+            larger.insert(member).map_err(|(error, _)| error)?;
+        }
+        self.queue_pairs = larger;
+        Ok(())
+    }
+
     /// Returns the properties of the next queue pair. Its user index lets its completions find it without a
     /// search.
     pub(super) fn spec(&self) -> Result<QueuePairSpec, Failure> {
@@ -124,47 +137,9 @@ impl Members {
 
 /// A reliable queue pair.
 pub struct Qp {
-    pub(super) queues: Box<dyn Queues>,
+    pub(super) queues: QueuePair,
     /// The completion queues of the send and the receive queue, which may be the same.
     pub(super) cqs: [NonNull<Cq>; 2],
-}
-
-/// The functions of a queue pair of any size.
-pub(super) trait Queues: QpQueues {
-    fn as_queues(&mut self) -> &mut dyn QpQueues;
-    fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
-    fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError>;
-    /// Publishes all posted requests.
-    fn publish(&mut self);
-    fn control(&self) -> &QpControl;
-    fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError>;
-}
-
-impl<const S: usize, const R: usize> Queues for QueuePair<S, R> {
-    fn as_queues(&mut self) -> &mut dyn QpQueues {
-        self
-    }
-
-    fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
-        self.request(id)
-    }
-
-    fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        self.post_receive(id, sges)
-    }
-
-    fn publish(&mut self) {
-        self.publish_receives();
-        self.ring_doorbell();
-    }
-
-    fn control(&self) -> &QpControl {
-        self.control()
-    }
-
-    fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
-        self.reset(readers)
-    }
 }
 
 /// Begins a request with flags.
@@ -186,7 +161,7 @@ pub(super) fn flagged(qp: &mut Qp, id: u64, flags: u32) -> Result<SendRequest<'_
 
 /// Mkeys of one kind, in use or not.
 pub struct Pool {
-    pub(super) mkeys: Box<dyn Mkeys>,
+    pub(super) mkeys: Mkeys,
     pub(super) _handles: Vec<MkeyHandle>,
     pub(super) kind: MkeyKind,
     /// The completion queue at which signature errors arrive.
@@ -217,75 +192,47 @@ impl From<PooledMkey> for TakenMkey {
     }
 }
 
-/// The functions of a pool of any size.
-pub(super) trait Mkeys {
-    fn take(&mut self) -> Option<PooledMkey>;
-    fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError>;
-    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError>;
-    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError>;
-    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError>;
+/// The mkeys of a pool: its own, or those that it takes from a store.
+pub(super) enum Mkeys {
+    Own(MkeyPool<'static>),
+    OfStore(MkeyCache),
+}
+
+impl Mkeys {
+    /// Returns the mkeys that the pool holds.
+    #[inline]
+    pub(super) const fn pool(&mut self) -> &mut MkeyPool<'static> {
+        match self {
+            Self::Own(pool) => pool,
+            Self::OfStore(cache) => cache.pool(),
+        }
+    }
+
+    fn take(&mut self) -> Option<PooledMkey> {
+        let taken = match self {
+            Self::Own(pool) => pool.take(),
+            Self::OfStore(cache) => cache.take(),
+        };
+        taken.map(|(mkey, _)| mkey)
+    }
+
+    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
+        match self {
+            Self::Own(pool) => pool.put(mkey, completion),
+            Self::OfStore(cache) => cache.put(mkey, completion),
+        }
+    }
+
+    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
+        match self {
+            Self::Own(pool) => pool.put_unused(mkey),
+            Self::OfStore(cache) => cache.put_unused(mkey),
+        }
+    }
+
     /// Returns the handle of the mkey at a position, if it is in use.
-    fn at(&self, position: usize) -> Option<PooledMkey>;
-    fn all(&mut self) -> &mut [Mkey];
-}
-
-impl<const N: usize> Mkeys for MkeyPool<N> {
-    fn take(&mut self) -> Option<PooledMkey> {
-        self.take().map(|(mkey, _)| mkey)
-    }
-
-    fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
-        self.invalidate(mkey, request)
-    }
-
-    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
-        self.put(mkey, completion)
-    }
-
-    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
-        self.put_unused(mkey)
-    }
-
-    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
-        self.mkey_mut(mkey)
-    }
-
-    fn at(&self, position: usize) -> Option<PooledMkey> {
-        self.in_use().find(|mkey| mkey.position() == position)
-    }
-
-    fn all(&mut self) -> &mut [Mkey] {
-        self.mkeys()
-    }
-}
-
-impl<const N: usize> Mkeys for MkeyCache<N> {
-    fn take(&mut self) -> Option<PooledMkey> {
-        self.take().map(|(mkey, _)| mkey)
-    }
-
-    fn invalidate(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), PostError> {
-        self.invalidate(mkey, request)
-    }
-
-    fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
-        self.put(mkey, completion)
-    }
-
-    fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
-        self.put_unused(mkey)
-    }
-
-    fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
-        self.mkey_mut(mkey)
-    }
-
-    fn at(&self, position: usize) -> Option<PooledMkey> {
-        self.in_use().find(|mkey| mkey.position() == position)
-    }
-
-    fn all(&mut self) -> &mut [Mkey] {
-        self.mkeys()
+    fn at(&mut self, position: usize) -> Option<PooledMkey> {
+        self.pool().in_use().find(|mkey| mkey.position() == position)
     }
 }
 
@@ -293,7 +240,7 @@ impl Pool {
     /// Returns an mkey that is in use.
     #[inline]
     pub(super) fn mkey(&mut self, mkey: TakenMkey) -> Result<&mut Mkey, Failure> {
-        Ok(self.mkeys.mkey_mut(mkey.pooled())?)
+        Ok(self.mkeys.pool().mkey_mut(mkey.pooled())?)
     }
 
     /// Returns the signature error of an mkey in use, even if the error arrived at another completion queue
@@ -314,7 +261,7 @@ impl Pool {
 
     /// Records a signature error in its mkey, and returns the position of that mkey.
     fn record(&mut self, fault: &SignatureFault) -> Option<usize> {
-        self.mkeys.all().iter_mut().position(|mkey| mkey.record(fault))
+        self.mkeys.pool().mkeys().iter_mut().position(|mkey| mkey.record(fault))
     }
 
     /// Takes an mkey, and clears a signature error of an earlier use.
@@ -331,7 +278,7 @@ impl Pool {
         mkey: TakenMkey,
         request: SendRequest<'_, '_>,
     ) -> Result<(), Failure> {
-        Ok(self.mkeys.invalidate(mkey.pooled(), request)?)
+        Ok(self.mkeys.pool().invalidate(mkey.pooled(), request)?)
     }
 
     /// Puts an mkey back. A completion proves that its key is out of service. Without one, no peer may know

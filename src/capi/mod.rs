@@ -90,8 +90,8 @@ const _: () = {
     const fn moves<T: Send>() {}
     const fn is_shared<T: Send + Sync>() {}
     moves::<crate::devx::CqReader>();
-    moves::<crate::devx::QueuePair<64, 16>>();
-    moves::<crate::queue::MkeyPool<16>>();
+    moves::<crate::devx::QueuePair>();
+    moves::<crate::queue::MkeyPool<'static>>();
     moves::<crate::devx::MkeyHandle>();
     moves::<Prepared>();
     is_shared::<Device>();
@@ -102,7 +102,7 @@ const _: () = {
     is_shared::<ListMkey>();
     is_shared::<Events>();
     is_shared::<crate::devx::MkeyStore>();
-    moves::<crate::devx::MkeyCache<16>>();
+    moves::<crate::devx::MkeyCache>();
     moves::<DekCache>();
     moves::<List>();
     moves::<Windows>();

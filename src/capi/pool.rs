@@ -8,10 +8,9 @@ use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Mkeys, Pool, Qp, TakenMkey, flagged};
 use super::psvs::Psvs;
 use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, entry_size, only};
-use crate::devx::{self, MkeySpec};
-use crate::mkey::error::PoolError;
+use crate::devx::{self, DevxError, MkeySpec};
 use crate::mkey::{Mkey, SignatureErrorKind, UmrForm};
-use crate::queue::MkeyPool;
+use crate::queue::{MkeyPool, PoolSlot};
 use crate::types::DomainKind;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -44,7 +43,7 @@ pub const MLX5MK_BAD_DIGEST: u32 = 3;
 /// The properties of a pool or a store.
 #[repr(C)]
 pub struct PoolSpec {
-    /// Number of mkeys: 1 to 1024 for a pool, 1 to 65536 for a store.
+    /// Number of mkeys: 1 to 65536.
     pub count: u32,
     /// Number of entries of a layout that an mkey has room for. More than 2^30 are refused with
     /// MLX5MK_ARGUMENT, more than the device takes with MLX5MK_COMMAND.
@@ -82,12 +81,10 @@ pub struct BadBlock {
     pub offset: u64,
 }
 
-fn pool_of(mkeys: Vec<Mkey>) -> Result<Box<dyn Mkeys>, PoolError> {
-    Ok(match mkeys.len() {
-        0..=16 => Box::new(MkeyPool::<16>::new(mkeys)?),
-        17..=128 => Box::new(MkeyPool::<128>::new(mkeys)?),
-        _ => Box::new(MkeyPool::<1024>::new(mkeys)?),
-    })
+/// Returns a pool of these mkeys.
+fn pool_of(mkeys: Vec<Mkey>) -> Result<Mkeys, DevxError> {
+    let slots = std::vec![PoolSlot::EMPTY; mkeys.len()];
+    Ok(Mkeys::Own(MkeyPool::new(mkeys, slots)?))
 }
 
 /// Creates a pool of mkeys, none of them in use. With `cq` the mkeys have block signatures: signature errors
@@ -111,7 +108,7 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
         let (pd, spec, place) = (given(pd, "pd")?, given(spec, "spec")?, given(pool, "pool")?);
         // SAFETY: the caller vouches for the handles.
         let (of, psvs) = unsafe { (cq.map(|cq| &cq.as_ref().cq), spec.psvs.as_ref()) };
-        let wanted = mkeys(spec, 1024, of)?;
+        let wanted = mkeys(spec, 1 << 16, of)?;
         let count = spec.count as usize;
         let mkeys = match psvs {
             None => pd.pd.create_mkeys(count, wanted)?,

@@ -278,6 +278,7 @@ pub unsafe extern "C" fn mlx5mk_post_receive(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_doorbell(qp: Option<&mut Qp>) {
     if let Some(qp) = qp {
-        qp.queues.publish();
+        qp.queues.publish_receives();
+        qp.queues.ring_doorbell();
     }
 }

@@ -1,13 +1,13 @@
-//! Creates queue pairs, whose sizes are chosen at run time, and connects them.
+//! Creates and connects queue pairs.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
-use super::group::{Cq, Member, Qp, Queues};
+use super::group::{Cq, Member, Qp};
 use super::values::{only, room, two};
 use crate::command::{LogAckInterval, Psn, TimestampFormat};
-use crate::devx::{AdoptSpec, ConnectOptions, Device, DevxError, QpAddress, QueuePairSpec};
+use crate::devx::{AdoptSpec, ConnectOptions, DevxError, QpAddress, QueuePair, QueuePairSpec};
 use crate::types::Qpn;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -35,11 +35,11 @@ pub const MLX5MK_TIMESTAMPS_REAL_TIME: u32 = 3;
 /// The properties of a queue pair. A field that is 0 stands for its default.
 #[repr(C)]
 pub struct QpSpec {
-    /// Size of the send ring in blocks of 64 bytes, rounded up to 64, 256, 1024 or 4096. Default 256. An RDMA
-    /// WRITE of one segment takes one block. A configuration of an mkey with four entries takes two blocks,
-    /// and one more for a signature, for crypto, and for each domain that has a signature.
+    /// Size of the send ring in blocks of 64 bytes, rounded up to a power of two, at most 32768. Default 256.
+    /// An RDMA WRITE of one segment takes one block. A configuration of an mkey with four entries takes two
+    /// blocks, and one more for a signature, for crypto, and for each domain that has a signature.
     pub send_blocks: u32,
-    /// Number of receive requests, rounded up to 16, 256 or 4096. Default 16.
+    /// Number of receive requests, rounded up to a power of two, at most 32768. Default 16.
     pub receive_slots: u32,
     /// Buffers of a receive request, a power of two. Default 4.
     pub receive_sges: u32,
@@ -89,60 +89,15 @@ pub struct Address {
 
 const _: () = assert!(size_of::<Address>() == QpAddress::BYTES);
 
-/// Creates queues of a size that is known at compile time.
-trait Make {
-    fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure>;
-}
+/// The largest size of a queue.
+const MAX_SIZE: u32 = 1 << 15;
 
-fn with_size(blocks: u32, slots: u32, make: impl Make) -> Result<Box<dyn Queues>, Failure> {
-    match blocks {
-        0..=64 => with_slots::<64>(slots, make),
-        65..=256 => with_slots::<256>(slots, make),
-        257..=1024 => with_slots::<1024>(slots, make),
-        1025..=4096 => with_slots::<4096>(slots, make),
-        _ => Err(Failure::Value { what: "send_blocks", value: blocks.into() }),
+/// Returns the size of a queue, rounded up to a power of two.
+const fn size(what: &'static str, value: u32) -> Result<u32, Failure> {
+    if value > MAX_SIZE {
+        return Err(Failure::Value { what, value: value as u64 });
     }
-}
-
-fn with_slots<const S: usize>(slots: u32, make: impl Make) -> Result<Box<dyn Queues>, Failure> {
-    match slots {
-        0..=16 => make.make::<S, 16>(),
-        17..=256 => make.make::<S, 256>(),
-        257..=4096 => make.make::<S, 4096>(),
-        _ => Err(Failure::Value { what: "receive_slots", value: slots.into() }),
-    }
-}
-
-/// Arguments for queues that the library creates.
-struct Create<'a> {
-    pd: &'a Pd,
-    cqs: [&'a crate::devx::Cq; 2],
-    spec: QueuePairSpec,
-}
-
-impl Make for Create<'_> {
-    fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure> {
-        let (device, [send_cq, receive_cq]): (&Device, _) = (&self.pd.device, self.cqs);
-        Ok(Box::new(device.create_qp::<S, R>(&self.pd.pd, send_cq, receive_cq, self.spec)?))
-    }
-}
-
-/// Arguments for queues that are taken over from the caller.
-struct Adopt<'a> {
-    pd: &'a Pd,
-    cqs: [&'a crate::devx::Cq; 2],
-    spec: AdoptSpec,
-    qp: NonNull<c_void>,
-}
-
-impl Make for Adopt<'_> {
-    fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure> {
-        let (device, [send_cq, receive_cq]): (&Device, _) = (&self.pd.device, self.cqs);
-        // SAFETY: the caller of mlx5mk_qp_adopt vouches for the queue pair.
-        Ok(Box::new(unsafe {
-            device.adopt_qp::<S, R>(self.qp, &self.pd.pd, send_cq, receive_cq, self.spec)?
-        }))
-    }
+    Ok(value.next_power_of_two())
 }
 
 const DEFAULT: QpSpec = QpSpec {
@@ -177,18 +132,14 @@ fn check_flags(spec: &QpSpec, more: u32) -> Result<(), Failure> {
 }
 
 /// Registers the queue pair with its completion queues, so that completions find it, and hands it out.
-fn join(
-    queues: Box<dyn Queues>,
-    cqs: [NonNull<Cq>; 2],
-    place: &mut MaybeUninit<*mut Qp>,
-) -> Result<i32, Failure> {
+fn join(queues: QueuePair, cqs: [NonNull<Cq>; 2], place: &mut MaybeUninit<*mut Qp>) -> Result<i32, Failure> {
     let qpn = queues.qpn();
     let qp = NonNull::from(Box::leak(Box::new(Qp { queues, cqs })));
     for (number, mut cq) in of(cqs).enumerate() {
         // SAFETY: the caller vouches for the completion queue, and no reference to it is left. All calls of
         // the group are made one after the other.
-        let joined = unsafe { cq.as_mut() }.members.queue_pairs.insert(Member { qpn, qp });
-        if let Err((error, _)) = joined {
+        let joined = unsafe { cq.as_mut() }.members.join(Member { qpn, qp });
+        if let Err(error) = joined {
             of(cqs).take(number).for_each(|cq| leave(cq, qpn));
             // SAFETY: the queue pair was leaked above, and nobody else has its address.
             drop(unsafe { Box::from_raw(qp.as_ptr()) });
@@ -234,6 +185,8 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let each = send_cq.members.spec()?;
         let wanted = QueuePairSpec {
+            send_blocks: size("send_blocks", or(spec.send_blocks, 256))?,
+            receive_slots: size("receive_slots", or(spec.receive_slots, 16))?,
             entries_per_slot: or(spec.receive_sges, each.entries_per_slot),
             max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
             signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
@@ -245,8 +198,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
                 .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
             ..each
         };
-        let make = Create { pd, cqs: [&send_cq.cq, &receive_cq.cq], spec: wanted };
-        let queues = with_size(or(spec.send_blocks, 256), spec.receive_slots, make)?;
+        let queues = pd.device.create_qp(&pd.pd, &send_cq.cq, &receive_cq.cq, wanted)?;
         join(queues, handles, place)
     })
 }
@@ -255,8 +207,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
 /// `ibv_qp` is a `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are those of the queue pair,
 /// and were adopted before.
 ///
-/// The function uses only these fields of `spec`: `send_blocks` and `receive_slots`, the largest sizes that
-/// the rings may have (default 4096); `max_requests`, the `max_send_wr` of the queue pair; and
+/// The function uses only these fields of `spec`: `max_requests`, the `max_send_wr` of the queue pair, and
 /// MLX5MK_QP_SIGNAL_ALL, for a queue pair that was created with `sq_sig_all`. NULL stands for the defaults.
 ///
 /// All requests posted to the queue pair have completed, and their completions were taken before its
@@ -292,8 +243,8 @@ pub unsafe extern "C" fn mlx5mk_qp_adopt(
             signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
             max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
         };
-        let make = Adopt { pd, cqs: [&send_cq.cq, &receive_cq.cq], spec: wanted, qp: ibv_qp };
-        let queues = with_size(or(spec.send_blocks, 4096), or(spec.receive_slots, 4096), make)?;
+        // SAFETY: the caller vouches for the queue pair.
+        let queues = unsafe { pd.device.adopt_qp(ibv_qp, &pd.pd, &send_cq.cq, &receive_cq.cq, wanted)? };
         join(queues, handles, place)
     })
 }

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn mlx5mk_store_create(
 }
 
 /// Creates a pool that takes mkeys from a store when it needs them, and gives back surplus mkeys. At most
-/// `most` mkeys, rounded up to 16, 128 or 1024, are in use at a time. Taking an mkey and putting it back
+/// `most` mkeys, 1 to 65536, are in use at a time. Taking an mkey and putting it back
 /// needs no lock, except when mkeys are fetched from the store or returned to it, several at a time. An mkey
 /// that was put back (mlx5mk_pool_put) may next be taken by another thread.
 ///
@@ -61,12 +61,10 @@ pub unsafe extern "C" fn mlx5mk_pool_of_store(
 ) -> i32 {
     attempt(error, || {
         let (Store { store, cq }, place) = (given(store, "store")?, given(pool, "pool")?);
-        let mkeys: Box<dyn Mkeys> = match most {
-            1..=16 => Box::new(MkeyCache::<16>::new(store)),
-            17..=128 => Box::new(MkeyCache::<128>::new(store)),
-            129..=1024 => Box::new(MkeyCache::<1024>::new(store)),
-            _ => return Err(Failure::Value { what: "most", value: most.into() }),
-        };
+        if !(1..=1 << 16).contains(&most) {
+            return Err(Failure::Value { what: "most", value: most.into() });
+        }
+        let mkeys = Mkeys::OfStore(MkeyCache::new(store, most as usize));
         let kind = store.kind().ok_or(Failure::Wanted("a store has mkeys"))?;
         let pool = Pool { mkeys, _handles: std::vec![], kind, cq: *cq };
         // SAFETY: the completion queue cannot be destroyed while stores report to it, and no other call of

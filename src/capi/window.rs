@@ -7,10 +7,10 @@ use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Qp, flagged};
 use super::values::{Range, access};
-use crate::devx::MkeyHandle;
-use crate::mkey::error::PoolError;
-use crate::mkey::{KlmEntry, MemoryWindow};
-use crate::queue::slots::{Handle, Slot, Slots};
+use crate::devx::{DevxError, MkeyHandle};
+use crate::mkey::KlmEntry;
+use crate::queue::slots::Handle;
+use crate::queue::{PoolSlot, PooledWindow, WindowPool};
 use crate::types::Key;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
@@ -19,9 +19,7 @@ use std::vec::Vec;
 
 /// Memory windows of type 2, in use or not. One thread at a time uses them.
 pub struct Windows {
-    windows: Vec<MemoryWindow>,
-    /// The window that was put back first is taken first, so that its key is used again as late as possible.
-    slots: Slots<Vec<Slot>>,
+    pool: WindowPool<'static>,
     _handles: Vec<MkeyHandle>,
 }
 
@@ -35,11 +33,9 @@ pub struct TakenWindow {
     pub opaque: [u64; 3],
 }
 
-impl Windows {
-    fn used(&mut self, window: TakenWindow) -> Result<(Handle, &mut MemoryWindow), Failure> {
-        let handle = Handle::from_numbers(window.opaque);
-        let position = self.slots.position(handle)?;
-        Ok((handle, self.windows.get_mut(position).ok_or(PoolError::NotInUse)?))
+impl TakenWindow {
+    const fn pooled(self) -> PooledWindow {
+        PooledWindow(Handle::from_numbers(self.opaque))
     }
 }
 
@@ -60,9 +56,11 @@ pub unsafe extern "C" fn mlx5mk_windows_create(
             return Err(Failure::Value { what: "count", value: count.into() });
         }
         let (windows, handles) = pd.pd.create_windows(count as usize)?;
-        let mut slots = Slots::new(vec![Slot::VACANT; windows.len()]);
-        while slots.add().is_some() {}
-        hand_out(place, Windows { windows, slots, _handles: handles })
+        let slots = vec![PoolSlot::EMPTY; windows.len()];
+        hand_out(
+            place,
+            Windows { pool: WindowPool::new(windows, slots).map_err(DevxError::Queue)?, _handles: handles },
+        )
     })
 }
 
@@ -77,8 +75,8 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
 ) -> i32 {
     attempt(error, || {
         let (windows, window) = (given(windows, "windows")?, given(window, "window")?);
-        let handle = windows.slots.take().ok_or(Failure::Full("all windows are in use"))?;
-        window.write(TakenWindow { opaque: handle.to_numbers() });
+        let (taken, _) = windows.pool.take().ok_or(Failure::Full("all windows are in use"))?;
+        window.write(TakenWindow { opaque: taken.0.to_numbers() });
         Ok(0)
     })
 }
@@ -107,7 +105,8 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
 ) -> i32 {
     attempt(error, || {
         let (qp, windows, range) = (given(qp, "qp")?, given(windows, "windows")?, given(range, "range")?);
-        let (key, access, (_, window)) = (given(key, "key")?, access(rights)?, windows.used(window)?);
+        let (key, access) = (given(key, "key")?, access(rights)?);
+        let window = windows.pool.window_mut(window.pooled())?;
         let range = KlmEntry { address: range.address, length: range.length, key: Key::from_raw(range.key) };
         flagged(qp, id, flags)?.bind_window(window, range, access, start)?;
         key.write(window.key().get());
@@ -136,11 +135,7 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
 ) -> i32 {
     attempt(error, || {
         let (qp, windows) = (given(qp, "qp")?, given(windows, "windows")?);
-        let (handle, window) = windows.used(window)?;
-        let request = flagged(qp, id, flags)?;
-        let (qpn, number) = (request.qpn(), request.number());
-        request.invalidate_window(window)?;
-        windows.slots.invalidating(handle, qpn, number);
+        windows.pool.invalidate(window.pooled(), flagged(qp, id, flags)?)?;
         Ok(0)
     })
 }
@@ -162,15 +157,9 @@ pub unsafe extern "C" fn mlx5mk_windows_put(
 ) -> i32 {
     attempt(error, || {
         let windows = given(windows, "windows")?;
-        let (handle, used) = windows.used(window)?;
-        let (key, is_bound) = (used.key(), used.is_bound());
         match completion {
-            Some(completion) => windows.slots.put(handle, key, &completion.evidence()?)?,
-            None if is_bound => return Err(PoolError::KeyInService.into()),
-            None => windows.slots.put_unused(handle)?,
-        }
-        if let Some(free) = windows.windows.get_mut(handle.position()) {
-            free.note_invalidated();
+            Some(completion) => windows.pool.put(window.pooled(), &completion.evidence()?)?,
+            None => windows.pool.put_unused(window.pooled())?,
         }
         Ok(0)
     })

@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 /// ```
 /// # use mlx5_mkey::devx::{ConnectOptions, DevxError, QpAddress, QueuePair};
 /// # use std::io::{Read, Write};
-/// fn connect<const S: usize, const R: usize>(
-///     queue: &QueuePair<S, R>,
+/// fn connect(
+///     queue: &QueuePair,
 ///     mut socket: impl Read + Write,
 /// ) -> Result<(), Box<dyn std::error::Error>> {
 ///     let options = ConnectOptions::default();

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::cq::{AnyCq, Writer};
-use super::queue_pair::{QpMemory, QpObject};
+use super::queue_pair::{Books, QpMemory, QpObject};
 use super::sys::{CqParts, CqSlots, QpParts};
 use super::{
     AdoptError, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec, RingAddresses,
@@ -94,7 +94,7 @@ impl Device {
     /// library. Dropping the value does not destroy the queue pair.
     ///
     /// `pd`, `send_cq` and `receive_cq` are those of the queue pair. [`Device::adopt_pd`] and
-    /// [`Device::adopt_cq`] take them over first. `S` and `R` are limits: the queues may be shorter.
+    /// [`Device::adopt_cq`] take them over first.
     ///
     /// By default libmlx5 creates queue pairs that receive short messages into completion entries. This
     /// function refuses such queue pairs. To avoid them, set `MLX5_SCATTER_TO_CQE=0` in the environment
@@ -116,7 +116,7 @@ impl Device {
     /// }
     ///
     /// struct Connection {
-    ///     queue: QueuePair<256, 64>,
+    ///     queue: QueuePair,
     ///     completions: [CqReader; 2],
     ///     pd: ProtectionDomain,
     /// }
@@ -145,7 +145,7 @@ impl Device {
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is visibly busy,
-    /// [`DevxError::Queue`] for a queue pair with longer queues than `S` and `R`,
+    /// [`DevxError::Queue`] for a queue pair whose queues have impossible sizes,
     /// [`DevxError::CompletionQueueTooSmall`], [`DevxError::Command`], [`DevxError::Call`].
     ///
     /// # Safety
@@ -160,14 +160,14 @@ impl Device {
     ///   the doorbell register. Unless `MLX5_SHUT_UP_BF=1` was set when the context was opened, the other
     ///   library writes whole requests to the register, and a doorbell of this library must not fall between
     ///   those writes. A program whose other library posts nothing is always safe.
-    pub unsafe fn adopt_qp<const S: usize, const R: usize>(
+    pub unsafe fn adopt_qp(
         &self,
         qp: NonNull<c_void>,
         pd: &ProtectionDomain,
         send_cq: &Cq,
         receive_cq: &Cq,
         spec: AdoptSpec,
-    ) -> Result<QueuePair<S, R>, DevxError> {
+    ) -> Result<QueuePair, DevxError> {
         // SAFETY: the caller vouches for the same.
         let parts = unsafe { self.context.describe_qp(qp)? };
         let QpParts { qpn, record, send, receive, entries_per_slot, register } = parts;
@@ -203,12 +203,15 @@ impl Device {
         // from it. Ring and record are those of the queue pair. Whoever registered memory vouches for the
         // memory under its key.
         let doorbell = unsafe { UarDoorbell::new(register) }.into();
-        let send = SendQueue::new(config, send, record, doorbell)?;
-        let receive = ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, receive, record)?
-            .starting_at(receives);
+        let books = Books::new(blocks as usize, slots as usize)?;
+        let send = SendQueue::new(config, send, books.send, record, doorbell)?;
+        let config = ReceiveQueueConfig { qpn, entries_per_slot };
+        let receive = ReceiveQueue::new(config, receive, books.receive, record)?.starting_at(receives);
         let set_aside = [send_cq.set_aside(max_requests)?, receive_cq.set_aside(slots)?];
         set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
         let spec = QueuePairSpec {
+            send_blocks: blocks,
+            receive_slots: slots,
             entries_per_slot,
             max_requests: Some(max_requests),
             signal_all: spec.signal_all,
@@ -224,7 +227,12 @@ impl Device {
         // SAFETY: as above.
         let object = unsafe { sys::Object::of_qp(&self.context, memory, qp) };
         let cqs = [send_cq.clone(), receive_cq.clone()];
-        Ok(QueuePair::new(QpObject { qpn, spec, cqs, addresses, blue_flame: false, object }, send, receive))
+        Ok(QueuePair::new(
+            QpObject { qpn, spec, cqs, addresses, blue_flame: false, object },
+            send,
+            receive,
+            books.memory,
+        ))
     }
 }
 

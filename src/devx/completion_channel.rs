@@ -145,7 +145,7 @@ impl CqReader {
     /// # use mlx5_mkey::devx::{CqReader, DevxError, Mkeys, QueuePair};
     /// # use mlx5_mkey::queue::QpRouter;
     /// # use std::time::Duration;
-    /// # fn serve(completions: &mut CqReader, queue: &mut QueuePair<256, 64>, mkeys: &mut Mkeys)
+    /// # fn serve(completions: &mut CqReader, queue: &mut QueuePair, mkeys: &mut Mkeys)
     /// #     -> Result<(), DevxError> {
     /// let mut router = QpRouter { queues: queue, mkeys };
     /// match completions.wait(&mut router, Some(Duration::from_secs(1)))? {

@@ -408,7 +408,7 @@ fn poll_long(
 /// /// Takes all completions that have arrived.
 /// fn drain(
 ///     completions: &mut CqReader,
-///     queue: &mut QueuePair<256, 64>,
+///     queue: &mut QueuePair,
 ///     mkeys: &mut Mkeys,
 /// ) -> Result<(), CompletionError> {
 ///     let mut router = QpRouter { queues: queue, mkeys };

@@ -50,7 +50,7 @@ pub struct Event {
 /// ```
 /// use mlx5_mkey::devx::{Device, DevxError, EventKind, QueuePair};
 /// /// Waits until the queue pair has failed.
-/// fn wait_for_failure(device: &Device, queue: &QueuePair<256, 64>) -> Result<(), DevxError> {
+/// fn wait_for_failure(device: &Device, queue: &QueuePair) -> Result<(), DevxError> {
 ///     let events = device.events()?;
 ///     queue.control().notify(&events, &EventKind::QP_ERRORS, 7)?;
 ///     if let Some(event) = events.wait(None)? {

@@ -31,7 +31,7 @@ use std::vec::Vec;
 ///     std::thread::scope(|threads| {
 ///         for _ in 0..4 {
 ///             threads.spawn(|| {
-///                 let mut mkeys = MkeyCache::<256>::new(&store);
+///                 let mut mkeys = MkeyCache::new(&store, 256);
 ///                 // Queue pairs of this thread's own, and I/Os through `mkeys`.
 ///                 # let _ = mkeys.take();
 ///             });
@@ -78,10 +78,10 @@ impl MkeyStore {
     }
 }
 
-/// The mkeys of a [`MkeyStore`] that one thread holds: up to `N`, in use or not.
+/// The mkeys of a [`MkeyStore`] that one thread holds, in use or not.
 ///
 /// Taking an mkey and putting it back usually needs no lock. When the cache is empty, it fetches a quarter of
-/// `N` from the store. When more than half of `N` are not in use, all but a quarter of `N` return to the
+/// its size from the store. When more than half of its size are not in use, all but a quarter return to the
 /// store, where another thread may take them. Therefore put an mkey back only when its key is out of service
 /// and the device is done with it: call [`MkeyCache::invalidate`] first, and [`MkeyCache::put`] when that
 /// request has completed.
@@ -98,8 +98,8 @@ impl MkeyStore {
 ///
 /// /// Lays an mkey over memory for a peer. `None` while all are in use.
 /// fn begin(
-///     queue: &mut QueuePair<256, 64>,
-///     mkeys: &mut MkeyCache<64>,
+///     queue: &mut QueuePair,
+///     mkeys: &mut MkeyCache,
 ///     prepared: &PreparedConfig,
 ///     memory: &[KlmEntry],
 /// ) -> Result<Option<PooledMkey>, PostError> {
@@ -113,8 +113,8 @@ impl MkeyStore {
 ///
 /// /// Ends the peer's access. If the queue is full, try again later.
 /// fn end(
-///     queue: &mut QueuePair<256, 64>,
-///     mkeys: &mut MkeyCache<64>,
+///     queue: &mut QueuePair,
+///     mkeys: &mut MkeyCache,
 ///     handle: PooledMkey,
 /// ) -> Result<(), PostError> {
 ///     mkeys.invalidate(handle, queue.request(2).signaled())?;
@@ -126,8 +126,8 @@ impl MkeyStore {
 /// /// in use because the request failed.
 /// fn completed(
 ///     completions: &mut CqReader,
-///     queue: &mut QueuePair<256, 64>,
-///     mkeys: &mut MkeyCache<64>,
+///     queue: &mut QueuePair,
+///     mkeys: &mut MkeyCache,
 ///     handle: PooledMkey,
 /// ) -> Result<bool, DevxError> {
 ///     let mut router = QpRouter { queues: queue, mkeys: mkeys.mkeys() };
@@ -141,26 +141,25 @@ impl MkeyStore {
 ///     Ok(true)
 /// }
 /// ```
-pub struct MkeyCache<const N: usize> {
+pub struct MkeyCache {
     store: MkeyStore,
-    pool: MkeyPool<N>,
+    pool: MkeyPool<'static>,
     /// Handles by position in the pool. Handles that are left here are destroyed with the cache.
     handles: Vec<Option<MkeyHandle>>,
+    /// How many mkeys are fetched at a time. When more than twice as many are not in use, this many are kept.
+    batch: usize,
 }
 
-impl<const N: usize> MkeyCache<N> {
-    /// Number of mkeys that the cache fetches at a time. If more than twice as many are not in use, the cache
-    /// keeps this number of them.
-    const BATCH: usize = if N < 4 { 1 } else { N / 4 };
-
-    /// Creates a cache without mkeys. It takes mkeys from the store when it needs them.
-    pub fn new(store: &MkeyStore) -> Self {
-        let handles = (0..N).map(|_| None).collect();
-        Self { store: store.clone(), pool: MkeyPool::empty(), handles }
+impl MkeyCache {
+    /// Creates a cache without mkeys. It takes mkeys from the store when it needs them, and holds at most
+    /// `most`.
+    pub fn new(store: &MkeyStore, most: usize) -> Self {
+        let handles = (0..most).map(|_| None).collect();
+        Self { store: store.clone(), pool: MkeyPool::on_heap(most), handles, batch: (most / 4).max(1) }
     }
 
-    /// Takes an mkey, to be configured. Returns `None` while the cache has `N` in use, or the store is empty.
-    /// See [`MkeyPool::take`].
+    /// Takes an mkey, to be configured. Returns `None` while the cache has as many in use as it holds, or the
+    /// store is empty. See [`MkeyPool::take`].
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         if self.pool.available() == 0 && self.handles.iter().any(Option::is_none) {
@@ -205,8 +204,8 @@ impl<const N: usize> MkeyCache<N> {
     /// Gives surplus mkeys back to the store.
     #[inline]
     fn trim(&mut self) {
-        if self.pool.available() > 2 * Self::BATCH {
-            self.give_back_all_but(Self::BATCH);
+        if self.pool.available() > 2 * self.batch {
+            self.give_back_all_but(self.batch);
         }
     }
 
@@ -221,10 +220,10 @@ impl<const N: usize> MkeyCache<N> {
         self.pool.get_mut(mkey)
     }
 
-    /// Returns an mkey in use, or the reason why the handle names no mkey in use in this cache.
+    /// Returns the mkeys that the cache holds.
     #[cfg(feature = "capi")]
-    pub(crate) fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
-        self.pool.mkey_mut(mkey)
+    pub(crate) const fn pool(&mut self) -> &mut MkeyPool<'static> {
+        &mut self.pool
     }
 
     /// Returns the handles of all mkeys in use, even if the program has lost them; see [`MkeyPool::in_use`].
@@ -242,7 +241,7 @@ impl<const N: usize> MkeyCache<N> {
     #[cold]
     fn fetch(&mut self) {
         let mut unused = self.store.unused();
-        for _ in 0..Self::BATCH {
+        for _ in 0..self.batch {
             let Some(MkeyObject { mkey, handle }) = unused.pop_front() else { return };
             match self.pool.insert(mkey) {
                 Ok(position) => {
@@ -267,7 +266,7 @@ impl<const N: usize> MkeyCache<N> {
     }
 }
 
-impl<const N: usize> Drop for MkeyCache<N> {
+impl Drop for MkeyCache {
     fn drop(&mut self) {
         self.give_back();
     }

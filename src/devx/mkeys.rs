@@ -88,13 +88,13 @@ impl Mkeys {
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{MkeyHandle, MkeySpec, ProtectionDomain};
-    /// use mlx5_mkey::queue::MkeyPool;
+    /// use mlx5_mkey::queue::{MkeyPool, PoolSlot};
     /// use std::error::Error;
     /// /// Creates 64 mkeys. Drop their handles after the pool.
-    /// fn pool(pd: &ProtectionDomain) -> Result<(MkeyPool<64>, Vec<MkeyHandle>), Box<dyn Error>> {
+    /// fn pool(pd: &ProtectionDomain) -> Result<(MkeyPool<'static>, Vec<MkeyHandle>), Box<dyn Error>> {
     ///     let spec = MkeySpec { max_entries: 16, update_tag: true, ..MkeySpec::default() };
     ///     let (mkeys, handles) = pd.create_mkeys(64, spec)?.into_parts();
-    ///     Ok((MkeyPool::new(mkeys)?, handles))
+    ///     Ok((MkeyPool::new(mkeys, vec![PoolSlot::EMPTY; 64])?, handles))
     /// }
     /// ```
     pub fn into_parts(self) -> (Vec<Mkey>, Vec<MkeyHandle>) {

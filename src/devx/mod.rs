@@ -13,7 +13,7 @@
 //! println!("{device}");
 //! let pd = device.alloc_pd()?;
 //! let (cq, completions) = device.create_cq(512)?;
-//! let queue = device.create_qp::<256, 64>(&pd, &cq, &cq, QueuePairSpec::default())?;
+//! let queue = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
 //! queue.control().connect_loopback()?;
 //! let mkeys = pd.create_mkeys(64, MkeySpec { max_entries: 4, ..MkeySpec::default() })?;
 //! # let _ = (mkeys, completions);

@@ -18,7 +18,7 @@ use std::vec::Vec;
 /// use mlx5_mkey::command::QueryQp;
 /// use mlx5_mkey::devx::{Device, DevxError, QueuePair};
 /// /// Prints the states of some queue pairs.
-/// fn states(device: &Device, queues: &[QueuePair<256, 64>]) -> Result<(), DevxError> {
+/// fn states(device: &Device, queues: &[QueuePair]) -> Result<(), DevxError> {
 ///     let queries = device.queries()?;
 ///     for (id, queue) in (0..).zip(queues) {
 ///         queue.control().query_later(&queries, &QueryQp(queue.qpn()), id)?;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::cq::{Cq, CqReader, RECORD_BYTES, SetAside, Writer};
+use super::sys::Allocation;
 use super::{Buffer, Device, DevxError, ProtectionDomain, QpDoorbell, carry, create_unlike, sys};
 use crate::command::error::CommandError;
 use crate::command::{
@@ -13,7 +14,7 @@ use crate::mkey::{Access, SignatureFault};
 use crate::queue::{
     Batch, BlueFlame, CompletedReceive, CompletedSend, CompletionRouter, CqIdentity, CqeOrigin, QpQueues,
     ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue, SendQueueConfig, SendRequest,
-    UarDoorbell,
+    SendSlot, UarDoorbell,
 };
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
@@ -28,11 +29,17 @@ use std::vec::Vec;
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec};
-/// /// Creates a queue pair with at most 96 outstanding send requests, whose send queue stops after a
+/// /// Creates a queue pair whose sizes a configuration file gives, and whose send queue stops after a
 /// /// signature error.
-/// fn create(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<QueuePair<256, 64>, DevxError> {
+/// fn create(
+///     device: &Device,
+///     pd: &ProtectionDomain,
+///     cq: &Cq,
+///     (send_blocks, receive_slots): (u32, u32),
+/// ) -> Result<QueuePair, DevxError> {
 ///     let spec = QueuePairSpec {
-///         max_requests: Some(96),
+///         send_blocks,
+///         receive_slots,
 ///         drain_on_signature_error: true,
 ///         ..QueuePairSpec::default()
 ///     };
@@ -42,6 +49,10 @@ use std::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueuePairSpec {
+    /// Size of the send ring in blocks of 64 bytes: a power of two, at most 2^15. Default: 64.
+    pub send_blocks: u32,
+    /// Number of receive requests that may be outstanding: a power of two, at most 2^15. Default: 16.
+    pub receive_slots: u32,
     /// Number of buffers of a receive request, a power of two.
     pub entries_per_slot: u32,
     /// The largest number of send requests between post and completion, parts of configurations included.
@@ -77,6 +88,8 @@ pub struct QueuePairSpec {
 impl Default for QueuePairSpec {
     fn default() -> Self {
         Self {
+            send_blocks: 64,
+            receive_slots: 16,
             entries_per_slot: 4,
             max_requests: None,
             signal_all: false,
@@ -91,38 +104,40 @@ impl Default for QueuePairSpec {
     }
 }
 
-/// A reliable queue pair on the device, with a send queue of `S` blocks and a receive queue of `R` slots.
+/// A reliable queue pair on the device.
 ///
 /// When the queue pair and the last clone of its [`QpControl`] are dropped, completions that nobody has taken
 /// are dropped as well.
 ///
-/// The value holds the records of its requests, tens of kilobytes. If it is moved often, put it into a box or
-/// a table:
+/// The value is small enough to be moved: at most 1.5 kB. Its rings, and the books of its requests, are on
+/// the heap. A table serves many queue pairs:
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{Cq, Device, ProtectionDomain, QueuePair, QueuePairSpec};
 /// use mlx5_mkey::queue::QpTable;
 ///
-/// type Table = QpTable<Box<QueuePair<2048, 128>>, 16>;
-///
 /// # fn example(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<(), Box<dyn std::error::Error>> {
-/// let mut table = Table::new();
+/// let mut table = QpTable::on_heap(16);
 /// let queue = device.create_qp(pd, cq, cq, QueuePairSpec::default())?;
-/// table.insert(Box::new(queue)).map_err(|(error, _)| error)?;
+/// table.insert(queue).map_err(|(error, _)| error)?;
 /// # Ok(())
 /// # }
 /// ```
-pub struct QueuePair<const S: usize, const R: usize> {
+pub struct QueuePair {
     // The queues hold pointers into memory that the control keeps alive, so they must not be moved out. No
     // function returns a reference to them, and their doorbell records and doorbells stay inside.
-    send: SendQueue<'static, QpDoorbell, S>,
-    receive: ReceiveQueue<'static, R>,
+    send: SendQueue<'static, QpDoorbell>,
+    receive: ReceiveQueue<'static>,
     /// Requests that a failed reset has removed from the queues and not yet returned.
     outstanding: Outstanding,
     /// The completion queues of send requests and of receive requests.
     completes_to: [CqIdentity; 2],
     control: QpControl,
+    /// The memory of the queues' books. Dropped after the queues.
+    _books: Allocation,
 }
+
+const _: () = assert!(size_of::<QueuePair>() <= 1536, "a queue pair is small enough to be moved");
 
 /// Control of a queue pair's state on the device, separate from its queues. Clones may be used from any
 /// thread. The queue pair stays on the device until the last clone and the [`QueuePair`] are dropped.
@@ -167,8 +182,8 @@ impl Device {
     ///
     /// # Errors
     /// After an error nothing is left on the device.
-    /// - [`DevxError::OutOfRange`] unless `S` is a power of two up to 2^15, `R` one up to 2^15, and
-    ///   `entries_per_slot` one up to 2^7.
+    /// - [`DevxError::OutOfRange`] unless `send_blocks` is a power of two up to 2^15, `receive_slots` one
+    ///   up to 2^15, and `entries_per_slot` one up to 2^7. The error names the field.
     /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all possible
     ///   completions.
     /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,
@@ -177,16 +192,17 @@ impl Device {
     /// - [`DevxError::KernelRefuses`] for draining where the kernel does not let a drained queue resume.
     /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be allocated.
     /// - [`DevxError::Queue`] where a queue cannot be created over its ring.
-    pub fn create_qp<const S: usize, const R: usize>(
+    pub fn create_qp(
         &self,
         pd: &ProtectionDomain,
         send_cq: &Cq,
         receive_cq: &Cq,
         spec: QueuePairSpec,
-    ) -> Result<QueuePair<S, R>, DevxError> {
+    ) -> Result<QueuePair, DevxError> {
         let stride = (spec.entries_per_slot as usize).saturating_mul(OCTOWORD_BYTES);
-        let send_ring = SendRingSize::new(u32::try_from(S).unwrap_or(0))?;
-        let slots = SlotCount::new(u32::try_from(R).unwrap_or(0))?;
+        let send_ring = SendRingSize::new(spec.send_blocks)?;
+        let slots = SlotCount::new(spec.receive_slots)?;
+        let (blocks, receives) = (spec.send_blocks as usize, spec.receive_slots as usize);
         let receive_ring =
             ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
         drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
@@ -197,20 +213,23 @@ impl Device {
         let timestamps = self.timestamps(spec.timestamps)?;
         let (opaque, memcpy) = spec.memcpy.then(|| self.memcpy(pd)).transpose()?.unzip();
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
-        // A ring of `S` blocks holds at most `S` requests, because each request has at least one block.
-        let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
+        // Each request has at least one block, so a ring holds at most as many requests as blocks.
+        let set_aside = [
+            send_cq.set_aside(max_requests.min(spec.send_blocks))?,
+            receive_cq.set_aside(spec.receive_slots)?,
+        ];
         let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
         // The receive ring comes first (PRM), and the send ring begins at a whole block.
-        let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
-        let record_at = send_at + S * WQEBB_BYTES;
+        let send_at = (receives * stride).next_multiple_of(WQEBB_BYTES);
+        let record_at = send_at + blocks * WQEBB_BYTES;
         let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
         // SAFETY: the queue pair keeps the memory and never hands its queues out. Rings and record are handed
         // out once.
         let (receive_slots, send_slots, record) = unsafe {
             (
-                rings.slots(0, R * spec.entries_per_slot as usize, DataSegment::default())?,
-                rings.slots(send_at, S, Wqebb::ZERO)?,
+                rings.slots(0, receives * spec.entries_per_slot as usize, DataSegment::default())?,
+                rings.slots(send_at, blocks, Wqebb::ZERO)?,
                 rings.record(record_at)?,
             )
         };
@@ -260,9 +279,11 @@ impl Device {
         };
         let blue_flame = blue_flame.is_some();
         let object = QpObject { qpn, spec, cqs, addresses, blue_flame, object };
-        let send = SendQueue::new(config, send_slots, record, doorbell)?;
+        let books = Books::new(blocks, receives)?;
+        let send = SendQueue::new(config, send_slots, books.send, record, doorbell)?;
         let config = ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot };
-        let queue = QueuePair::new(object, send, ReceiveQueue::new(config, receive_slots, record)?);
+        let receive = ReceiveQueue::new(config, receive_slots, books.receive, record)?;
+        let queue = QueuePair::new(object, send, receive, books.memory);
         queue.control.init()?;
         if spec.drain_on_signature_error {
             queue.control.can_resume()?;
@@ -301,6 +322,28 @@ impl Device {
         let buffer = pd.alloc_buffer(MemcpyConfig::OPAQUE_BYTES, Access::LOCAL_WRITE)?;
         let opaque = Local { address: buffer.address(), lkey: buffer.lkey() };
         Ok((buffer, MemcpyConfig { opaque, log_max_bytes }))
+    }
+}
+
+/// Memory for the books of a queue pair's requests.
+pub(super) struct Books {
+    pub(super) send: &'static mut [SendSlot],
+    pub(super) receive: &'static mut [u64],
+    pub(super) memory: Allocation,
+}
+
+impl Books {
+    /// Allocates the books of a queue pair with this many blocks and receive slots. [`QueuePair`] keeps the
+    /// memory as long as the queues.
+    pub(super) fn new(blocks: usize, receives: usize) -> Result<Self, DevxError> {
+        let bytes = blocks * size_of::<SendSlot>();
+        let memory =
+            Allocation::zeroed(bytes + receives * size_of::<u64>(), "allocation of a queue's books")?;
+        // SAFETY: the queue pair keeps the memory and never hands its queues out. Each slot is handed out
+        // once.
+        let (send, receive) =
+            unsafe { (memory.slots(0, blocks, SendSlot::EMPTY)?, memory.slots(bytes, receives, 0)?) };
+        Ok(Self { send, receive, memory })
     }
 }
 
@@ -415,16 +458,17 @@ impl QpControl {
     }
 }
 
-impl<const S: usize, const R: usize> QueuePair<S, R> {
+impl QueuePair {
     /// Wraps a queue pair that exists on the device and in memory.
     pub(super) fn new(
         object: QpObject,
-        send: SendQueue<'static, QpDoorbell, S>,
-        receive: ReceiveQueue<'static, R>,
+        send: SendQueue<'static, QpDoorbell>,
+        receive: ReceiveQueue<'static>,
+        books: Allocation,
     ) -> Self {
         let completes_to = [object.cqs[0].identity(), object.cqs[1].identity()];
         let control = QpControl(Arc::new(object));
-        Self { send, receive, outstanding: Outstanding::default(), completes_to, control }
+        Self { send, receive, outstanding: Outstanding::default(), completes_to, control, _books: books }
     }
 
     /// Returns the number of the queue pair, by which a peer can connect.
@@ -443,7 +487,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     }
 
     /// Begins send requests that are published together; see [`SendQueue::batch`].
-    pub const fn batch(&mut self) -> Batch<'_, 'static, QpDoorbell, S> {
+    pub const fn batch(&mut self) -> Batch<'_, 'static, QpDoorbell> {
         self.send.batch()
     }
 
@@ -513,7 +557,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, QueuePair};
-    /// fn recover(queue: &mut QueuePair<256, 64>, completions: &mut CqReader) -> Result<(), DevxError> {
+    /// fn recover(queue: &mut QueuePair, completions: &mut CqReader) -> Result<(), DevxError> {
     ///     let outstanding = queue.reset(&mut [completions])?;
     ///     println!("to be done again: {:?}", outstanding.sends);
     ///     queue.control().connect_loopback()
@@ -555,9 +599,9 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// use mlx5_mkey::devx::{CqReader, DevxError, Outstanding, QueuePair};
     /// /// Resets a queue pair, or gives it up. Both ways return each outstanding request.
     /// fn recover(
-    ///     mut queue: QueuePair<256, 64>,
+    ///     mut queue: QueuePair,
     ///     completions: &mut CqReader,
-    /// ) -> (Outstanding, Result<QueuePair<256, 64>, DevxError>) {
+    /// ) -> (Outstanding, Result<QueuePair, DevxError>) {
     ///     match queue.reset(&mut [completions]) {
     ///         Ok(outstanding) => (outstanding, Ok(queue)),
     ///         Err(error) => (queue.into_outstanding(), Err(error)),
@@ -591,7 +635,7 @@ impl Outstanding {
 }
 
 /// A queue pair alone, without mkeys that could report signature errors: `reader.poll(&mut queue_pair)`.
-impl<const S: usize, const R: usize> CompletionRouter for QueuePair<S, R> {
+impl CompletionRouter for QueuePair {
     type Queues = Self;
 
     #[inline]
@@ -604,7 +648,7 @@ impl<const S: usize, const R: usize> CompletionRouter for QueuePair<S, R> {
     }
 }
 
-impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {
+impl QpQueues for QueuePair {
     #[inline]
     fn qpn(&self) -> Qpn {
         self.send.qpn()

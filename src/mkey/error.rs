@@ -365,8 +365,6 @@ pub enum PoolError {
     /// The key may still be in service: no completion proves that the device has executed the request that
     /// takes the key out of service.
     KeyInService,
-    /// A pool was to be created from more elements than the type of pool has room for.
-    TooMany,
 }
 
 impl fmt::Display for PoolError {
@@ -375,7 +373,6 @@ impl fmt::Display for PoolError {
             Self::OtherPool => "the handle is of another pool",
             Self::NotInUse => "what the handle names was put back or removed: it is not in use",
             Self::KeyInService => "the key may still be in service",
-            Self::TooMany => "more elements than the pool has room for",
         })
     }
 }

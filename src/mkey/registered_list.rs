@@ -34,7 +34,7 @@ const BSFS: usize = 2;
 ///
 /// /// Lays an mkey over hundreds of pages. `memory` is registered under `lkey`, and begins at `address`.
 /// fn lay<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
+///     queue: &mut SendQueue<'_, D>,
 ///     mkey: &mut Mkey,
 ///     prepared: &PreparedConfig,
 ///     pages: &[KlmEntry],

@@ -20,7 +20,7 @@ use crate::types::{Key, Qpn};
 ///
 /// /// Lets the peer write to a buffer, and returns the key for it.
 /// fn open<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
+///     queue: &mut SendQueue<'_, D>,
 ///     window: &mut MemoryWindow,
 ///     buffer: KlmEntry,
 /// ) -> Result<Key, PostError> {
@@ -31,7 +31,7 @@ use crate::types::{Key, Qpn};
 /// /// Revokes the key. When request 2 has completed, the peer's requests with the key fail: then call
 /// /// `window.note_invalidated()`.
 /// fn close<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
+///     queue: &mut SendQueue<'_, D>,
 ///     window: &MemoryWindow,
 /// ) -> Result<(), PostError> {
 ///     queue.request(2).signaled().invalidate_window(window)

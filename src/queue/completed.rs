@@ -80,7 +80,7 @@ mod tests {
     use crate::queue::in_flight::RequestKind;
     use crate::queue::{Doorbell, ReceiveQueue, SendQueue};
 
-    impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
+    impl<D: Doorbell> SendQueue<'_, D> {
         /// Retires the request with this counter, as a completion does.
         pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
             let done = self.retire(CompletedSend::new(self.qpn(), counter, CqIdentity(0)))?;
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    impl<const N: usize> ReceiveQueue<'_, N> {
+    impl ReceiveQueue<'_> {
         /// Retires the request with this counter, as a completion does.
         pub(in crate::queue) fn retire_at(&mut self, counter: u16) -> Option<u64> {
             self.retire(CompletedReceive::new(self.qpn(), counter, CqIdentity(0)))

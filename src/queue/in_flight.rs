@@ -5,9 +5,12 @@
 //! the oldest outstanding request, moves behind the request. Retiring takes equally long for any number of
 //! silent requests. A queue with a limit of requests counts them only when it looks for room.
 
+use super::MAX_SLOTS;
+use super::ring::Ring;
 use crate::wire::low::{low8, low64};
 use bitfield_struct::bitfield;
 use core::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// The kind of a send request (`ibv_wc_opcode`). A cancelled request keeps its kind, although the ring then
 /// holds a NOP.
@@ -135,8 +138,53 @@ fn begin_life() -> u64 {
     NEXT_LIFE.fetch_add(1, Ordering::Relaxed) << BLOCK_BITS
 }
 
-/// A work request that is filed in the slot of its first block. The table has a slot of 16 bytes for each
-/// block of the ring.
+/// The books of one block of a send ring: name, kind and size of the work request that begins there. A
+/// [`SendQueue`](super::SendQueue) needs one for each block of its ring, in memory that the device does not
+/// reach.
+///
+/// ```
+/// use mlx5_mkey::queue::SendSlot;
+/// // On a bare machine, the number is checked when the program is compiled.
+/// let slots: [SendSlot; 256] = SendSlot::array();
+/// // With a heap, the number may come from a configuration.
+/// let depth = 1024;
+/// let slots = vec![SendSlot::EMPTY; depth];
+/// ```
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes)]
+#[repr(C)]
+pub struct SendSlot {
+    id: u64,
+    place: u64,
+}
+
+impl SendSlot {
+    /// A slot in which no request was filed.
+    pub const EMPTY: Self = Self { id: 0, place: u64::MAX };
+
+    /// Returns slots for a ring of `N` blocks. Compiles only if a send queue can have a ring of this size:
+    /// `N` is a power of two, at most 32768.
+    pub const fn array<const N: usize>() -> [Self; N] {
+        const { assert!(N.is_power_of_two() && N <= MAX_SLOTS, "the size of a send ring") };
+        [Self::EMPTY; N]
+    }
+}
+
+#[cfg(test)]
+impl SendSlot {
+    /// Returns slots that live as long as the tests.
+    pub(crate) fn leaked(count: usize) -> &'static mut [Self] {
+        std::vec![Self::EMPTY; count].leak()
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for SendSlot {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "SendSlot");
+    }
+}
+
+/// A work request that is filed in the slot of its first block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filed {
     /// The user's name of the request (`wr_id`).
@@ -159,9 +207,6 @@ struct Place {
 }
 
 impl Filed {
-    /// An empty slot. The first block that it names does not exist.
-    const NONE: Self = Self { id: 0, place: Place::from_bits(u64::MAX) };
-
     #[inline]
     const fn begin(&self) -> u64 {
         self.place.begin()
@@ -179,14 +224,14 @@ impl Filed {
     }
 }
 
-const _: () = assert!(size_of::<Filed>() == 16);
+const _: () = assert!(size_of::<SendSlot>() == 16);
 
-/// The work requests of a ring. `filed` has a power of two of slots, at least as many as the ring has blocks.
+/// The work requests of a ring.
 ///
 /// Blocks are counted from the queue pair's start. Outstanding requests begin at block `tail` or later, and
 /// fill at most a lap, so each has its own slot. A slot may still hold a request of an earlier lap, with
 /// another `begin`.
-pub(super) struct InFlight<F: ?Sized = [Filed]> {
+pub(super) struct InFlight<'r> {
     /// The first block of the oldest outstanding work request.
     tail: u64,
     /// The block after the last published one.
@@ -196,7 +241,8 @@ pub(super) struct InFlight<F: ?Sized = [Filed]> {
     /// The first value of `numbers`, which no other queue of the program has.
     queue: u64,
     limit: Limit,
-    filed: F,
+    /// As many slots as the ring has blocks.
+    filed: Ring<'r, SendSlot>,
 }
 
 /// The limit of outstanding work requests. Few queues have a limit, so requests are not counted when they are
@@ -217,24 +263,21 @@ impl Limit {
     }
 }
 
-impl<const N: usize> InFlight<[Filed; N]> {
+impl<'r> InFlight<'r> {
     /// Makes an empty table. The first work request will begin at block `first_block`, and up to `limit` work
     /// requests may be outstanding.
-    pub(super) fn new(first_block: u64, limit: u32) -> Self {
-        const { assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks") };
-        let filed = [Filed::NONE; N];
+    pub(super) fn new(mut filed: Ring<'r, SendSlot>, first_block: u64, limit: u32) -> Self {
+        empty(&mut filed);
         let limit = Limit::new(limit, first_block);
         let numbers = begin_life();
         Self { tail: first_block, published: first_block, numbers, queue: numbers, limit, filed }
     }
-}
 
-impl InFlight {
     /// Forgets all work requests. The next one begins at block 0.
     pub(super) fn restart(&mut self) {
         (self.tail, self.published, self.limit) = (0, 0, Limit::new(self.limit.most, 0));
         // Blocks are counted from 0 again, so slots must not name earlier requests.
-        self.filed.fill(Filed::NONE);
+        empty(&mut self.filed);
         self.begin_life();
     }
 
@@ -262,10 +305,12 @@ impl InFlight {
         Retired { id: filed.id, kind: filed.place.kind(), number: self.number(filed.begin()) }
     }
 
-    /// Returns the slot of a block: the block's number without its high bits.
+    /// Returns the request in the slot of a block. It may have begun at another block.
     #[inline]
-    fn slot(&self, block: u64) -> usize {
-        block as usize & self.filed.len().wrapping_sub(1)
+    fn filed(&self, block: u64) -> Filed {
+        let slot = self.filed.peek(block);
+        let [id, place] = [slot.read_u64::<0>(), slot.read_u64::<8>()].map(u64::from_ne_bytes);
+        Filed { id, place: Place::from_bits(place) }
     }
 
     /// Returns the first block of the oldest outstanding work request.
@@ -317,13 +362,10 @@ impl InFlight {
     // Inlined: with a call, posting is slower by 3 % or more.
     #[inline]
     pub(super) fn file(&mut self, begin: u64, id: u64, kind: RequestKind, blocks: usize) {
-        let slot = self.slot(begin);
-        if let Some(slot) = self.filed.get_mut(slot) {
-            // These are the bits that the setters of `Place` give. Their checks are not needed, because a
-            // work request always has 1 to 16 blocks.
-            let bits = ((begin << 5) + blocks as u64) << 4 | kind as u64;
-            *slot = Filed { id, place: Place::from_bits(bits) };
-        }
+        // The same bits as by the setters of `Place`, but without their checks: a work request has 1 to 16
+        // blocks.
+        let place = ((begin << 5) + blocks as u64) << 4 | kind as u64;
+        self.filed.write(begin, SendSlot { id, place });
     }
 
     /// Returns the outstanding and published work request that begins at the block with this number modulo
@@ -332,7 +374,7 @@ impl InFlight {
     fn find(&self, counter: u16) -> Option<Filed> {
         // At most 2^15 blocks are outstanding, so at most one of them has this counter.
         let begin = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
-        let filed = *self.filed.get(self.slot(begin))?;
+        let filed = self.filed(begin);
         (begin < self.published && filed.begin() == begin).then_some(filed)
     }
 
@@ -352,20 +394,27 @@ impl InFlight {
 
     /// Iterates over the outstanding work requests that begin before block `end`, oldest first. Each comes
     /// with its first block.
-    pub(super) fn before(&self, end: u64) -> impl Iterator<Item = (u64, &Filed)> {
+    pub(super) fn before(&self, end: u64) -> impl Iterator<Item = (u64, Filed)> {
         self.filed_from(self.tail, end)
     }
 
     /// Iterates over the work requests that begin at blocks from `next` up to, but without, `end`.
-    fn filed_from(&self, mut next: u64, end: u64) -> impl Iterator<Item = (u64, &Filed)> {
+    fn filed_from(&self, mut next: u64, end: u64) -> impl Iterator<Item = (u64, Filed)> {
         core::iter::from_fn(move || {
-            let (begin, filed) = (next, self.filed.get(self.slot(next))?);
+            let (begin, filed) = (next, self.filed(next));
             if begin >= end || filed.begin() != begin {
                 return None;
             }
             next = filed.end();
             Some((begin, filed))
         })
+    }
+}
+
+/// Empties all slots.
+fn empty(filed: &mut Ring<'_, SendSlot>) {
+    for index in 0..filed.len().into() {
+        filed.write(index, SendSlot::EMPTY);
     }
 }
 
@@ -392,7 +441,9 @@ mod tests {
         for first_block in [0, 0xfff0, u64::from(u32::MAX) - 100] {
             for ring in [1, 2, 16, 64] {
                 let most = 1 << 16;
-                let table: &mut InFlight = &mut InFlight::<[Filed; 64]>::new(first_block, most);
+                let mut slots = SendSlot::array::<64>();
+                let slots = Ring::new(&mut slots[..ring as usize], MAX_SLOTS).unwrap();
+                let mut table = InFlight::new(slots, first_block, most);
                 let mut model = Model::default();
                 let (mut producer, mut dice) = (first_block, 7_u32);
                 for id in 0..20_000 {

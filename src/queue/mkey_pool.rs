@@ -2,17 +2,17 @@
 
 use super::completion::WorkCompletion;
 use super::request::SendRequest;
-use super::slots::{Handle, Slot, Slots};
+use super::room::Room;
+use super::slots::{Handle, PoolSlot, Slots};
 use crate::mkey::error::PoolError;
 use crate::mkey::{Mkey, MkeyAttributes};
-use crate::types::Key;
+use crate::types::{Key, QueueError};
 use crate::wqe::error::PostError;
-use heapless::Vec;
 
 /// A placeholder at the position of a removed mkey. No completion names it, because it has no signature.
 const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 
-/// A pool of up to `N` mkeys, each of them in use or not.
+/// A pool of mkeys, each of them in use or not.
 ///
 /// An mkey is configured for one I/O, and later for another one. By then, a peer knows the key of the first
 /// I/O. An mkey is therefore put back in two steps: [`MkeyPool::invalidate`] posts the request that takes the
@@ -33,8 +33,8 @@ const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 ///
 /// /// Lays an mkey over memory for a peer, until `end` is called. `None` while all mkeys are in use.
 /// fn begin<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
-///     pool: &mut MkeyPool<64>,
+///     queue: &mut SendQueue<'_, D>,
+///     pool: &mut MkeyPool<'_>,
 ///     prepared: &PreparedConfig,
 ///     memory: &[KlmEntry],
 /// ) -> Result<Option<PooledMkey>, PostError> {
@@ -48,8 +48,8 @@ const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 ///
 /// /// Ends the peer's access, as soon as request 2 is executed.
 /// fn end<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
-///     pool: &mut MkeyPool<64>,
+///     queue: &mut SendQueue<'_, D>,
+///     pool: &mut MkeyPool<'_>,
 ///     handle: PooledMkey,
 /// ) -> Result<(), PostError> {
 ///     pool.invalidate(handle, queue.request(2).signaled())
@@ -57,16 +57,16 @@ const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 ///
 /// /// Request 2 has completed: if it has failed, the mkey is still in use.
 /// fn ended(
-///     pool: &mut MkeyPool<64>,
+///     pool: &mut MkeyPool<'_>,
 ///     handle: PooledMkey,
 ///     completion: &WorkCompletion,
 /// ) -> Result<(), PoolError> {
 ///     pool.put(handle, completion)
 /// }
 /// ```
-pub struct MkeyPool<const N: usize> {
-    mkeys: Vec<Mkey, N>,
-    slots: Slots<[Slot; N]>,
+pub struct MkeyPool<'m> {
+    mkeys: Room<'m, Mkey>,
+    slots: Slots<'m>,
 }
 
 /// The handle of an mkey that was taken from a pool, valid until the mkey is put back.
@@ -83,38 +83,63 @@ impl PooledMkey {
     }
 }
 
-impl<const N: usize> MkeyPool<N> {
-    /// Makes a pool of these mkeys, none of them in use.
+impl<'m> MkeyPool<'m> {
+    /// Makes a pool of these mkeys, none of them in use. `slots` has one slot for each mkey.
+    ///
+    /// ```
+    /// use mlx5_mkey::mkey::Mkey;
+    /// use mlx5_mkey::queue::{MkeyPool, PoolSlot};
+    /// use mlx5_mkey::types::Key;
+    /// let mut mkeys = [0x1234_00, 0x1235_00].map(|key| Mkey::plain(Key::from_raw(key), 4));
+    /// let mut slots = [PoolSlot::EMPTY; 2];
+    /// let pool = MkeyPool::new(&mut mkeys, &mut slots)?;
+    /// assert_eq!(pool.available(), 2);
+    /// # Ok::<(), mlx5_mkey::error::QueueError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`PoolError::TooMany`] for more than `N` mkeys. Use [`MkeyPool::insert`] to get back an mkey that does
-    /// not fit.
-    pub fn new(mkeys: impl IntoIterator<Item = Mkey>) -> Result<Self, PoolError> {
-        let mut pool = Self::empty();
-        for mkey in mkeys {
-            pool.insert(mkey).map_err(|_| PoolError::TooMany)?;
-        }
-        Ok(pool)
+    /// [`QueueError::TooFewSlots`] for more mkeys than slots.
+    pub fn new(
+        mkeys: impl Into<Room<'m, Mkey>>,
+        slots: impl Into<Room<'m, PoolSlot>>,
+    ) -> Result<Self, QueueError> {
+        let mkeys = mkeys.into();
+        let mut slots = Slots::new(slots.into(), mkeys.as_ref().len())?;
+        while slots.add().is_some() {}
+        Ok(Self { mkeys, slots })
     }
 
-    /// Makes an empty pool.
-    pub(crate) fn empty() -> Self {
-        Self { mkeys: Vec::new(), slots: Slots::new([Slot::VACANT; N]) }
+    /// Makes an empty pool with room for as many mkeys as the memory has. [`MkeyPool::insert`] overwrites the
+    /// mkeys that are in the memory.
+    ///
+    /// # Errors
+    /// [`QueueError::TooFewSlots`] for more mkeys than slots.
+    pub fn empty(
+        mkeys: impl Into<Room<'m, Mkey>>,
+        slots: impl Into<Room<'m, PoolSlot>>,
+    ) -> Result<Self, QueueError> {
+        let mut mkeys = mkeys.into();
+        mkeys.as_mut().fill(NONE);
+        let slots = Slots::new(slots.into(), mkeys.as_ref().len())?;
+        Ok(Self { mkeys, slots })
+    }
+
+    /// Makes an empty pool on the heap, with room for this many mkeys.
+    #[cfg(feature = "devx")]
+    pub(crate) fn on_heap(room: usize) -> MkeyPool<'static> {
+        let (mkeys, slots) = (alloc::vec![NONE; room], alloc::vec![PoolSlot::EMPTY; room]);
+        MkeyPool { mkeys: mkeys.into(), slots: Slots::full(slots.into()) }
     }
 
     /// Adds an mkey that is not in use. Returns the position that the mkey keeps until it is removed.
     ///
     /// # Errors
-    /// The mkey, if the pool already has `N` mkeys.
+    /// The mkey, if the pool has no room.
     #[expect(clippy::result_large_err, reason = "what does not fit comes back")]
     pub fn insert(&mut self, mkey: Mkey) -> Result<usize, Mkey> {
         let Some(position) = self.slots.add() else { return Err(mkey) };
-        match self.mkeys.get_mut(position) {
-            // The new mkey takes the position of a removed mkey.
-            Some(place) => *place = mkey,
-            // Positions that never had an mkey are given out in ascending order, so this one is the next of
-            // `mkeys`.
-            None => self.mkeys.push(mkey)?,
+        if let Some(place) = self.mkeys.as_mut().get_mut(position) {
+            *place = mkey;
         }
         Ok(position)
     }
@@ -123,7 +148,7 @@ impl<const N: usize> MkeyPool<N> {
     /// Returns `None` if all mkeys are in use. The other mkeys keep their positions.
     pub fn remove_unused(&mut self) -> Option<(usize, Mkey)> {
         let position = self.slots.remove_free()?;
-        let place = self.mkeys.get_mut(position)?;
+        let place = self.mkeys.as_mut().get_mut(position)?;
         Some((position, core::mem::replace(place, NONE)))
     }
 
@@ -134,7 +159,7 @@ impl<const N: usize> MkeyPool<N> {
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         let handle = self.slots.take()?;
-        let mkey = self.mkeys.get_mut(handle.position())?;
+        let mkey = self.mkeys.as_mut().get_mut(handle.position())?;
         mkey.advance_tag();
         // An error of an earlier use may still be recorded if nobody asked for it.
         let _ = mkey.take_error();
@@ -173,7 +198,7 @@ impl<const N: usize> MkeyPool<N> {
         let taken = self.mkey_mut(mkey)?;
         let key = taken.key();
         self.slots.put(mkey.0, key, completion)?;
-        if let Some(free) = self.mkeys.get_mut(mkey.position()) {
+        if let Some(free) = self.mkeys.as_mut().get_mut(mkey.position()) {
             // If the peer has invalidated the key, no request of this side has noted it yet.
             free.note_invalidated();
         }
@@ -200,7 +225,7 @@ impl<const N: usize> MkeyPool<N> {
     #[inline]
     pub(crate) fn mkey_mut(&mut self, mkey: PooledMkey) -> Result<&mut Mkey, PoolError> {
         let position = self.slots.position(mkey.0)?;
-        self.mkeys.get_mut(position).ok_or(PoolError::NotInUse)
+        self.mkeys.as_mut().get_mut(position).ok_or(PoolError::NotInUse)
     }
 
     /// Returns the handles of all mkeys in use, by position, including lost handles.
@@ -213,7 +238,7 @@ impl<const N: usize> MkeyPool<N> {
     /// names.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {
-        &mut self.mkeys
+        self.mkeys.as_mut()
     }
 
     /// Returns how many mkeys are not in use.
@@ -222,7 +247,7 @@ impl<const N: usize> MkeyPool<N> {
     }
 }
 
-crate::fmt::format_counters!([const N: usize] MkeyPool [N] { });
+crate::fmt::format_counters!(['m] MkeyPool ['m] { });
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 //! ```
 //! use mlx5_mkey::queue::{
 //!     CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest, QpRouter,
-//!     SendQueue, SendQueueConfig,
+//!     SendQueue, SendQueueConfig, SendSlot,
 //! };
 //! use mlx5_mkey::types::Qpn;
 //! use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
@@ -18,9 +18,10 @@
 //!     fn ring(&mut self, _last: &LastRequest<'_>) {}
 //! }
 //!
-//! let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
+//! let (mut ring, mut slots) = ([Wqebb::ZERO; 64], SendSlot::array::<64>());
+//! let record = DoorbellRecord::new();
 //! let config = SendQueueConfig::new(Qpn::new(0x77)?);
-//! let mut queue = SendQueue::<_, 64>::new(config, &mut ring, &record, NoDoorbell)?;
+//! let mut queue = SendQueue::new(config, &mut ring, &mut slots, &record, NoDoorbell)?;
 //! let (mut entries, cq_record) = ([Cqe::UNWRITTEN; 64], CqDoorbellRecord::new());
 //! let mut completions = CompletionQueue::new(&mut entries, &cq_record)?;
 //!
@@ -57,6 +58,7 @@ mod registers;
 mod request;
 mod retire;
 pub(crate) mod ring;
+mod room;
 mod router;
 mod send;
 mod send_config;
@@ -76,16 +78,18 @@ pub use completed::{CompletedReceive, CompletedSend};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::CompletionQueue;
 pub use doorbell::{CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest};
-pub use in_flight::{RequestKind, RequestNumber, Retired};
+pub use in_flight::{RequestKind, RequestNumber, Retired, SendSlot};
 pub use mkey_pool::{MkeyPool, PooledMkey};
-pub use qp_table::{QpTable, QpTableRouter};
+pub use qp_table::{QpTable, QpTableRouter, TableSlot};
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};
 pub use registers::{BlueFlame, DeviceClock, UarCqDoorbell, UarDoorbell};
 pub use request::SendRequest;
+pub use room::Room;
 pub use router::{CompletionRouter, CqeOrigin, QpQueues, QpRouter};
 pub use send::{Batch, SendQueue};
 pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
+pub use slots::PoolSlot;
 pub use window_pool::{PooledWindow, WindowPool};
 
 /// The most slots of a send or receive queue. Positions have 16 bits. At most half of them are in use, so

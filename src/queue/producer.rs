@@ -79,7 +79,11 @@ impl<'r> SqProducer<'r> {
     /// [`PostError::SendRingFull`] for more blocks than any request has. The error gives the most blocks of a
     /// request as free. No request of this library asks for more.
     #[inline]
-    pub(super) fn reserve(&mut self, blocks: usize, in_flight: &InFlight) -> Result<&mut [Block], PostError> {
+    pub(super) fn reserve(
+        &mut self,
+        blocks: usize,
+        in_flight: &InFlight<'_>,
+    ) -> Result<&mut [Block], PostError> {
         let first = if self.is_known_free(blocks) || self.finds_free(blocks, in_flight) {
             self.ring.block(self.producer)
         } else if blocks <= MAX_BLOCKS {
@@ -102,7 +106,7 @@ impl<'r> SqProducer<'r> {
 
     /// Determines how many free blocks are contiguous, and returns whether they are enough.
     #[inline]
-    fn finds_free(&mut self, blocks: usize, in_flight: &InFlight) -> bool {
+    fn finds_free(&mut self, blocks: usize, in_flight: &InFlight<'_>) -> bool {
         // A queue with a limit of requests counts them when this request is committed.
         if in_flight.is_limited() {
             return false;
@@ -128,7 +132,7 @@ impl<'r> SqProducer<'r> {
         &mut self,
         end: u64,
         requests: usize,
-        in_flight: &mut InFlight,
+        in_flight: &mut InFlight<'_>,
     ) -> Result<(), PostError> {
         if end > self.contiguous_end {
             return self.copy_scratch(end, requests, in_flight);
@@ -142,7 +146,12 @@ impl<'r> SqProducer<'r> {
     /// still be posted, since a request may have only one block.
     #[cold]
     #[inline(never)]
-    fn copy_scratch(&mut self, end: u64, requests: usize, in_flight: &mut InFlight) -> Result<(), PostError> {
+    fn copy_scratch(
+        &mut self,
+        end: u64,
+        requests: usize,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), PostError> {
         let free_requests = in_flight.free_requests(self.producer);
         if requests as u64 > free_requests.into() {
             return Err(PostError::TooManyRequests { needed: requests as u16, free: free_requests as u16 });

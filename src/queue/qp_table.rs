@@ -1,12 +1,12 @@
 //! A table of the queue pairs that complete to one completion queue.
 
+use super::room::Room;
 use super::router::{CompletionRouter, CqeOrigin, QpQueues, record};
 use crate::mkey::{Mkey, SignatureFault};
 use crate::types::Qpn;
 use crate::types::QueueError;
-use heapless::index_map::FnvIndexMap;
 
-/// Up to `QPS` queue pairs that complete to one completion queue. `QPS` is a power of two, 2 or more.
+/// The queue pairs that complete to one completion queue. The table has room for as many as it got slots.
 ///
 /// A completion finds its queue pair at once if the queue pair was created with its position in the table as
 /// user index ([`QpTable::next_user_index`]). Otherwise the table searches the queue pair by its number. `Q`
@@ -17,7 +17,7 @@ use heapless::index_map::FnvIndexMap;
 /// use mlx5_mkey::error::CompletionError;
 /// use mlx5_mkey::queue::{CompletionQueue, QpTable, SendQueue, UarDoorbell};
 ///
-/// type Table<'r> = QpTable<SendQueue<'r, UarDoorbell, 256>, 64>;
+/// type Table<'r> = QpTable<'r, SendQueue<'r, UarDoorbell>>;
 ///
 /// fn drain(completions: &mut CompletionQueue<'_>, table: &mut Table<'_>) -> Result<usize, CompletionError> {
 ///     let mut count = 0;
@@ -28,20 +28,59 @@ use heapless::index_map::FnvIndexMap;
 ///     Ok(count)
 /// }
 /// ```
-pub struct QpTable<Q, const QPS: usize> {
-    queues: FnvIndexMap<Qpn, Q, QPS>,
+pub struct QpTable<'m, Q> {
+    slots: Room<'m, TableSlot<Q>>,
+    /// The number of queue pairs. They fill the first slots.
+    count: u32,
 }
 
-impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
-    /// Makes a table without queue pairs.
-    pub const fn new() -> Self {
-        Self { queues: FnvIndexMap::new() }
+/// A place for one queue pair of a [`QpTable`], in memory that the caller provides.
+///
+/// ```
+/// use mlx5_mkey::queue::{QpTable, SendQueue, TableSlot, UarDoorbell};
+/// let mut slots = [const { TableSlot::EMPTY }; 64];
+/// let table: QpTable<'_, SendQueue<'_, UarDoorbell>> = QpTable::new(&mut slots);
+/// assert_eq!(table.next_user_index(), 0);
+/// ```
+pub struct TableSlot<Q> {
+    queues: Option<Q>,
+    /// The number of the queue pair. `queues` may return another one later.
+    qpn: Qpn,
+    /// The first queue pair of the chain that begins at this slot: the position of a slot, or [`NONE`]. The
+    /// numbers of all queue pairs of a chain lead to the slot where the chain begins.
+    first: u32,
+    /// The next queue pair of the chain to which the queue pair of this slot belongs.
+    next: u32,
+}
+
+/// Ends a chain.
+const NONE: u32 = u32::MAX;
+
+impl<Q> TableSlot<Q> {
+    /// A slot without a queue pair.
+    pub const EMPTY: Self = Self { queues: None, qpn: Qpn::from_low_bits(0), first: NONE, next: NONE };
+}
+
+impl<'m, Q: QpQueues> QpTable<'m, Q> {
+    /// Makes a table without queue pairs, with room for one in each slot. Queue pairs that are left in the
+    /// slots are dropped.
+    pub fn new(slots: impl Into<Room<'m, TableSlot<Q>>>) -> Self {
+        let mut slots = slots.into();
+        slots.as_mut().iter_mut().for_each(|slot| *slot = TableSlot::EMPTY);
+        Self { slots, count: 0 }
+    }
+
+    /// Makes a table on the heap, without queue pairs, and with room for this many.
+    #[cfg(feature = "alloc")]
+    pub fn on_heap(capacity: usize) -> Self {
+        let slots: alloc::vec::Vec<_> = (0..capacity).map(|_| TableSlot::EMPTY).collect();
+        Self { slots: slots.into(), count: 0 }
     }
 
     /// Returns the position that [`QpTable::insert`] gives the next queue pair. Create the queue pair with
     /// this number as user index, so that its completions find it at once.
-    pub fn next_user_index(&self) -> u32 {
-        self.queues.len() as u32
+    pub const fn next_user_index(&self) -> u32 {
+        self.count
     }
 
     /// Adds a queue pair.
@@ -50,67 +89,118 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
     /// The queue pair, if the table is full ([`QueueError::TableFull`]) or already has a queue pair of this
     /// number ([`QueueError::QpnInUse`]).
     pub fn insert(&mut self, queues: Q) -> Result<(), (QueueError, Q)> {
-        let qpn = queues.qpn();
-        if self.queues.contains_key(&qpn) {
+        let (qpn, position) = (queues.qpn(), self.count);
+        if self.position(qpn).is_some() {
             return Err((QueueError::QpnInUse { qpn }, queues));
         }
-        match self.queues.insert(qpn, queues) {
-            Ok(_) => Ok(()),
-            Err((_, queues)) => Err((QueueError::TableFull { capacity: QPS }, queues)),
+        let capacity = self.slots.as_ref().len();
+        let Some(slot) = self.slots.as_mut().get_mut(position as usize) else {
+            return Err((QueueError::TableFull { capacity }, queues));
+        };
+        (slot.queues, slot.qpn, slot.next) = (Some(queues), qpn, NONE);
+        if let Some(end) = self.link(qpn, NONE) {
+            *end = position;
         }
+        self.count += 1;
+        Ok(())
     }
 
     /// Removes a queue pair and returns it. Completions of the removed queue pair that arrive later are
     /// refused. The last queue pair of the table moves to the free position, and is found by its number from
     /// now on.
     pub fn remove(&mut self, qpn: Qpn) -> Option<Q> {
-        self.queues.swap_remove(&qpn)
+        let position = self.position(qpn)?;
+        let removed = self.slots.as_mut().get_mut(position as usize)?;
+        let (queues, next) = (removed.queues.take(), removed.next);
+        *self.link(qpn, position)? = next;
+        self.count -= 1;
+        if position != self.count {
+            let last = self.slots.as_mut().get_mut(self.count as usize)?;
+            let (queues, qpn, next) = (last.queues.take(), last.qpn, last.next);
+            *self.link(qpn, self.count)? = position;
+            let slot = self.slots.as_mut().get_mut(position as usize)?;
+            (slot.queues, slot.qpn, slot.next) = (queues, qpn, next);
+        }
+        queues
     }
 
     /// Returns a queue pair, for posting.
     pub fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Q> {
-        self.queues.get_mut(&qpn)
+        let position = self.position(qpn)?;
+        self.slots.as_mut().get_mut(position as usize)?.queues.as_mut()
     }
 
     /// Returns all queue pairs.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Q> {
-        self.queues.values_mut()
+        self.slots.as_mut().iter_mut().filter_map(|slot| slot.queues.as_mut())
     }
 
     /// Returns a router for [`super::CompletionQueue::poll`], with these queue pairs, and with the mkeys
     /// whose signature errors arrive at the completion queue. The mkeys are searched only when a signature
     /// error arrives.
     #[inline]
-    pub const fn router<'t>(&'t mut self, mkeys: &'t mut [Mkey]) -> QpTableRouter<'t, Q, QPS> {
+    pub const fn router<'t>(&'t mut self, mkeys: &'t mut [Mkey]) -> QpTableRouter<'t, 'm, Q> {
         QpTableRouter { table: self, mkeys }
     }
 
     /// Finds a queue pair: at the position that the entry names, or by its number.
     #[inline]
     fn find(&mut self, CqeOrigin { qpn, user_index }: CqeOrigin) -> Option<&mut Q> {
-        let is_there =
-            self.queues.get_index(user_index as usize).is_some_and(|(_, found)| found.qpn() == qpn);
-        if is_there {
-            return self.queues.get_index_mut(user_index as usize).map(|(_, queues)| queues);
+        let slot = self.slots.as_ref().get(user_index as usize);
+        let is_there = slot.is_some_and(|slot| slot.qpn == qpn && slot.queues.is_some());
+        let position = if is_there { user_index } else { self.position(qpn)? };
+        self.slots.as_mut().get_mut(position as usize)?.queues.as_mut()
+    }
+
+    /// Returns the position of the queue pair with this number.
+    #[inline]
+    fn position(&self, qpn: Qpn) -> Option<u32> {
+        let slots = self.slots.as_ref();
+        let mut position = slots.get(head(qpn, slots.len()))?.first;
+        loop {
+            let slot = slots.get(position as usize)?;
+            if slot.qpn == qpn {
+                return Some(position);
+            }
+            position = slot.next;
         }
-        self.queues.get_mut(&qpn)
+    }
+
+    /// Returns the link that names this position, in the chain of a queue pair's number. [`NONE`] as position
+    /// selects the last link.
+    fn link(&mut self, qpn: Qpn, position: u32) -> Option<&mut u32> {
+        let slots = self.slots.as_mut();
+        let head = head(qpn, slots.len());
+        let mut at = slots.get(head)?.first;
+        if at == position {
+            return slots.get_mut(head).map(|slot| &mut slot.first);
+        }
+        loop {
+            let next = slots.get(at as usize)?.next;
+            if next == position {
+                return slots.get_mut(at as usize).map(|slot| &mut slot.next);
+            }
+            at = next;
+        }
     }
 }
 
-impl<Q: QpQueues, const QPS: usize> Default for QpTable<Q, QPS> {
-    fn default() -> Self {
-        Self::new()
-    }
+/// Returns the slot where the chain of this number begins, in a table of `slots` slots.
+#[inline]
+const fn head(qpn: Qpn, slots: usize) -> usize {
+    // Device numbers often follow one another. A multiplication by the golden ratio spreads them.
+    let spread = qpn.get().wrapping_mul(0x9e37_79b1);
+    ((spread as u64 * slots as u64) >> 32) as usize
 }
 
 /// Routes the completions of the queue pairs of a [`QpTable`].
-pub struct QpTableRouter<'t, Q, const QPS: usize> {
-    table: &'t mut QpTable<Q, QPS>,
+pub struct QpTableRouter<'t, 'm, Q> {
+    table: &'t mut QpTable<'m, Q>,
     /// The mkeys whose signature errors arrive at the completion queue.
     pub mkeys: &'t mut [Mkey],
 }
 
-impl<Q: QpQueues, const QPS: usize> CompletionRouter for QpTableRouter<'_, Q, QPS> {
+impl<Q: QpQueues> CompletionRouter for QpTableRouter<'_, '_, Q> {
     type Queues = Q;
 
     #[inline]
@@ -123,5 +213,68 @@ impl<Q: QpQueues, const QPS: usize> CompletionRouter for QpTableRouter<'_, Q, QP
     }
 }
 
-crate::fmt::format_counters!([Q, const QPS: usize] QpTable [Q, QPS] { });
-crate::fmt::format_counters!(['t, Q, const QPS: usize] QpTableRouter ['t, Q, QPS] { table });
+crate::fmt::format_counters!([Q] TableSlot [Q] { qpn });
+crate::fmt::format_counters!(['m, Q] QpTable ['m, Q] { count });
+crate::fmt::format_counters!(['t, 'm, Q] QpTableRouter ['t, 'm, Q] { table });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{CompletedReceive, CompletedSend, Retired};
+    use std::vec::Vec;
+
+    /// A queue pair that only has a number.
+    struct Numbered(Qpn);
+
+    impl QpQueues for Numbered {
+        fn qpn(&self) -> Qpn {
+            self.0
+        }
+
+        fn retire_send(&mut self, _: CompletedSend<'_>) -> Option<Retired> {
+            None
+        }
+
+        fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn queue_pairs_come_and_go() {
+        // Tables of any size, also full ones, with numbers that follow one another and numbers that do not.
+        // The list has the queue pairs of the table in their order.
+        for (capacity, factor) in [(0, 1), (1, 1), (3, 0x10_0001), (8, 1), (13, 0x5_1235)] {
+            let mut table = QpTable::on_heap(capacity);
+            let (mut list, mut dice) = (Vec::new(), 1_u32);
+            for _ in 0..5_000 {
+                dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let qpn = Qpn::from_low_bits((dice >> 8) % 32 * factor);
+                let at = list.iter().position(|known| *known == qpn);
+                if dice >> 31 == 0 {
+                    let refused = table.insert(Numbered(qpn)).map_err(|(error, _)| error);
+                    let expected = match at {
+                        Some(_) => Err(QueueError::QpnInUse { qpn }),
+                        None if list.len() == capacity => Err(QueueError::TableFull { capacity }),
+                        None => {
+                            list.push(qpn);
+                            Ok(())
+                        }
+                    };
+                    assert_eq!(refused, expected);
+                } else {
+                    let removed = at.map(|at| list.swap_remove(at));
+                    assert_eq!(table.remove(qpn).map(|queues| queues.0), removed);
+                }
+                assert!(table.iter_mut().map(|queues| queues.0).eq(list.iter().copied()));
+                assert_eq!(table.next_user_index() as usize, list.len());
+                for qpn in (0..32).map(|number| Qpn::from_low_bits(number * factor)) {
+                    let known = list.contains(&qpn).then_some(qpn);
+                    let user_index = dice >> 4 & 15;
+                    assert_eq!(table.find(CqeOrigin { qpn, user_index }).map(|queues| queues.0), known);
+                    assert_eq!(table.get_mut(qpn).map(|queues| queues.0), known);
+                }
+            }
+        }
+    }
+}

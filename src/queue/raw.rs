@@ -33,7 +33,7 @@ impl SendRequest<'_, '_> {
     /// use mlx5_mkey::queue::{Doorbell, SendQueue};
     ///
     /// # use std::error::Error;
-    /// fn post<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, wqe: &[u8]) -> Result<(), Box<dyn Error>> {
+    /// fn post<D: Doorbell>(queue: &mut SendQueue<'_, D>, wqe: &[u8]) -> Result<(), Box<dyn Error>> {
     ///     if let Some(finding) = WorkRequest::parse(wqe)?.refusal(&DeviceContext::UNKNOWN) {
     ///         return Err(finding.into());
     ///     }

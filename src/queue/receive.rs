@@ -32,26 +32,28 @@ pub struct ReceiveQueueConfig {
     pub entries_per_slot: u32,
 }
 
-/// A receive queue over the caller's ring. `N`, a power of two, is the most slots that the queue can track.
+/// A receive queue over the caller's ring. The caller also lends a place for the name (`wr_id`) of each
+/// slot's request. The size of the ring is known at run time.
 ///
 /// ```
 /// use mlx5_mkey::queue::{DoorbellRecord, ReceiveQueue, ReceiveQueueConfig};
 /// use mlx5_mkey::types::{Key, Qpn};
 /// use mlx5_mkey::wire::data::DataSegment;
 /// use mlx5_mkey::wqe::Sge;
-/// let (mut ring, record) = ([DataSegment::default(); 128], DoorbellRecord::new());
+/// let (mut ring, mut ids) = ([DataSegment::default(); 128], [0; 64]);
+/// let record = DoorbellRecord::new();
 /// let config = ReceiveQueueConfig { qpn: Qpn::new(0x77)?, entries_per_slot: 2 };
-/// let mut queue = ReceiveQueue::<64>::new(config, &mut ring, &record)?;
+/// let mut queue = ReceiveQueue::new(config, &mut ring, &mut ids, &record)?;
 /// queue.post(1, &[Sge { address: 0x1_0000, length: 512, lkey: Key::from_raw(0x5600) }])?;
 /// queue.publish();
 /// assert_eq!(queue.free_slots(), 63);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ReceiveQueue<'r, const N: usize> {
+pub struct ReceiveQueue<'r> {
     ring: Ring<'r, DataSegment>,
     record: &'r DoorbellRecord,
     /// The user's names of the requests, each filed under its slot.
-    ids: [u64; N],
+    ids: Ring<'r, u64>,
     qpn: Qpn,
     entries_per_slot: u32,
     /// Numbers of slots posted, published and retired, and the number at which the ring is full. All are
@@ -62,20 +64,17 @@ pub struct ReceiveQueue<'r, const N: usize> {
     limit: u64,
 }
 
-impl<'r, const N: usize> ReceiveQueue<'r, N> {
-    /// Selects the low bits of a slot's number.
-    const MASK: usize = {
-        assert!(N.is_power_of_two(), "a queue keeps track of a power of two of slots");
-        N - 1
-    };
-
+impl<'r> ReceiveQueue<'r> {
     /// Makes a receive queue over `ring`, with which the queue pair was or will be created.
     ///
     /// # Errors
-    /// [`QueueError::Size`] unless entries per slot and slots are powers of two, with at most `N` slots.
+    /// [`QueueError::Size`] unless entries per slot and slots are powers of two, with at most 128 entries per
+    /// slot, and at most 32768 slots; [`QueueError::TooFewSlots`] if `ids` has fewer places than the ring has
+    /// slots.
     pub fn new(
         config: ReceiveQueueConfig,
         ring: &'r mut [DataSegment],
+        ids: &'r mut [u64],
         record: &'r DoorbellRecord,
     ) -> Result<Self, QueueError> {
         let ReceiveQueueConfig { qpn, entries_per_slot } = config;
@@ -86,13 +85,14 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
             return Err(QueueError::Size { entries: stride, max: most });
         }
         let slots = entries / stride;
-        let max = N.min(MAX_SLOTS);
-        if slots > max {
-            return Err(QueueError::Size { entries: slots, max });
+        if slots > MAX_SLOTS {
+            return Err(QueueError::Size { entries: slots, max: MAX_SLOTS });
         }
+        let few = QueueError::TooFewSlots { needed: slots, slots: ids.len() };
+        let ids = Ring::new(ids.get_mut(..slots).ok_or(few)?, MAX_SLOTS)?;
         let (ring, limit) = (Ring::new(ring, entries)?, slots as u64);
         let (producer, published, consumer) = (0, 0, 0);
-        Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
+        Ok(Self { ring, record, ids, qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
     /// Continues where other code has stopped posting. No request of that code may be outstanding.
@@ -147,10 +147,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         if sges.len() < max {
             self.ring.write(index, DataSegment::END_OF_LIST);
         }
-        // The index is always valid, since the mask is below N.
-        if let Some(slot) = self.ids.get_mut(self.producer as usize & Self::MASK) {
-            *slot = id;
-        }
+        self.ids.write(self.producer, id);
         self.producer += 1;
         Ok(())
     }
@@ -179,7 +176,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         if number >= self.published {
             return None;
         }
-        let id = *self.ids.get(number as usize & Self::MASK)?;
+        let id = self.ids.read(number);
         let slots = self.limit - self.consumer;
         self.consumer = number + 1;
         self.limit = self.consumer + slots;
@@ -189,9 +186,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     /// Passes the name of each outstanding request to `each`, oldest first.
     pub(crate) fn each_outstanding(&self, mut each: impl FnMut(u64)) {
         for number in self.consumer..self.producer {
-            if let Some(id) = self.ids.get(number as usize & Self::MASK) {
-                each(*id);
-            }
+            each(self.ids.read(number));
         }
     }
 
@@ -205,7 +200,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
 }
 
 crate::fmt::format_counters!(
-    ['r, const N: usize] ReceiveQueue ['r, N] { qpn, producer, published, consumer }
+    ['r] ReceiveQueue ['r] { qpn, producer, published, consumer }
 );
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! one changes an mkey. A refused request may have written to uncommitted blocks, but posted requests,
 //! counters and mkey stay as before. The caller rings the doorbell.
 
-use super::in_flight::{InFlight, RequestKind, RequestNumber};
+use super::in_flight::{RequestKind, RequestNumber};
 use super::send_state::SendState;
 use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey};
@@ -30,7 +30,6 @@ use crate::wqe::umr::UmrRequest;
 #[must_use = "nothing is posted until one of the posting methods is called"]
 pub struct SendRequest<'q, 'r> {
     pub(super) state: &'q mut SendState<'r>,
-    pub(super) in_flight: &'q mut InFlight,
     pub(super) id: u64,
     pub(super) flags: RequestFlags,
 }
@@ -39,8 +38,8 @@ crate::fmt::format_counters!(['q, 'r] SendRequest ['q, 'r] { id, flags });
 
 impl<'q, 'r> SendRequest<'q, 'r> {
     #[inline]
-    pub(super) const fn new(state: &'q mut SendState<'r>, in_flight: &'q mut InFlight, id: u64) -> Self {
-        Self { state, in_flight, id, flags: RequestFlags::NONE }
+    pub(super) const fn new(state: &'q mut SendState<'r>, id: u64) -> Self {
+        Self { state, id, flags: RequestFlags::NONE }
     }
 
     /// Returns the number of the queue pair.
@@ -51,7 +50,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
 
     /// Returns the number that the request will have.
     pub(crate) const fn number(&self) -> RequestNumber {
-        self.in_flight.number(self.state.producer.producer())
+        self.state.in_flight.number(self.state.producer.producer())
     }
 
     /// Delays the request until earlier reads and atomics are done (`IBV_SEND_FENCE`).
@@ -112,8 +111,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// /// A page of a cache, all of whose memory has one key.
     /// struct Page(u64);
     ///
-    /// fn lay_pages<D: Doorbell, const N: usize>(
-    ///     queue: &mut SendQueue<'_, D, N>,
+    /// fn lay_pages<D: Doorbell>(
+    ///     queue: &mut SendQueue<'_, D>,
     ///     mkey: &mut Mkey,
     ///     prepared: &PreparedConfig,
     ///     (pages, key): (&[Page], Key),
@@ -218,10 +217,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// Returns reserved blocks, and the fields of the first control segment without opcode and size.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize) -> Result<(&mut [Block], ControlFields), PostError> {
-        let SendState { producer, qpn_bits, next_flags, .. } = &mut *self.state;
+        let SendState { producer, in_flight, qpn_bits, next_flags, .. } = &mut *self.state;
         let (begin, flags) = (producer.producer(), self.flags);
         let fields = ControlFields { qpn: *qpn_bits, begin, flags, default: *next_flags };
-        Ok((producer.reserve(blocks, self.in_flight)?, fields))
+        Ok((producer.reserve(blocks, in_flight)?, fields))
     }
 
     /// Posts the requests in the reserved blocks, from block `begin` on: a work request of `blocks` blocks,
@@ -236,8 +235,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         blocks: usize,
         psvs: usize,
     ) -> Result<(), PostError> {
-        let Self { state, in_flight, id, .. } = self;
-        state.producer.commit(begin + (blocks + psvs) as u64, 1 + psvs, in_flight)?;
+        let Self { state, id, .. } = self;
+        let SendState { producer, in_flight, .. } = &mut **state;
+        producer.commit(begin + (blocks + psvs) as u64, 1 + psvs, in_flight)?;
         let kind_at = |at| if at == psvs { kind } else { RequestKind::MkeyConfigurePart };
         in_flight.file(begin, *id, kind_at(0), blocks);
         let mut last = begin;

@@ -3,18 +3,17 @@
 use super::barrier;
 use super::completed::CompletedSend;
 use super::doorbell::Doorbell;
-use super::in_flight::{Filed, InFlight, Retired};
+use super::in_flight::{Filed, Retired};
 use super::send::SendQueue;
 use super::send_state::SendState;
 use crate::wqe::control;
 use crate::wqe::error::PostError;
 
-impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
+impl<D: Doorbell> SendQueue<'_, D> {
     /// Returns how many work requests are posted and not retired, by counting them one by one. A
     /// configuration counts for its UMR and for each of its SET_PSVs.
     pub fn outstanding(&self) -> u32 {
-        let in_flight: &InFlight = &self.in_flight;
-        in_flight.outstanding(self.state.producer.producer())
+        self.state.in_flight.outstanding(self.state.producer.producer())
     }
 
     /// Retires the work request that a completion names by its first block modulo 2^16. Also retires all
@@ -27,15 +26,14 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         if done.qpn() != self.qpn() {
             return None;
         }
-        let in_flight: &mut InFlight = &mut self.in_flight;
-        in_flight.retire(done.counter())
+        self.state.in_flight.retire(done.counter())
     }
 
     /// Passes each outstanding work request to `each`, oldest first: published or not, silent or signalled.
     pub(crate) fn each_outstanding(&self, mut each: impl FnMut(Retired)) {
-        let in_flight: &InFlight = &self.in_flight;
+        let in_flight = &self.state.in_flight;
         for (_, filed) in in_flight.before(self.state.producer.producer()) {
-            each(in_flight.retired(filed));
+            each(in_flight.retired(&filed));
         }
     }
 
@@ -44,8 +42,6 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     /// before it is made ready again: the device continues at block 0.
     pub fn restart(&mut self, each: impl FnMut(Retired)) {
         self.each_outstanding(each);
-        let in_flight: &mut InFlight = &mut self.in_flight;
-        in_flight.restart();
         self.state.restart();
         self.record.set_send(0);
     }
@@ -63,14 +59,14 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     /// [`PostError::NotOutstanding`] if no outstanding request begins at `hw_counter`, and `hw_counter` is
     /// not the queue's end either.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
-        let in_flight: &mut InFlight = &mut self.in_flight;
+        let in_flight = &self.state.in_flight;
         let published = in_flight.published();
         let next = if hw_counter == published as u16 {
             published
         } else {
             in_flight.begin(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?
         };
-        Ok(self.state.cancel_from(in_flight, next, id))
+        Ok(self.state.cancel_from(next, id))
     }
 }
 
@@ -79,13 +75,14 @@ impl SendState<'_> {
     /// number.
     // A function of its own, so that `cargo xtask test aarch64` finds its barrier.
     #[inline(never)]
-    fn cancel_from(&mut self, in_flight: &mut InFlight, next: u64, id: u64) -> usize {
-        let producer = self.producer.producer();
+    fn cancel_from(&mut self, next: u64, id: u64) -> usize {
+        let Self { producer: ring, in_flight, .. } = self;
+        let producer = ring.producer();
         let (mut cancelled, mut any_invalidation) = (0, false);
         // Up to the producer: requests that are posted but not yet published are cancelled too.
-        let is_named = |(begin, filed): &(u64, &Filed)| filed.id == id && *begin >= next;
+        let is_named = |(begin, filed): &(u64, Filed)| filed.id == id && *begin >= next;
         for (begin, filed) in in_flight.before(producer).filter(is_named) {
-            self.producer.ring_mut().write_word(begin, control::nop_start(begin));
+            ring.ring_mut().write_word(begin, control::nop_start(begin));
             cancelled += 1;
             any_invalidation |= filed.is_invalidation();
         }

@@ -1,5 +1,5 @@
-//! Memory that is shared with a device: a power of two of slots, addressed by a running index. Only this file
-//! and `producer.rs` access the memory.
+//! A power of two of slots, addressed by a running index: memory that is shared with a device, or the books
+//! of a queue. Only this file and `producer.rs` access the memory.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A ring of slots that both the CPU and a device access.
+/// A ring of slots. Both the CPU and a device access it, or the CPU alone.
 ///
 /// The ring takes the slots by exclusive reference, so no other Rust code can reach them during its life. It
 /// keeps a raw pointer, because the device changes the slots without the compiler's knowledge. All slot types

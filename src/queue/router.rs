@@ -69,7 +69,7 @@ impl<Q: QpQueues + ?Sized> QpQueues for alloc::boxed::Box<Q> {
     }
 }
 
-impl<D: Doorbell, const N: usize> QpQueues for SendQueue<'_, D, N> {
+impl<D: Doorbell> QpQueues for SendQueue<'_, D> {
     #[inline]
     fn qpn(&self) -> Qpn {
         self.qpn()
@@ -85,7 +85,7 @@ impl<D: Doorbell, const N: usize> QpQueues for SendQueue<'_, D, N> {
     }
 }
 
-impl<const N: usize> QpQueues for ReceiveQueue<'_, N> {
+impl QpQueues for ReceiveQueue<'_> {
     fn qpn(&self) -> Qpn {
         self.qpn()
     }
@@ -140,7 +140,7 @@ pub trait CompletionRouter {
 
 /// A send queue alone is a router too: `completions.poll(&mut queue)`. This router has no mkeys, so no
 /// signature error finds its mkey.
-impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
+impl<D: Doorbell> CompletionRouter for SendQueue<'_, D> {
     type Queues = Self;
 
     #[inline]
@@ -163,8 +163,8 @@ impl<D: Doorbell, const N: usize> CompletionRouter for SendQueue<'_, D, N> {
 /// /// Takes all completions, and returns their `wr_id`s.
 /// fn drain<D: Doorbell>(
 ///     completions: &mut CompletionQueue<'_>,
-///     send: &mut SendQueue<'_, D, 64>,
-///     receive: &mut ReceiveQueue<'_, 64>,
+///     send: &mut SendQueue<'_, D>,
+///     receive: &mut ReceiveQueue<'_>,
 ///     mkeys: &mut [Mkey],
 /// ) -> Result<Vec<u64>, CompletionError> {
 ///     let mut done = Vec::new();

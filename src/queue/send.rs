@@ -1,7 +1,7 @@
 //! The send queue: its properties, and the way of its requests to the device.
 
 use super::doorbell::{Doorbell, DoorbellRecord, LastRequest};
-use super::in_flight::{Filed, InFlight};
+use super::in_flight::{InFlight, SendSlot};
 use super::producer::SqProducer;
 use super::request::SendRequest;
 use super::ring::Ring;
@@ -12,15 +12,15 @@ use crate::types::Qpn;
 use crate::types::QueueError;
 use crate::wire::Wqebb;
 
-/// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that the queue can track: a power
-/// of two, and at least the ring's length.
+/// A send queue over the caller's ring. The caller also lends a [`SendSlot`] for each block of the ring. The
+/// size of the ring, a power of two of blocks of 64 bytes, is known at run time.
 ///
 /// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`].
 /// A post either succeeds as a whole or changes nothing.
 ///
 /// ```
 /// use mlx5_mkey::error::{PostError, QueueError};
-/// use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig, UarDoorbell};
+/// use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig, SendSlot, UarDoorbell};
 /// use mlx5_mkey::types::Qpn;
 /// use mlx5_mkey::wire::Wqebb;
 /// use mlx5_mkey::wqe::{Remote, Sge};
@@ -29,14 +29,15 @@ use crate::wire::Wqebb;
 /// fn make(
 ///     qpn: Qpn,
 ///     ring: &'static mut [Wqebb],
+///     slots: &'static mut [SendSlot],
 ///     record: &'static DoorbellRecord,
 ///     doorbell: UarDoorbell,
-/// ) -> Result<SendQueue<'static, UarDoorbell, 256>, QueueError> {
-///     SendQueue::new(SendQueueConfig::new(qpn), ring, record, doorbell)
+/// ) -> Result<SendQueue<'static, UarDoorbell>, QueueError> {
+///     SendQueue::new(SendQueueConfig::new(qpn), ring, slots, record, doorbell)
 /// }
 ///
 /// fn write<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
+///     queue: &mut SendQueue<'_, D>,
 ///     remote: Remote,
 ///     local: Sge,
 /// ) -> Result<(), PostError> {
@@ -45,22 +46,23 @@ use crate::wire::Wqebb;
 ///     Ok(())
 /// }
 /// ```
-pub struct SendQueue<'r, D, const N: usize> {
+pub struct SendQueue<'r, D> {
     pub(super) state: SendState<'r>,
     pub(super) record: &'r DoorbellRecord,
     doorbell: D,
-    pub(super) in_flight: InFlight<[Filed; N]>,
 }
 
-impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
+impl<'r, D: Doorbell> SendQueue<'r, D> {
     /// Makes a send queue over `ring` and `record`, with which the queue pair was or will be created.
     ///
     /// # Errors
-    /// [`QueueError::Size`] unless the ring has a power of two of blocks, at most `N` and 32768;
-    /// [`QueueError::InlineLimit`] for inline data over [`SendQueueConfig::MAX_INLINE_DATA`].
+    /// [`QueueError::Size`] unless the ring has a power of two of blocks, at most 32768;
+    /// [`QueueError::TooFewSlots`] for fewer slots than blocks; [`QueueError::InlineLimit`] for inline data
+    /// over [`SendQueueConfig::MAX_INLINE_DATA`].
     pub fn new(
         config: SendQueueConfig,
         ring: &'r mut [Wqebb],
+        slots: &'r mut [SendSlot],
         record: &'r DoorbellRecord,
         doorbell: D,
     ) -> Result<Self, QueueError> {
@@ -69,21 +71,24 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             return Err(QueueError::InlineLimit { bytes, max });
         }
         let first_block = u64::from(config.first_block);
-        let producer = SqProducer::new(Ring::new(ring, N.min(MAX_SLOTS))?, first_block);
-        let in_flight = InFlight::<[Filed; N]>::new(first_block, config.max_requests);
-        Ok(Self { state: SendState::new(&config, producer), record, doorbell, in_flight })
+        let (needed, given) = (ring.len(), slots.len());
+        let producer = SqProducer::new(Ring::new(ring, MAX_SLOTS)?, first_block);
+        let slots = slots.get_mut(..needed).ok_or(QueueError::TooFewSlots { needed, slots: given })?;
+        let filed = Ring::new(slots, MAX_SLOTS)?;
+        let in_flight = InFlight::new(filed, first_block, config.max_requests);
+        Ok(Self { state: SendState::new(&config, producer, in_flight), record, doorbell })
     }
 
     /// Begins a request. The completion will carry `id` (`wr_id`). Nothing is posted until one of the posting
     /// methods of the request is called.
     #[inline]
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
-        SendRequest::new(&mut self.state, &mut self.in_flight, id)
+        SendRequest::new(&mut self.state, id)
     }
 
     /// Begins a batch of requests that are published together, with one doorbell.
     #[inline]
-    pub const fn batch(&mut self) -> Batch<'_, 'r, D, N> {
+    pub const fn batch(&mut self) -> Batch<'_, 'r, D> {
         Batch { queue: self }
     }
 
@@ -94,8 +99,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Returns how many blocks of 64 bytes are free.
     pub const fn free_blocks(&self) -> u32 {
-        let in_flight: &InFlight = &self.in_flight;
-        self.state.producer.free(in_flight.tail()) as u32
+        self.state.producer.free(self.state.in_flight.tail()) as u32
     }
 
     /// Returns the number of the next block to post, modulo 2^32. For a new queue, the number is
@@ -116,9 +120,9 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     }
 
     /// Replaces the doorbell by another one that rings the same register, for example by a trait object.
-    pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E, N> {
-        let Self { state, record, doorbell, in_flight } = self;
-        SendQueue { state, record, doorbell: map(doorbell), in_flight }
+    pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E> {
+        let Self { state, record, doorbell } = self;
+        SendQueue { state, record, doorbell: map(doorbell) }
     }
 
     /// Copies a block out of the ring, for [`crate::inspect`]. Blocks are counted as by
@@ -136,12 +140,11 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     #[inline]
     pub fn ring_doorbell(&mut self) {
         let producer = self.state.producer.producer();
-        let in_flight: &mut InFlight = &mut self.in_flight;
-        let published = in_flight.published();
+        let published = self.state.in_flight.published();
         if published == producer {
             return;
         }
-        in_flight.publish(producer);
+        self.state.in_flight.publish(producer);
         barrier::blocks_before_record();
         self.record.set_send(producer as u16);
         barrier::record_before_doorbell();
@@ -152,7 +155,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     }
 }
 
-crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { state });
+crate::fmt::format_counters!(['r, D] SendQueue ['r, D] { state });
 
 /// Requests that are published together: dropping the batch publishes all posted requests with one doorbell,
 /// even if a later request was refused.
@@ -161,8 +164,8 @@ crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { stat
 ///
 /// ```
 /// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Remote, Sge}};
-/// fn write_all<D: Doorbell, const N: usize>(
-///     queue: &mut SendQueue<'_, D, N>,
+/// fn write_all<D: Doorbell>(
+///     queue: &mut SendQueue<'_, D>,
 ///     writes: &[(Remote, Sge)],
 /// ) -> Result<(), PostError> {
 ///     let mut batch = queue.batch();
@@ -173,13 +176,13 @@ crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { stat
 /// }
 /// ```
 #[must_use = "what is not posted through it is not in the batch"]
-pub struct Batch<'q, 'r, D: Doorbell, const N: usize> {
-    queue: &'q mut SendQueue<'r, D, N>,
+pub struct Batch<'q, 'r, D: Doorbell> {
+    queue: &'q mut SendQueue<'r, D>,
 }
 
-crate::fmt::format_counters!(['q, 'r, D: Doorbell, const N: usize] Batch ['q, 'r, D, N] { queue });
+crate::fmt::format_counters!(['q, 'r, D: Doorbell] Batch ['q, 'r, D] { queue });
 
-impl<'r, D: Doorbell, const N: usize> Batch<'_, 'r, D, N> {
+impl<'r, D: Doorbell> Batch<'_, 'r, D> {
     /// Begins a request, as [`SendQueue::request`] does.
     #[inline]
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
@@ -192,7 +195,7 @@ impl<'r, D: Doorbell, const N: usize> Batch<'_, 'r, D, N> {
     }
 }
 
-impl<D: Doorbell, const N: usize> Drop for Batch<'_, '_, D, N> {
+impl<D: Doorbell> Drop for Batch<'_, '_, D> {
     #[inline]
     fn drop(&mut self) {
         self.queue.ring_doorbell();

@@ -1,6 +1,7 @@
-//! The state that all requests of a send queue read and change: producer, limits, fences. The type does not
-//! depend on the queue's size and type of doorbell.
+//! The state that all requests of a send queue read and change: producer, requests in flight, limits, fences.
+//! The type does not depend on the queue's type of doorbell.
 
+use super::in_flight::InFlight;
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
 use crate::mkey::error::ConfigError;
@@ -17,6 +18,7 @@ use crate::wqe::{MemcpyConfig, Payload};
 /// The part of a send queue that requests work on.
 pub(super) struct SendState<'r> {
     pub(super) producer: SqProducer<'r>,
+    pub(super) in_flight: InFlight<'r>,
     qpn: Qpn,
     /// The number of the queue pair, at its place in control segments.
     pub(super) qpn_bits: u64,
@@ -28,31 +30,32 @@ pub(super) struct SendState<'r> {
     pub(super) next_flags: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     pub(super) last: u64,
-    max_inline_data: usize,
-    max_sge: usize,
+    max_inline_data: u16,
+    max_sge: u16,
     /// The most octowords of layout and BSFs, and the most blocks of a UMR with them.
-    max_octowords: usize,
+    max_octowords: u16,
     pub(super) max_umr_blocks: usize,
     pub(super) memcpy: Option<MemcpyConfig>,
 }
 
 impl<'r> SendState<'r> {
-    pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>) -> Self {
+    pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>, in_flight: InFlight<'r>) -> Self {
         let max_octowords = config.max_octowords();
         let flags = if config.signal_all { RequestFlags::SIGNALED } else { RequestFlags::NONE };
         let flags_after_umr = flags.with(config.umr_fence_flags());
         Self {
             producer,
+            in_flight,
             qpn: config.qpn,
             qpn_bits: control::qpn_bits(config.qpn),
             flags,
             flags_after_umr,
             next_flags: if config.small_fence { flags_after_umr } else { flags },
             last: config.first_block.into(),
-            max_inline_data: config.max_inline_data as usize,
+            max_inline_data: config.max_inline_data as u16,
             // Control, remote address and operands take three octowords. One segment is always allowed.
-            max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
-            max_octowords,
+            max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3) as u16,
+            max_octowords: max_octowords as u16,
             max_umr_blocks: UMR_HEAD_BLOCKS + max_octowords / OCTOWORDS_PER_BLOCK,
             memcpy: config.memcpy,
         }
@@ -64,20 +67,20 @@ impl<'r> SendState<'r> {
 
     /// Returns how many octowords layout and BSFs of a UMR may have.
     pub(super) const fn max_octowords(&self) -> usize {
-        self.max_octowords
+        self.max_octowords as usize
     }
 
     /// Refuses a layout that is too long for the mkey or for a request.
     pub(super) fn check_layout(&self, umr: &UmrRequest<'_, impl ?Sized>) -> Result<(), ConfigError> {
         let (octowords, prepared) = (umr.form.octowords(), umr.prepared);
         let header = usize::from(matches!(umr.form, LayoutForm::Interleaved { .. }));
-        let max = prepared.kind_word().max_entries().min(self.max_octowords);
+        let max = prepared.kind_word().max_entries().min(self.max_octowords());
         if octowords > max {
             return Err(ConfigError::TooManyEntries { max: max.saturating_sub(header) as u32 });
         }
         // BSFs and a layout before them fill whole blocks; a layout alone may end within one.
         let bytes = (blocks_of(octowords) + prepared.bsf_count()) * WQEBB_BYTES;
-        let max = self.max_octowords * OCTOWORD_BYTES;
+        let max = self.max_octowords() * OCTOWORD_BYTES;
         if prepared.bsf_count() > 0 && bytes > max {
             return Err(ConfigError::BsfDoesNotFit { bytes: bytes as u32, max: max as u16 });
         }
@@ -88,8 +91,8 @@ impl<'r> SendState<'r> {
     #[inline]
     pub(super) const fn has_room_for_payload(&self, payload: &Payload<'_>) -> bool {
         match payload {
-            Payload::Sges(sges) => sges.len() <= 1 || sges.len() <= self.max_sge,
-            Payload::Inline(bytes) => bytes.len() <= self.max_inline_data,
+            Payload::Sges(sges) => sges.len() <= 1 || sges.len() <= self.max_sge as usize,
+            Payload::Inline(bytes) => bytes.len() <= self.max_inline_data as usize,
         }
     }
 
@@ -98,11 +101,9 @@ impl<'r> SendState<'r> {
     pub(super) fn too_much(&self, payload: &Payload<'_>) -> PostError {
         let saturated = |count: usize| count.min(usize::from(u16::MAX)) as u16;
         match payload {
-            Payload::Sges(sges) => {
-                PostError::TooManySges { sges: saturated(sges.len()), max: self.max_sge as u16 }
-            }
+            Payload::Sges(sges) => PostError::TooManySges { sges: saturated(sges.len()), max: self.max_sge },
             Payload::Inline(bytes) => {
-                let (length, max) = (saturated(bytes.len()), self.max_inline_data as u16);
+                let (length, max) = (saturated(bytes.len()), self.max_inline_data);
                 PostError::InlineTooLong { length, max }
             }
         }
@@ -118,7 +119,8 @@ impl<'r> SendState<'r> {
     }
 
     /// Starts again at block 0.
-    pub(super) const fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
+        self.in_flight.restart();
         self.producer.restart();
         (self.last, self.next_flags) = (0, self.flags);
     }

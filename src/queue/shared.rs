@@ -10,15 +10,15 @@ use super::send::SendQueue;
 ///
 /// ```
 /// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SharedSendQueue}};
-/// fn ping<D: Doorbell, const N: usize>(queue: &SharedSendQueue<'_, D, N>) -> Result<(), PostError> {
+/// fn ping<D: Doorbell>(queue: &SharedSendQueue<'_, D>) -> Result<(), PostError> {
 ///     queue.with(|queue| queue.request(1).signaled().nop())
 /// }
 /// ```
 #[derive(Debug)]
-pub struct SharedSendQueue<'r, D, const N: usize>(spin::Mutex<SendQueue<'r, D, N>>);
+pub struct SharedSendQueue<'r, D>(spin::Mutex<SendQueue<'r, D>>);
 
 #[cfg(feature = "defmt")]
-impl<D, const N: usize> defmt::Format for SharedSendQueue<'_, D, N> {
+impl<D> defmt::Format for SharedSendQueue<'_, D> {
     fn format(&self, f: defmt::Formatter<'_>) {
         match self.0.try_lock() {
             Some(queue) => queue.format(f),
@@ -27,15 +27,15 @@ impl<D, const N: usize> defmt::Format for SharedSendQueue<'_, D, N> {
     }
 }
 
-impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
+impl<'r, D: Doorbell> SharedSendQueue<'r, D> {
     /// Puts a queue behind a lock.
-    pub const fn new(queue: SendQueue<'r, D, N>) -> Self {
+    pub const fn new(queue: SendQueue<'r, D>) -> Self {
         Self(spin::Mutex::new(queue))
     }
 
     /// Runs `work` with exclusive access to the queue, then rings the doorbell for the posted requests, even
     /// if `work` returns an error.
-    pub fn with<T>(&self, work: impl FnOnce(&mut SendQueue<'r, D, N>) -> T) -> T {
+    pub fn with<T>(&self, work: impl FnOnce(&mut SendQueue<'r, D>) -> T) -> T {
         let mut queue = self.0.lock();
         let result = work(&mut queue);
         queue.ring_doorbell();
@@ -43,7 +43,7 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
     }
 
     /// Returns the queue without the lock.
-    pub fn into_inner(self) -> SendQueue<'r, D, N> {
+    pub fn into_inner(self) -> SendQueue<'r, D> {
         self.0.into_inner()
     }
 }
@@ -51,7 +51,7 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{DoorbellRecord, LastRequest, SendQueueConfig};
+    use crate::queue::{DoorbellRecord, LastRequest, SendQueueConfig, SendSlot};
     use crate::types::Qpn;
     use crate::wire::Wqebb;
     use std::{thread, vec};
@@ -68,7 +68,7 @@ mod tests {
     fn threads_share_a_queue() {
         let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));
-        let queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Count(0)).unwrap();
+        let queue = SendQueue::new(config, &mut ring, SendSlot::leaked(64), &record, Count(0)).unwrap();
         let shared = SharedSendQueue::new(queue);
         thread::scope(|scope| {
             for id in 0..4 {

@@ -6,8 +6,9 @@
 
 use super::completion::{Message, Outcome, WorkCompletion};
 use super::in_flight::RequestNumber;
+use super::room::Room;
 use crate::mkey::error::PoolError;
-use crate::types::{Key, Qpn};
+use crate::types::{Key, Qpn, QueueError};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of the next pool. No pool has number 0.
@@ -59,9 +60,16 @@ enum State {
     },
 }
 
-/// A place for one element of a pool, with the state of the element.
+/// A place for one element of a pool, with the state of the element. A pool needs one for each element, in
+/// memory that the caller provides.
+///
+/// ```
+/// use mlx5_mkey::queue::PoolSlot;
+/// let depth = 64;
+/// let slots = vec![PoolSlot::EMPTY; depth];
+/// ```
 #[derive(Clone, Copy)]
-pub(crate) struct Slot {
+pub struct PoolSlot {
     state: State,
     /// The number of the element's last use.
     number: u64,
@@ -69,10 +77,12 @@ pub(crate) struct Slot {
     next: u32,
 }
 
-impl Slot {
+impl PoolSlot {
     /// A slot without an element.
-    pub(crate) const VACANT: Self = Self { state: State::Vacant, number: 0, next: NONE };
+    pub const EMPTY: Self = Self { state: State::Vacant, number: 0, next: NONE };
 }
+
+crate::fmt::format_counters!([] PoolSlot [] { number });
 
 /// The positions of the first and the last slot of a chain. Each slot of the chain names the next.
 #[derive(Clone, Copy)]
@@ -84,7 +94,7 @@ struct Chain {
 impl Chain {
     const EMPTY: Self = Self { first: NONE, last: NONE };
 
-    fn push_back(&mut self, slots: &mut [Slot], position: u32) {
+    fn push_back(&mut self, slots: &mut [PoolSlot], position: u32) {
         if let Some(slot) = slots.get_mut(position as usize) {
             slot.next = NONE;
         }
@@ -95,7 +105,7 @@ impl Chain {
         self.last = position;
     }
 
-    fn push_front(&mut self, slots: &mut [Slot], position: u32) {
+    fn push_front(&mut self, slots: &mut [PoolSlot], position: u32) {
         if self.first == NONE {
             self.last = position;
         }
@@ -105,7 +115,7 @@ impl Chain {
         self.first = position;
     }
 
-    fn pop_front(&mut self, slots: &[Slot]) -> Option<u32> {
+    fn pop_front(&mut self, slots: &[PoolSlot]) -> Option<u32> {
         let position = self.first;
         self.first = slots.get(position as usize)?.next;
         Some(position)
@@ -113,7 +123,7 @@ impl Chain {
 }
 
 /// The slots of a pool, at most 2^32 - 1.
-pub(crate) struct Slots<S> {
+pub(crate) struct Slots<'m> {
     pool: u64,
     /// Number of uses of all elements until now. The next use gets this number.
     uses: u64,
@@ -123,15 +133,33 @@ pub(crate) struct Slots<S> {
     /// then slots that never had an element.
     vacant: Chain,
     available: u32,
-    slots: S,
+    slots: Room<'m, PoolSlot>,
 }
 
-impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
-    /// Makes a pool without elements.
-    pub(crate) fn new(mut slots: S) -> Self {
+impl<'m> Slots<'m> {
+    /// Makes a pool without elements that has room for `count` of them.
+    ///
+    /// # Errors
+    /// [`QueueError::TooFewSlots`].
+    pub(crate) fn new(slots: Room<'m, PoolSlot>, count: usize) -> Result<Self, QueueError> {
+        let len = slots.as_ref().len();
+        if len < count {
+            return Err(QueueError::TooFewSlots { needed: count, slots: len });
+        }
+        Ok(Self::with_room(slots, count))
+    }
+
+    /// Makes a pool without elements that has room for one in each slot.
+    #[cfg(feature = "devx")]
+    pub(crate) fn full(slots: Room<'m, PoolSlot>) -> Self {
+        let count = slots.as_ref().len();
+        Self::with_room(slots, count)
+    }
+
+    fn with_room(mut slots: Room<'m, PoolSlot>, count: usize) -> Self {
         let mut vacant = Chain::EMPTY;
-        slots.as_mut().fill(Slot::VACANT);
-        for position in 0..slots.as_ref().len() as u32 {
+        slots.as_mut().fill(PoolSlot::EMPTY);
+        for position in 0..count as u32 {
             vacant.push_back(slots.as_mut(), position);
         }
         let pool = NEXT_POOL.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +199,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Slots<S> {
 
     /// Finds the slot of an element in use.
     #[inline]
-    fn slot(&mut self, handle: Handle) -> Result<&mut Slot, PoolError> {
+    fn slot(&mut self, handle: Handle) -> Result<&mut PoolSlot, PoolError> {
         if handle.pool != self.pool {
             return Err(PoolError::OtherPool);
         }

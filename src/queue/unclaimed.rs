@@ -17,7 +17,8 @@ const OWN: usize = 8;
 #[cfg(feature = "devx")]
 const SHARED: usize = 256;
 
-/// The first unclaimed error of each mkey, for at most `N` mkeys.
+/// The first unclaimed error of each mkey, for at most `N` mkeys: [`OWN`] or `SHARED`.
+// The size is a type, because it is a constant of the library: a bare machine gives no memory for it.
 #[derive(Default)]
 pub(crate) struct Faults<const N: usize> {
     faults: Vec<SignatureFault, N>,

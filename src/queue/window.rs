@@ -40,7 +40,7 @@ impl SendRequest<'_, '_> {
         let (blocks, fields) = self.reserve(BIND_BLOCKS)?;
         window::bind(blocks, fields, window.key(), (key.tag(), qpn), &range, access, start);
         self.commit(fields.begin, RequestKind::BindWindow, BIND_BLOCKS, 0)?;
-        window.note_bound(key, qpn, self.in_flight.queue());
+        window.note_bound(key, qpn, self.state.in_flight.queue());
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl SendRequest<'_, '_> {
     /// [`PostError::TooManyRequests`].
     pub fn invalidate_window(self, window: &MemoryWindow) -> Result<(), PostError> {
         match window.queue_pair() {
-            Some(_) if window.is_bound_to(self.in_flight.queue()) => self.invalidate(window.key()),
+            Some(_) if window.is_bound_to(self.state.in_flight.queue()) => self.invalidate(window.key()),
             Some(qpn) => Err(ConfigError::WindowOfOtherQueuePair { qpn: qpn.get() }.into()),
             None => Err(ConfigError::WindowNotBound.into()),
         }

@@ -2,14 +2,18 @@
 
 use super::completion::WorkCompletion;
 use super::request::SendRequest;
-use super::slots::{Handle, Slot, Slots};
+use super::room::Room;
+use super::slots::{Handle, PoolSlot, Slots};
 use crate::mkey::MemoryWindow;
 use crate::mkey::error::PoolError;
+use crate::types::{Key, QueueError};
 use crate::wqe::error::PostError;
-use heapless::Vec;
 
-/// A pool of up to `N` memory windows, each of them in use or not. The key of a window is given to a peer for
-/// one I/O, and revoked after it.
+/// A placeholder at the position of a removed window.
+const NONE: MemoryWindow = MemoryWindow::new(Key::from_raw(0));
+
+/// A pool of memory windows, each of them in use or not. The key of a window is given to a peer for one I/O,
+/// and revoked after it.
 ///
 /// A window is put back in two steps: [`WindowPool::invalidate`] posts the request that revokes it, and
 /// [`WindowPool::put`] needs the completion of this request. The window that was put back first is taken
@@ -25,8 +29,8 @@ use heapless::Vec;
 ///
 /// /// Lets the peer read a buffer, until `end` is called. `None` while all windows are in use.
 /// fn begin<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
-///     pool: &mut WindowPool<64>,
+///     queue: &mut SendQueue<'_, D>,
+///     pool: &mut WindowPool<'_>,
 ///     buffer: KlmEntry,
 /// ) -> Result<Option<PooledWindow>, PostError> {
 ///     let Some((handle, window)) = pool.take() else { return Ok(None) };
@@ -39,8 +43,8 @@ use heapless::Vec;
 ///
 /// /// Ends the access, as soon as request 2 is executed. `queue` is the one that has bound the window.
 /// fn end<D: Doorbell>(
-///     queue: &mut SendQueue<'_, D, 256>,
-///     pool: &mut WindowPool<64>,
+///     queue: &mut SendQueue<'_, D>,
+///     pool: &mut WindowPool<'_>,
 ///     handle: PooledWindow,
 /// ) -> Result<(), PostError> {
 ///     pool.invalidate(handle, queue.request(2).signaled())
@@ -48,23 +52,23 @@ use heapless::Vec;
 ///
 /// /// Request 2 has completed: if it has failed, the window is still in use.
 /// fn ended(
-///     pool: &mut WindowPool<64>,
+///     pool: &mut WindowPool<'_>,
 ///     handle: PooledWindow,
 ///     completion: &WorkCompletion,
 /// ) -> Result<(), PoolError> {
 ///     pool.put(handle, completion)
 /// }
 /// ```
-pub struct WindowPool<const N: usize> {
-    windows: Vec<Option<MemoryWindow>, N>,
-    slots: Slots<[Slot; N]>,
+pub struct WindowPool<'m> {
+    windows: Room<'m, MemoryWindow>,
+    slots: Slots<'m>,
 }
 
 /// The handle of a memory window that was taken from a pool, valid until the window is put back.
 #[must_use = "what is not put back stays in use"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct PooledWindow(Handle);
+pub struct PooledWindow(pub(crate) Handle);
 
 impl PooledWindow {
     /// Returns the window's position in the pool.
@@ -73,20 +77,22 @@ impl PooledWindow {
     }
 }
 
-impl<const N: usize> WindowPool<N> {
-    /// Makes a pool of these windows, none of them in use.
+impl<'m> WindowPool<'m> {
+    /// Makes a pool of these windows, none of them in use. `slots` has one slot for each window.
     ///
     /// # Errors
-    /// [`PoolError::TooMany`] for more than `N` windows, [`PoolError::KeyInService`] for a window that is
-    /// bound. Use [`WindowPool::insert`] to get back a refused window.
-    pub fn new(windows: impl IntoIterator<Item = MemoryWindow>) -> Result<Self, PoolError> {
-        let mut pool = Self { windows: Vec::new(), slots: Slots::new([Slot::VACANT; N]) };
-        for window in windows {
-            pool.insert(window).map_err(|window| {
-                if window.is_bound() { PoolError::KeyInService } else { PoolError::TooMany }
-            })?;
+    /// [`QueueError::TooFewSlots`] for more windows than slots, [`QueueError::WindowBound`].
+    pub fn new(
+        windows: impl Into<Room<'m, MemoryWindow>>,
+        slots: impl Into<Room<'m, PoolSlot>>,
+    ) -> Result<Self, QueueError> {
+        let windows = windows.into();
+        if let Some(bound) = windows.as_ref().iter().find(|window| window.is_bound()) {
+            return Err(QueueError::WindowBound { key: bound.key() });
         }
-        Ok(pool)
+        let mut slots = Slots::new(slots.into(), windows.as_ref().len())?;
+        while slots.add().is_some() {}
+        Ok(Self { windows, slots })
     }
 
     /// Returns the number of windows that can be taken.
@@ -97,18 +103,14 @@ impl<const N: usize> WindowPool<N> {
     /// Adds a window that is not bound. Returns the position that the window keeps until it is removed.
     ///
     /// # Errors
-    /// The window, if it is bound, or if the pool already has `N` windows.
+    /// The window, if it is bound, or if the pool has no room.
     pub fn insert(&mut self, window: MemoryWindow) -> Result<usize, MemoryWindow> {
         if window.is_bound() {
             return Err(window);
         }
         let Some(position) = self.slots.add() else { return Err(window) };
-        match self.windows.get_mut(position) {
-            // The new window takes the position of a removed window.
-            Some(place) => *place = Some(window),
-            // Positions that never had a window are given out in ascending order, so this one is the next of
-            // `windows`, which has room for `N`.
-            None => drop(self.windows.push(Some(window))),
+        if let Some(place) = self.windows.as_mut().get_mut(position) {
+            *place = window;
         }
         Ok(position)
     }
@@ -116,7 +118,7 @@ impl<const N: usize> WindowPool<N> {
     /// Takes a window, to be bound, or returns `None` while all windows are in use.
     pub fn take(&mut self) -> Option<(PooledWindow, &mut MemoryWindow)> {
         let handle = self.slots.take()?;
-        let window = self.windows.get_mut(handle.position())?.as_mut()?;
+        let window = self.windows.as_mut().get_mut(handle.position())?;
         Some((PooledWindow(handle), window))
     }
 
@@ -155,7 +157,7 @@ impl<const N: usize> WindowPool<N> {
     pub fn put(&mut self, window: PooledWindow, completion: &WorkCompletion) -> Result<(), PoolError> {
         let key = self.window_mut(window)?.key();
         self.slots.put(window.0, key, completion)?;
-        if let Some(Some(free)) = self.windows.get_mut(window.position()) {
+        if let Some(free) = self.windows.as_mut().get_mut(window.position()) {
             free.note_invalidated();
         }
         Ok(())
@@ -181,7 +183,8 @@ impl<const N: usize> WindowPool<N> {
     /// pool.
     pub fn remove(&mut self, window: PooledWindow) -> Result<MemoryWindow, PoolError> {
         let position = self.slots.remove(window.0)?;
-        self.windows.get_mut(position).and_then(Option::take).ok_or(PoolError::NotInUse)
+        let place = self.windows.as_mut().get_mut(position).ok_or(PoolError::NotInUse)?;
+        Ok(core::mem::replace(place, NONE))
     }
 
     /// Returns a window in use, or `None` if the handle names none in this pool. The peer needs the key of
@@ -190,9 +193,9 @@ impl<const N: usize> WindowPool<N> {
         self.window_mut(window).ok()
     }
 
-    fn window_mut(&mut self, window: PooledWindow) -> Result<&mut MemoryWindow, PoolError> {
+    pub(crate) fn window_mut(&mut self, window: PooledWindow) -> Result<&mut MemoryWindow, PoolError> {
         let position = self.slots.position(window.0)?;
-        self.windows.get_mut(position).and_then(Option::as_mut).ok_or(PoolError::NotInUse)
+        self.windows.as_mut().get_mut(position).ok_or(PoolError::NotInUse)
     }
 
     /// Returns the handles of all windows in use, by position, including lost handles.
@@ -201,4 +204,4 @@ impl<const N: usize> WindowPool<N> {
     }
 }
 
-crate::fmt::format_counters!([const N: usize] WindowPool [N] { });
+crate::fmt::format_counters!(['m] WindowPool ['m] { });

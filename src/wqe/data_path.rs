@@ -91,7 +91,7 @@ pub struct Remote {
 /// use mlx5_mkey::queue::{Doorbell, SendQueue};
 /// use mlx5_mkey::wqe::Local;
 /// /// Copies a page. The copy is done when the request completes.
-/// fn copy<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, to: Local, from: Local) -> Result<(), PostError> {
+/// fn copy<D: Doorbell>(queue: &mut SendQueue<'_, D>, to: Local, from: Local) -> Result<(), PostError> {
 ///     queue.request(1).signaled().memcpy(to, from, 4096)
 /// }
 /// ```
@@ -111,7 +111,7 @@ pub struct Local {
 /// use mlx5_mkey::queue::{Doorbell, SendQueue};
 /// use mlx5_mkey::wqe::{Payload, Sge};
 /// /// Sends a header from memory that need not be registered, then data that the device reads by itself.
-/// fn answer<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, data: Sge) -> Result<(), PostError> {
+/// fn answer<D: Doorbell>(queue: &mut SendQueue<'_, D>, data: Sge) -> Result<(), PostError> {
 ///     queue.request(1).send(Payload::Inline(b"status 0"))?;
 ///     queue.request(2).signaled().send(&[data])
 /// }

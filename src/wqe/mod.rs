@@ -18,7 +18,7 @@
 //!
 //! /// Lays an mkey over four pages, and writes all of it to the peer.
 //! fn write<D: Doorbell>(
-//!     queue: &mut SendQueue<'_, D, 256>,
+//!     queue: &mut SendQueue<'_, D>,
 //!     mkey: &mut Mkey,
 //!     prepared: &PreparedConfig,
 //!     pages: &[KlmEntry; 4],

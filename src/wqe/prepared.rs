@@ -100,8 +100,8 @@ impl PreparedConfig {
     /// use mlx5_mkey::queue::{Doorbell, SendQueue};
     /// use mlx5_mkey::wqe::PreparedConfig;
     /// /// Lays a plain mkey over a list that a peer may read.
-    /// fn lay<D: Doorbell, const N: usize>(
-    ///     queue: &mut SendQueue<'_, D, N>,
+    /// fn lay<D: Doorbell>(
+    ///     queue: &mut SendQueue<'_, D>,
     ///     mkey: &mut Mkey,
     ///     entries: &[KlmEntry],
     /// ) -> Result<(), PostError> {

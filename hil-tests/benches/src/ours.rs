@@ -13,7 +13,8 @@ use core::hint::black_box;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::queue::{
     BlueFlame, Completion, CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, QpRouter, QpTable,
-    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
+    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SendSlot, SharedSendQueue, TableSlot,
+    UarDoorbell,
 };
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
@@ -35,6 +36,8 @@ const SLOTS: usize = 64;
 /// The rings, doorbell records and completion entries of the queues of [`Ours`].
 pub struct OursMemory {
     rings: Vec<[Wqebb; BLOCKS]>,
+    slots: Vec<[SendSlot; BLOCKS]>,
+    ids: [u64; SLOTS],
     records: Vec<DoorbellRecord>,
     cq_record: CqDoorbellRecord,
     receives: Vec<DataSegment>,
@@ -50,6 +53,8 @@ impl OursMemory {
     pub fn new() -> Self {
         Self {
             rings: vec![[Wqebb::ZERO; BLOCKS]; SEND_QUEUES],
+            slots: vec![SendSlot::array(); SEND_QUEUES],
+            ids: [0; SLOTS],
             records: (0..SEND_QUEUES + 1).map(|_| DoorbellRecord::new()).collect(),
             cq_record: CqDoorbellRecord::new(),
             receives: vec![DataSegment::default(); SLOTS],
@@ -71,11 +76,11 @@ pub struct Ours<'m> {
     ios: Vec<OurIo>,
     volume: Volume,
     queue: Queue<'m>,
-    shared: SharedSendQueue<'m, UarDoorbell, BLOCKS>,
+    shared: SharedSendQueue<'m, UarDoorbell>,
     limited: Queue<'m>,
-    blue: SendQueue<'m, BlueFlame, BLOCKS>,
-    many: QpTable<&'m mut Queue<'m>, QUEUES>,
-    receive: ReceiveQueue<'m, SLOTS>,
+    blue: SendQueue<'m, BlueFlame>,
+    many: QpTable<'m, &'m mut Queue<'m>>,
+    receive: ReceiveQueue<'m>,
     entries: &'m mut [Cqe],
     cq_record: &'m CqDoorbellRecord,
     /// Number of completed receives.
@@ -85,19 +90,19 @@ pub struct Ours<'m> {
 impl<'m> Ours<'m> {
     /// Makes queues in this memory.
     pub fn new(memory: &'m mut OursMemory) -> Self {
-        let OursMemory { rings, records, cq_record, receives, entries } = memory;
+        let OursMemory { rings, slots, ids, records, cq_record, receives, entries } = memory;
         let (receive_record, records) = records.split_first().expect("a record");
-        let mut rings = rings.iter_mut().zip(records);
+        let mut rings = rings.iter_mut().zip(slots).zip(records);
         let mut queue = |number: u32, max_requests: u32| {
-            let (ring, record) = rings.next().expect("a ring");
+            let ((ring, slots), record) = rings.next().expect("a ring");
             let qpn = Qpn::from_low_bits(QPN.get() + number);
             let config = SendQueueConfig { max_requests, ..SendQueueConfig::new(qpn) };
-            Queue::new(config, ring, record, doorbell()).expect("a queue")
+            Queue::new(config, ring, slots, record, doorbell()).expect("a queue")
         };
         let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
         let (first, shared, limited) = (queue(0, u32::MAX), queue(0, u32::MAX), queue(0, LIMIT));
         let blue = queue(0, u32::MAX).map_doorbell(|_| blue_flame());
-        let mut many = QpTable::new();
+        let mut many = QpTable::new(Box::leak(Box::new([const { TableSlot::EMPTY }; QUEUES])));
         for number in 0..QUEUES as u32 {
             // The table holds references to the queue pairs. With the queue pairs themselves, it would be
             // larger than a stack.
@@ -113,7 +118,7 @@ impl<'m> Ours<'m> {
             limited,
             blue,
             many,
-            receive: ReceiveQueue::new(config, receives, receive_record).expect("a ring"),
+            receive: ReceiveQueue::new(config, receives, ids, receive_record).expect("a ring"),
             entries,
             cq_record,
             received: 0,
@@ -398,7 +403,7 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
 }
 
 /// Posts short requests until the next request begins `blocks_to_end` blocks before the ring's end.
-fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, blocks_to_end: usize) -> Result<(), Fault> {
+fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D>, blocks_to_end: usize) -> Result<(), Fault> {
     retire_all(queue)?;
     while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
         queue.request(0).nop().map_err(|_| "a short request")?;
@@ -409,7 +414,7 @@ fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, blocks_to_end: usize
 }
 
 /// Retires all posted requests. The last one begins at the last block or some blocks before.
-fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), Fault> {
+fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), Fault> {
     let end = queue.producer() as u16;
     let done = queue.outstanding() == 0
         || (1..=BLOCKS as u16).any(|back| retire(queue, CqeOpcode::REQUESTER, end.wrapping_sub(back)));

@@ -115,22 +115,11 @@ impl Iterator for Supply {
     }
 }
 
-/// A user's own source of memory windows.
-pub struct Windows(fn() -> Option<MemoryWindow>);
-
-impl Iterator for Windows {
-    type Item = MemoryWindow;
-
-    fn next(&mut self) -> Option<MemoryWindow> {
-        (self.0)()
-    }
-}
-
 /// A number of blocks that the library itself never instantiates.
 const BLOCKS: usize = 1024;
 
-type Queue<'r> = SendQueue<'r, Bell, BLOCKS>;
-type Receive<'r> = ReceiveQueue<'r, BLOCKS>;
+type Queue<'r> = SendQueue<'r, Bell>;
+type Receive<'r> = ReceiveQueue<'r>;
 
 /// Makes a send queue.
 #[unsafe(no_mangle)]
@@ -138,9 +127,10 @@ pub fn entry_foreign_send<'r>(
     config: SendQueueConfig,
     ring: &'r mut [Wqebb],
     record: &'r DoorbellRecord,
-    bell: Bell,
+    (slots, bell): (&'r mut [SendSlot; BLOCKS], Bell),
 ) -> Result<Queue<'r>, QueueError> {
-    SendQueue::new(config, ring, record, bell)
+    *slots = SendSlot::array();
+    SendQueue::new(config, ring, slots, record, bell)
 }
 
 /// Posts each request that carries a layout or payload of a user's own type.
@@ -227,8 +217,8 @@ pub fn entry_foreign_books(
 pub fn entry_foreign_share<'r>(
     queue: Queue<'r>,
     bell: &'static mut Bell,
-    work: fn(&mut SendQueue<'r, &'static mut Bell, BLOCKS>) -> u64,
-) -> (u64, SendQueue<'r, &'static mut Bell, BLOCKS>) {
+    work: fn(&mut SendQueue<'r, &'static mut Bell>) -> u64,
+) -> (u64, SendQueue<'r, &'static mut Bell>) {
     let shared = SharedSendQueue::new(queue.map_doorbell(|_| bell));
     (shared.with(work), shared.into_inner())
 }
@@ -240,12 +230,12 @@ pub struct Named(fn(u64));
 #[unsafe(no_mangle)]
 pub fn entry_foreign_receive<'r>(
     config: ReceiveQueueConfig,
-    ring: &'r mut [DataSegment],
+    (ring, ids): (&'r mut [DataSegment], &'r mut [u64]),
     record: &'r DoorbellRecord,
     (id, sges, done): (u64, &[Sge], CompletedReceive<'_>),
     each: Named,
 ) -> Option<Receive<'r>> {
-    let mut queue = Receive::new(config, ring, record).ok()?.starting_at(id as u16);
+    let mut queue = Receive::new(config, ring, ids, record).ok()?.starting_at(id as u16);
     queue.post(id, sges).ok()?;
     queue.publish();
     let retired = queue.retire(done)? ^ u64::from(queue.free_slots() ^ queue.qpn().get());
@@ -295,7 +285,7 @@ type Both<'q, 'r> = (&'q mut Queue<'r>, &'q mut Receive<'r>);
 #[unsafe(no_mangle)]
 pub fn entry_foreign_route<'q, 'r>(
     router: &mut QpRouter<'_, Both<'q, 'r>>,
-    table: &mut QpTableRouter<'_, Both<'q, 'r>, 128>,
+    table: &mut QpTableRouter<'_, '_, Both<'q, 'r>>,
     origin: CqeOrigin,
     fault: &SignatureFault,
     completed: fn() -> (CompletedSend<'static>, CompletedReceive<'static>),
@@ -319,7 +309,7 @@ pub fn entry_foreign_route<'q, 'r>(
 /// Keeps a user's own queues in a table.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_table(
-    table: &mut QpTable<Books, 128>,
+    table: &mut QpTable<'_, Books>,
     (books, qpn): (Books, Qpn),
     mkeys: &mut [Mkey],
     completions: &mut CompletionQueue<'_>,
@@ -327,7 +317,7 @@ pub fn entry_foreign_table(
 ) -> Option<Books> {
     let _ = completions.poll(&mut table.router(mkeys));
     if table.next_user_index() == 100 {
-        *table = QpTable::default();
+        return None;
     }
     table.insert(books).ok()?;
     table.iter_mut().for_each(each);
@@ -335,16 +325,19 @@ pub fn entry_foreign_table(
     table.remove(qpn)
 }
 
-/// Makes an empty table for a user's own queues.
+/// Makes empty tables for a user's own queues, in the user's memory.
 #[unsafe(no_mangle)]
-pub fn entry_foreign_new_table() -> QpTable<Books, 128> {
-    QpTable::new()
+pub fn entry_foreign_new_table<'m>(
+    slots: &'m mut [TableSlot<Books>],
+    array: &'m mut [TableSlot<Books>; 128],
+) -> [QpTable<'m, Books>; 2] {
+    [QpTable::new(slots), QpTable::new(array)]
 }
 
 /// Calls each function of a pool of mkeys.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_pool(
-    pool: &mut MkeyPool<500>,
+    pool: &mut MkeyPool<'_>,
     mkey: Mkey,
     queue: &mut Queue<'_>,
     (each, done): (fn(&mut Mkey), &WorkCompletion),
@@ -362,16 +355,24 @@ pub fn entry_foreign_pool(
     pool.remove_unused()
 }
 
-/// Makes a pool from a user's own source of mkeys.
+/// Makes a pool of mkeys in the user's memory, and fills another one.
 #[unsafe(no_mangle)]
-pub fn entry_foreign_new_pool(supply: Supply) -> Option<MkeyPool<500>> {
-    MkeyPool::new(supply).ok()
+pub fn entry_foreign_new_pool<'m>(
+    mkeys: (&'m mut [Mkey], &'m mut [Mkey; 500]),
+    slots: (&'m mut [PoolSlot], &'m mut [PoolSlot; 500]),
+    supply: Supply,
+) -> Option<[MkeyPool<'m>; 2]> {
+    let mut filled = MkeyPool::empty(mkeys.0, slots.0).ok()?;
+    for mkey in supply {
+        filled.insert(mkey).ok()?;
+    }
+    Some([filled, MkeyPool::new(mkeys.1, slots.1).ok()?])
 }
 
 /// Calls each function of a pool of memory windows.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_windows(
-    pool: &mut WindowPool<500>,
+    pool: &mut WindowPool<'_>,
     range: KlmEntry,
     queue: &mut Queue<'_>,
     done: &WorkCompletion,
@@ -390,21 +391,28 @@ pub fn entry_foreign_windows(
     Some(pool.available())
 }
 
-/// Makes a pool from a user's own source of memory windows.
+/// Makes a pool of memory windows in the user's memory.
 #[unsafe(no_mangle)]
-pub fn entry_foreign_new_windows(supply: Windows) -> Option<WindowPool<500>> {
-    WindowPool::new(supply).ok()
+pub fn entry_foreign_new_windows<'m>(
+    windows: &'m mut [MemoryWindow],
+    slots: &'m mut [PoolSlot],
+) -> Option<WindowPool<'m>> {
+    let (windows, slots) = (Room::from(windows), Room::from(slots));
+    if windows.as_ref().is_empty() {
+        return None;
+    }
+    WindowPool::new(windows, slots).ok()
 }
 
-/// Prints each type with a type parameter or a size parameter.
+/// Prints each type with a type parameter.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_print(
     out: &mut Silent,
     queue: &mut Queue<'_>,
-    shared: &SharedSendQueue<'_, Bell, BLOCKS>,
+    shared: &SharedSendQueue<'_, Bell>,
     receive: &Receive<'_>,
-    (router, table): (&QpRouter<'_, Books>, &mut QpTable<Books, 128>),
-    (pool, windows): (&MkeyPool<500>, &WindowPool<500>),
+    (router, table): (&QpRouter<'_, Books>, &mut QpTable<'_, Books>),
+    (pool, windows): (&MkeyPool<'_>, &WindowPool<'_>),
 ) -> fmt::Result {
     write!(out, "{queue:?} {shared:?} {receive:?} {router:?} {table:?} {pool:?} {windows:?}")?;
     write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))

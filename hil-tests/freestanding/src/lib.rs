@@ -25,7 +25,7 @@ use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConf
 use mlx5_mkey::queue::{
     ArmFor, BlueFlame, ClockInfo, CompletedReceive, CompletedSend, Completion, CompletionQueue,
     CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter, QpTable,
-    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarCqDoorbell,
+    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SendSlot, SharedSendQueue, UarCqDoorbell,
     UarDoorbell, real_time,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
@@ -44,16 +44,17 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 }
 
 /// A send queue with the doorbell of a real device.
-type Queue<'r> = SendQueue<'r, UarDoorbell, 64>;
+type Queue<'r> = SendQueue<'r, UarDoorbell>;
 
 /// Makes a send queue.
 #[unsafe(no_mangle)]
 pub fn entry_new_send<'r>(
     ring: &'r mut [Wqebb],
+    slots: &'r mut [SendSlot],
     record: &'r DoorbellRecord,
     doorbell: UarDoorbell,
 ) -> Option<Queue<'r>> {
-    SendQueue::new(SendQueueConfig::new(Qpn::from_low_bits(1)), ring, record, doorbell).ok()
+    SendQueue::new(SendQueueConfig::new(Qpn::from_low_bits(1)), ring, slots, record, doorbell).ok()
 }
 
 /// Publishes the posted requests.
@@ -173,7 +174,7 @@ pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>)
 
 /// Shares a queue, and replaces the doorbell of the returned queue.
 #[unsafe(no_mangle)]
-pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell, 64>) -> Result<u32, PostError> {
+pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell>) -> Result<u32, PostError> {
     shared.with(|queue| queue.request(1).nop())?;
     let mut queue = shared.into_inner().map_doorbell(|_| Silent(0));
     queue.ring_doorbell();
@@ -190,29 +191,30 @@ pub fn entry_last_request(last: &LastRequest<'_>) -> usize {
 #[unsafe(no_mangle)]
 pub fn entry_new_receive<'r>(
     ring: &'r mut [DataSegment],
+    ids: &'r mut [u64],
     record: &'r DoorbellRecord,
     entries_per_slot: u32,
-) -> Option<ReceiveQueue<'r, 64>> {
+) -> Option<ReceiveQueue<'r>> {
     let qpn = Qpn::from_low_bits(1);
-    ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, ring, record).ok()
+    ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, ring, ids, record).ok()
 }
 
 /// Posts receive buffers.
 #[unsafe(no_mangle)]
-pub fn entry_post_receive(queue: &mut ReceiveQueue<'_, 64>, id: u64, sges: &[Sge]) -> Result<u32, PostError> {
+pub fn entry_post_receive(queue: &mut ReceiveQueue<'_>, id: u64, sges: &[Sge]) -> Result<u32, PostError> {
     queue.post(id, sges)?;
     Ok(queue.free_slots())
 }
 
 /// Publishes receive buffers.
 #[unsafe(no_mangle)]
-pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
+pub fn entry_publish(queue: &mut ReceiveQueue<'_>) {
     queue.publish();
 }
 
 /// Retires a receive request.
 #[unsafe(no_mangle)]
-pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, done: CompletedReceive<'_>) -> Option<u64> {
+pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_>, done: CompletedReceive<'_>) -> Option<u64> {
     let told = u64::from(done.counter()) ^ u64::from(done.qpn().get());
     Some(queue.retire(done)? ^ told)
 }
@@ -269,7 +271,7 @@ pub fn entry_poll_or_arm(
 }
 
 /// The two queues of a queue pair.
-type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r, 64>);
+type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r>);
 
 /// Defines functions that take completions of one queue pair or of many: a single one, a batch, and one with
 /// a timeout.
@@ -312,7 +314,7 @@ poll! {
 }
 poll! {
     entry_poll_table, entry_poll_batch_table, entry_wait_table:
-    &mut QpTable<Queues<'_, '_>, 64>, |table, mkeys| table.router(mkeys)
+    &mut QpTable<'_, Queues<'_, '_>>, |table, mkeys| table.router(mkeys)
 }
 
 /// Makes a completion queue of 128-byte entries that continues after another reader.
@@ -378,7 +380,7 @@ fn sum(completion: Completion) -> u64 {
 /// Inserts queue pairs into a table and removes them.
 #[unsafe(no_mangle)]
 pub fn entry_change_table<'q, 'r>(
-    table: &mut QpTable<Queues<'q, 'r>, 64>,
+    table: &mut QpTable<'_, Queues<'q, 'r>>,
     queues: Queues<'q, 'r>,
     qpn: Qpn,
 ) -> Option<Queues<'q, 'r>> {

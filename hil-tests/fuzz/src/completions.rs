@@ -8,7 +8,7 @@ use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes};
 use mlx5_mkey::queue::{
     ArmFor, Completion, CompletionQueue, CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest,
-    Outcome, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    Outcome, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SendSlot, TableSlot,
 };
 use mlx5_mkey::types::{Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -117,32 +117,38 @@ fn entry(bits: u64) -> Cqe {
 struct Memory {
     send: Shared<Wqebb>,
     receive: Shared<DataSegment>,
+    slots: Shared<SendSlot>,
+    ids: Shared<u64>,
     record: DoorbellRecord,
 }
 
 impl Memory {
     fn new() -> Self {
         let (send, receive) = (vec![Wqebb::ZERO; SLOTS], vec![DataSegment::default(); SLOTS]);
-        Self { send: Shared::new(send), receive: Shared::new(receive), record: DoorbellRecord::new() }
+        let (slots, ids) = (Shared::new(vec![SendSlot::EMPTY; SLOTS]), Shared::new(vec![0; SLOTS]));
+        let (send, receive) = (Shared::new(send), Shared::new(receive));
+        Self { send, receive, slots, ids, record: DoorbellRecord::new() }
     }
 
     /// Makes the queues of a queue pair.
     fn queues(&self, qpn: Qpn) -> Pair<'_> {
         let config = SendQueueConfig { first_block: FIRST.into(), ..SendQueueConfig::new(qpn) };
-        let send = SendQueue::new(config, self.send.slots(), &self.record, Silent).unwrap();
+        let send =
+            SendQueue::new(config, self.send.slots(), self.slots.slots(), &self.record, Silent).unwrap();
         let config = ReceiveQueueConfig { qpn, entries_per_slot: 1 };
-        let receive = ReceiveQueue::new(config, self.receive.slots(), &self.record).unwrap();
+        let receive =
+            ReceiveQueue::new(config, self.receive.slots(), self.ids.slots(), &self.record).unwrap();
         (send, receive.starting_at(FIRST))
     }
 }
 
 /// The two queues of a queue pair.
-type Pair<'m> = (SendQueue<'m, Silent, SLOTS>, ReceiveQueue<'m, SLOTS>);
+type Pair<'m> = (SendQueue<'m, Silent>, ReceiveQueue<'m>);
 
 /// The queue pairs and mkeys of the completion queue, and the ids (`wr_id`) of outstanding sends and receives
 /// of each queue pair. Ids increase.
 struct World<'m> {
-    table: QpTable<Pair<'m>, 2>,
+    table: QpTable<'m, Pair<'m>>,
     mkeys: [Mkey; 1],
     sends: [BTreeSet<u64>; 2],
     receives: [BTreeSet<u64>; 2],
@@ -239,8 +245,9 @@ fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     let psvs = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
     let attributes =
         MkeyAttributes { signature: Some(psvs), ..MkeyAttributes::plain(Key::from_raw(MKEY << 8), 4) };
+    let mut slots = [const { TableSlot::EMPTY }; 2];
     let mut world = World {
-        table: QpTable::new(),
+        table: QpTable::new(&mut slots),
         mkeys: [Mkey::new(attributes)],
         sends: Default::default(),
         receives: Default::default(),

@@ -7,7 +7,9 @@
 
 use hil_tests::model::{QueueModel, Work, retire_send};
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{
+    Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig, SendSlot,
+};
 use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -23,7 +25,7 @@ const STEPS: u32 = 10;
 /// The most blocks of a ring.
 const BLOCKS: usize = 8;
 
-type Queue<'r> = SendQueue<'r, Silent, BLOCKS>;
+type Queue<'r> = SendQueue<'r, Silent>;
 
 struct Silent;
 
@@ -66,6 +68,8 @@ struct Walk<'r> {
     queue: Queue<'r>,
     /// The ring that the queue borrows.
     ring: *mut [Wqebb; BLOCKS],
+    /// The slots that the queue borrows.
+    slots: *mut [SendSlot; BLOCKS],
     model: QueueModel,
     taken: Vec<Step>,
     /// Hashes of the states that sequences have reached, with the remaining steps.
@@ -149,6 +153,8 @@ impl Walk<'_> {
         hash.write(unsafe { std::slice::from_raw_parts(queue.cast(), size_of::<Queue<'_>>()) });
         // SAFETY: as in `walk`.
         hash.write(unsafe { self.ring.read_volatile() }.as_bytes());
+        // SAFETY: as above.
+        hash.write(unsafe { self.slots.read_volatile() }.as_bytes());
         let works = self.model.works().iter().map(|work| (work.id, work.begin, work.blocks, work.kind));
         works.for_each(|work| work.hash(&mut hash));
         (self.model.producer(), self.model.published(), left).hash(&mut hash);
@@ -169,6 +175,8 @@ impl Walk<'_> {
             unsafe { kept.as_mut_ptr().copy_from_nonoverlapping(&raw const self.queue, 1) };
             // SAFETY: the ring lives as long as the queue, which does not access it here.
             let blocks = unsafe { self.ring.read_volatile() };
+            // SAFETY: as above.
+            let slots = unsafe { self.slots.read_volatile() };
             self.taken.push(step);
             self.step(step);
             self.walk(left - 1);
@@ -177,6 +185,8 @@ impl Walk<'_> {
             unsafe { (&raw mut self.queue).copy_from_nonoverlapping(kept.as_ptr(), 1) };
             // SAFETY: as above.
             unsafe { self.ring.write_volatile(blocks) };
+            // SAFETY: as above.
+            unsafe { self.slots.write_volatile(slots) };
             self.model = model;
         }
     }
@@ -190,9 +200,13 @@ fn all_on(blocks: usize) {
     let all = &raw mut ring;
     // SAFETY: the array outlives the queue, and no other reference to it exists.
     let part = unsafe { &mut (&mut *all)[..blocks] };
-    let queue = Queue::new(config, part, &record, Silent).unwrap();
+    let mut slots = SendSlot::array::<BLOCKS>();
+    let all_slots = &raw mut slots;
+    // SAFETY: as above.
+    let queue = Queue::new(config, part, unsafe { &mut *all_slots }, &record, Silent).unwrap();
     let model = QueueModel::new(blocks as u32, u32::MAX, first_block.into());
-    let mut walk = Walk { queue, ring: all, model, taken: Vec::new(), seen: HashSet::new(), ended: 0 };
+    let mut walk =
+        Walk { queue, ring: all, slots: all_slots, model, taken: Vec::new(), seen: HashSet::new(), ended: 0 };
     walk.walk(STEPS);
     assert_eq!(walk.ended, COUNT.pow(STEPS));
 }

@@ -62,10 +62,7 @@ impl Way {
     }
 
     /// Begins to post to a queue by this method.
-    pub fn open<'q, 'r, D: Doorbell, const N: usize>(
-        self,
-        queue: &'q mut SendQueue<'r, D, N>,
-    ) -> Poster<'q, 'r, D, N> {
+    pub fn open<'q, 'r, D: Doorbell>(self, queue: &'q mut SendQueue<'r, D>) -> Poster<'q, 'r, D> {
         if self.batches() { Poster::Batch(queue.batch()) } else { Poster::Queue(queue) }
     }
 
@@ -260,14 +257,14 @@ pub const OTHERS: &[(&str, &str)] = &[
 
 /// Posts requests by one of the methods. [`Poster::publish`] publishes them; a batch also does when it is
 /// dropped.
-pub enum Poster<'q, 'r, D: Doorbell, const N: usize> {
+pub enum Poster<'q, 'r, D: Doorbell> {
     /// Each request on its own.
-    Queue(&'q mut SendQueue<'r, D, N>),
+    Queue(&'q mut SendQueue<'r, D>),
     /// All requests in a batch.
-    Batch(Batch<'q, 'r, D, N>),
+    Batch(Batch<'q, 'r, D>),
 }
 
-impl<'r, D: Doorbell, const N: usize> Poster<'_, 'r, D, N> {
+impl<'r, D: Doorbell> Poster<'_, 'r, D> {
     /// Begins a request.
     pub fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
         match self {

@@ -88,12 +88,12 @@ struct Watched {
 
 /// The queues of an end (a queue pair of a scenario), in the types of [`mlx5_mkey::devx`].
 struct ShimQueues {
-    queue: QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>,
+    queue: QueuePair,
     completions: CqReader,
 }
 
 /// Posts requests to a queue pair one by one, without a batch.
-struct Unbatched<'q>(&'q mut QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>);
+struct Unbatched<'q>(&'q mut QueuePair);
 
 impl Posting for Unbatched<'_> {
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
@@ -174,7 +174,7 @@ impl EndQueues for ShimQueues {
 fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
     let (cq, _completions) = device.create_cq(CqSpec::from(COMPLETIONS as u32))?;
     let spec = QueuePairSpec { drain_on_signature_error: true, ..QueuePairSpec::default() };
-    match device.create_qp::<SEND_BLOCKS, RECEIVE_SLOTS>(pd, &cq, &cq, spec) {
+    match device.create_qp(pd, &cq, &cq, spec) {
         Ok(_) => Ok(true),
         Err(DevxError::Command(_) | DevxError::KernelRefuses { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -250,8 +250,15 @@ impl DevxBoard {
             remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
         };
         let memcpy = self.capabilities().memcpy;
-        let default = QueuePairSpec::default();
-        let spec = QueuePairSpec { drain_on_signature_error, memcpy, access, blue_flame, ..default };
+        let spec = QueuePairSpec {
+            send_blocks: SEND_BLOCKS as u32,
+            receive_slots: RECEIVE_SLOTS as u32,
+            drain_on_signature_error,
+            memcpy,
+            access,
+            blue_flame,
+            ..QueuePairSpec::default()
+        };
         let queue = self.device.create_qp(self.pd(), &cq, &cq, spec)?;
         let number = queue.qpn().get().into();
         queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;

@@ -11,7 +11,7 @@ use mlx5_mkey::mkey::{
     BlockSignature, Crypto, Direction, Keytag, KlmEntry, Mkey, MkeyConfig, MkeyKind, Signature,
     SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Tweak};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::PreparedConfig;
@@ -289,7 +289,7 @@ fn first_wqe(
     entries: &[KlmEntry],
 ) -> Result<Vec<u8>, String> {
     const BLOCKS: usize = 32;
-    let mut ring = [Wqebb::ZERO; BLOCKS];
+    let (mut ring, mut slots) = ([Wqebb::ZERO; BLOCKS], SendSlot::array::<BLOCKS>());
     let record = DoorbellRecord::new();
     let settings = SendQueueConfig {
         first_block: pair.near.queues().producer(),
@@ -297,8 +297,9 @@ fn first_wqe(
     };
     let start = settings.first_block as usize % BLOCKS;
     let mut mkey: Mkey = pair.mkeys[mkey].clone();
-    let mut queue: SendQueue<'_, NoDoorbell, BLOCKS> =
-        SendQueue::new(settings, &mut ring, &record, NoDoorbell).map_err(|error| error.to_string())?;
+    let mut queue: SendQueue<'_, NoDoorbell> =
+        SendQueue::new(settings, &mut ring, &mut slots, &record, NoDoorbell)
+            .map_err(|error| error.to_string())?;
     let request = queue.request(0).signaled();
     request.configure_mkey(&mut mkey, prepared, entries).map_err(|error| error.to_string())?;
     let octowords = usize::from(ring[start].0[7] & 0x3f);

@@ -4,7 +4,7 @@ use super::case::Random;
 use super::post::{Ours, Silent};
 use libmlx5::RefQueue;
 use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::queue::{DoorbellRecord, SendQueueConfig};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{Local, MemcpyConfig};
@@ -68,10 +68,10 @@ impl Lifted {
         self,
         (reference, opaque): (&RefQueue, Local),
         outstanding: u32,
-        ring: &'r mut [Wqebb],
+        (ring, slots): (&'r mut [Wqebb], &'r mut [SendSlot]),
         record: &'r DoorbellRecord,
     ) -> io::Result<Ours<'r>> {
-        Ours::new(self.config(reference, opaque, outstanding), ring, record, Silent)
+        Ours::new(self.config(reference, opaque, outstanding), ring, slots, record, Silent)
             .map_err(|error| io::Error::other(format!("queue: {error:?}")))
     }
 }

@@ -1,7 +1,6 @@
 //! Posts random requests with the library.
 
 use super::case::{Config, SignatureStep, Work};
-use super::sizes::MAX_BLOCKS;
 use crate::request::{Flags, Objects, Request};
 use crate::way::Way;
 use mlx5_mkey::error::{ConfigError, PostError};
@@ -10,7 +9,7 @@ use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
 use mlx5_mkey::wqe::PreparedConfig;
 
 /// The library's send queue in this test.
-pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
+pub(super) type Ours<'r> = SendQueue<'r, Silent>;
 
 /// A doorbell without effect: the software devices read the rings when the test tells them to.
 pub(super) struct Silent;

@@ -7,7 +7,7 @@ use super::post::Ours;
 use super::sizes::{MIN_BLOCKS, PATTERN, SIZES};
 use libmlx5::abi::QpCap;
 use libmlx5::{Device, RefQueue};
-use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::queue::{DoorbellRecord, SendSlot};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::Local;
 use std::io;
@@ -34,12 +34,12 @@ impl<'r> Queues<'r> {
         reference: RefQueue,
         opaque: Local,
         lifted: Lifted,
-        ring: &'r mut [Wqebb],
+        (ring, slots): (&'r mut [Wqebb], &'r mut [SendSlot]),
         record: &'r DoorbellRecord,
     ) -> io::Result<Self> {
         ring.fill(Wqebb([!PATTERN; 64]));
         let before = vec![!PATTERN; size_of_val(ring)];
-        let ours = lifted.queue((&reference, opaque), 0, ring, record)?;
+        let ours = lifted.queue((&reference, opaque), 0, (ring, slots), record)?;
         Ok(Self { reference, ours, lifted, opaque, before })
     }
 

@@ -7,7 +7,7 @@ use super::queues::Queues;
 use super::session::{Session, Verdict};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::Mkey;
-use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::queue::{DoorbellRecord, SendSlot};
 use mlx5_mkey::wire::Wqebb;
 use std::io;
 
@@ -62,9 +62,10 @@ fn attempt(
     mkey: &Mkey,
     chain: &Chain<'_>,
 ) -> io::Result<Result<(), Refusal>> {
-    let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
-    let record = DoorbellRecord::new();
-    let mut trial = lifted.queue((&queues.reference, queues.opaque), outstanding, &mut ring, &record)?;
+    let blocks = queues.reference.blocks;
+    let (mut ring, mut slots) = (vec![Wqebb::ZERO; blocks], vec![SendSlot::EMPTY; blocks]);
+    let (memory, record) = ((&mut ring[..], &mut slots[..]), DoorbellRecord::new());
+    let mut trial = lifted.queue((&queues.reference, queues.opaque), outstanding, memory, &record)?;
     Ok(post_chain(&mut trial, chain, &mut mkey.clone()))
 }
 

@@ -17,7 +17,7 @@ use crate::request::Flags;
 use crate::way::Way;
 use libmlx5::{Completions, Device};
 use mlx5_mkey::mkey::Mkey;
-use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::queue::{DoorbellRecord, SendSlot};
 use mlx5_mkey::types::{DekId, Key};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
@@ -99,7 +99,9 @@ impl Session {
         self.twins.set_queue(reference.number, reference.blocks)?;
         self.window = Window::NEW;
         let (mut ring, record) = (vec![Wqebb::ZERO; reference.blocks], DoorbellRecord::new());
-        let mut queues = Queues::new(reference, self.opaque, lifted, &mut ring, &record)?;
+        let mut slots = vec![SendSlot::EMPTY; reference.blocks];
+        let memory = (&mut ring[..], &mut slots[..]);
+        let mut queues = Queues::new(reference, self.opaque, lifted, memory, &record)?;
         for _ in 0..chains {
             if self.tally.configurations >= count {
                 break;

@@ -16,16 +16,15 @@ use mlx5_mkey::mkey::{
     Crypto, ErrorCount, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureChange, UmrForm,
     XtsEngine,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest};
+use mlx5_mkey::queue::{
+    Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest, SendSlot,
+};
 use mlx5_mkey::types::{Key, PsvIndex, Qpn, Seed};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// The number of blocks of the largest ring.
-const MAX_BLOCKS: usize = 4096;
 
 /// The byte that fills the ring before a chain.
 const PATTERN: u8 = 0xa5;
@@ -284,13 +283,14 @@ impl Doorbell for Recorder {
 fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(Said, bool)>) -> Result<Vec<u8>, String> {
     let text = |error: QueueError| error.to_string();
     let (mut ring, record) = (vec![Wqebb([PATTERN; 64]); queue.blocks], DoorbellRecord::new());
+    let mut slots = vec![SendSlot::EMPTY; queue.blocks];
     let config = SendQueueConfig {
         first_block: chain.from,
         small_fence: queue.is_fenced,
         ..SendQueueConfig::new(chain.qpn)
     };
     let recorder = Recorder(Vec::new());
-    let mut ours = SendQueue::<_, MAX_BLOCKS>::new(config, &mut ring, &record, recorder).map_err(text)?;
+    let mut ours = SendQueue::new(config, &mut ring, &mut slots, &record, recorder).map_err(text)?;
     let mut batch = ours.batch();
     for (id, (said, signaled)) in (0..).zip(all) {
         let kind = said.kind;

@@ -6,7 +6,9 @@
 use super::format::{Chain, Hex, Qp, WqeSpec};
 use crate::request::{Objects, Request};
 use crate::way::Way;
-use mlx5_mkey::queue::{BlueFlame, Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{
+    BlueFlame, Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot,
+};
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
 use std::marker::PhantomData;
@@ -141,9 +143,10 @@ pub(super) struct Register<'p> {
 impl Register<'_> {
     /// Rings the doorbell for a request of one octoword, on a queue of its own. The doorbell writes 8 bytes.
     fn ring(&mut self) {
-        let (mut ring, record) = ([Wqebb::ZERO], DoorbellRecord::new());
+        let (mut ring, mut slots, record) = ([Wqebb::ZERO], SendSlot::array::<1>(), DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));
-        let mut queue = SendQueue::<_, 1>::new(config, &mut ring, &record, self).expect("a ring of a block");
+        let mut queue =
+            SendQueue::new(config, &mut ring, &mut slots, &record, self).expect("a ring of a block");
         let mut poster = Way::Request.open(&mut queue);
         Request::Nop.perform(poster.request(0), Objects::none()).expect("a block is free");
         poster.publish();

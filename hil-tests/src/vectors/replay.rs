@@ -14,7 +14,9 @@ use mlx5_mkey::mkey::{
     KlmEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureCapabilities,
     SignatureChange, SignatureFault, SignatureOrder, T10Dif, UmrForm, XtsEngine,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest};
+use mlx5_mkey::queue::{
+    Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest, SendSlot,
+};
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -45,7 +47,7 @@ impl Doorbell for Recorder<'_> {
     }
 }
 
-type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
+type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>>;
 
 /// The result of replaying a vector.
 #[derive(Debug, Default)]
@@ -199,6 +201,7 @@ fn is_limited(qp: &Qp, chain: &Chain, how: Replay, before: &State) -> bool {
 /// recorded properties.
 fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
     let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
+    let mut slots = vec![SendSlot::EMPTY; qp.wqe_cnt];
     let record = DoorbellRecord::new();
     let (max_inline_data, max_requests) = match how.limits {
         Limits::Recorded => (qp.max_inline_data, qp.max_post.saturating_sub(state.outstanding)),
@@ -215,7 +218,7 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
     };
     let page = Page::new();
     let mut recorder = Recorder { control: None, register: page.register(qp, state.half) };
-    let mut queue = Queue::new(config, &mut ring, &record, &mut recorder).ok()?;
+    let mut queue = Queue::new(config, &mut ring, &mut slots, &record, &mut recorder).ok()?;
     let mut driver = Driver {
         how,
         octowords: (max_inline_data as usize + 4) / 16,
@@ -467,7 +470,7 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
 }
 
 /// The object that posts the requests of a chain, by the posting method of the replay.
-type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
+type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>>;
 
 impl Driver<'_> {
     /// Runs all steps of a chain. The requests that the reference posts with one doorbell are posted

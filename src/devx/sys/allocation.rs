@@ -48,6 +48,40 @@ impl Allocation {
         Ok(Self { base, layout, length })
     }
 
+    /// Returns the address of `count` values at `offset`, if the memory has room for them there.
+    pub(super) fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
+        const { assert!(align_of::<T>() <= Self::PAGE, "the base would not be aligned") };
+        let bytes = count.checked_mul(size_of::<T>());
+        let inside = bytes
+            .and_then(|bytes| bytes.checked_add(offset))
+            .is_some_and(|end| end <= self.length && offset.is_multiple_of(align_of::<T>()));
+        if !inside {
+            return Err(DevxError::call("laying out of a ring", io::ErrorKind::InvalidInput.into()));
+        }
+        // SAFETY: inside the allocation, as just checked.
+        Ok(unsafe { self.base.add(offset) }.cast())
+    }
+
+    /// Returns `count` values at `offset`, each set to `value`.
+    ///
+    /// # Safety
+    /// The values are used while the memory lives, and each is handed out once.
+    pub(in crate::devx) unsafe fn slots<T: Copy>(
+        &self,
+        offset: usize,
+        count: usize,
+        value: T,
+    ) -> Result<&'static mut [T], DevxError> {
+        let first = self.place::<T>(offset, count)?.as_ptr();
+        // SAFETY: `place` vouches for room and alignment, the caller for lifetime and exclusive use.
+        unsafe {
+            for index in 0..count {
+                first.add(index).write(value);
+            }
+            Ok(core::slice::from_raw_parts_mut(first, count))
+        }
+    }
+
     /// Takes the memory of a vector. An empty vector is returned as the error.
     pub(in crate::devx) fn of_vec(bytes: Vec<u8>) -> Result<Self, Vec<u8>> {
         let mut bytes = ManuallyDrop::new(bytes);

@@ -10,7 +10,6 @@ use crate::command::{UmemId, UmemSlice};
 use crate::devx::error::{DevxError, drop_failed};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use zerocopy::FromZeros;
@@ -126,20 +125,6 @@ impl Dma {
         self.memory.base().as_ptr().expose_provenance() as u64 + offset as u64
     }
 
-    /// Returns the address of `count` values at `offset`, if the memory has room for them there.
-    fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
-        const { assert!(align_of::<T>() <= Allocation::PAGE, "the base would not be aligned") };
-        let bytes = count.checked_mul(size_of::<T>());
-        let inside = bytes
-            .and_then(|bytes| bytes.checked_add(offset))
-            .is_some_and(|end| end <= self.memory.length() && offset.is_multiple_of(align_of::<T>()));
-        if !inside {
-            return Err(DevxError::call("laying out of a ring", io::ErrorKind::InvalidInput.into()));
-        }
-        // SAFETY: inside the allocation, as just checked.
-        Ok(unsafe { self.memory.base().add(offset) }.cast())
-    }
-
     /// Returns slots of a ring, each set to `value`.
     ///
     /// # Safety
@@ -150,14 +135,8 @@ impl Dma {
         count: usize,
         value: T,
     ) -> Result<&'static mut [T], DevxError> {
-        let first = self.place::<T>(offset, count)?.as_ptr();
-        // SAFETY: `place` vouches for room and alignment, the caller for lifetime and exclusive use.
-        unsafe {
-            for index in 0..count {
-                first.add(index).write(value);
-            }
-            Ok(core::slice::from_raw_parts_mut(first, count))
-        }
+        // SAFETY: the caller vouches for the same.
+        unsafe { self.memory.slots(offset, count, value) }
     }
 
     /// Returns the doorbell record at `offset`, with both words 0.
@@ -168,7 +147,7 @@ impl Dma {
         &self,
         offset: usize,
     ) -> Result<&'static R, DevxError> {
-        let record = self.place::<R>(offset, 1)?;
+        let record = self.memory.place::<R>(offset, 1)?;
         // SAFETY: `place` vouches for room and alignment, the caller for the lifetime. Zero bytes are a valid
         // record. From here on the record is changed through atomics only.
         unsafe {

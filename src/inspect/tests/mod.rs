@@ -17,7 +17,7 @@ use super::*;
 use crate::mkey::{
     Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureCapabilities, UmrForm, XtsEngine,
 };
-use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
 use crate::types::{Key, KsmEntrySize, PsvIndex, Qpn};
 use crate::wire::Wqebb;
 use crate::wqe::PreparedConfig;
@@ -42,14 +42,16 @@ const WIRE_PSV: PsvIndex = PsvIndex::from_low_bits(0x22);
 /// The key of the memory that mkeys and data segments name.
 const REGION: Key = Key::from_raw(0x0056_7800);
 
-type Queue<'r> = SendQueue<'r, &'r mut Recorder, 64>;
+type Queue<'r> = SendQueue<'r, &'r mut Recorder>;
 
 /// Returns the bytes that `post` posts to a queue whose ring was filled with a pattern.
 fn encoded(post: impl FnOnce(&mut Queue<'_>) -> Result<(), PostError>) -> Result<Vec<u8>, PostError> {
     let mut ring = std::vec![Wqebb([0xa5; 64]); 64];
     let record = DoorbellRecord::new();
     let mut recorder = Recorder::default();
-    let mut queue = SendQueue::new(SendQueueConfig::new(QPN), &mut ring, &record, &mut recorder).unwrap();
+    let mut queue =
+        SendQueue::new(SendQueueConfig::new(QPN), &mut ring, SendSlot::leaked(64), &record, &mut recorder)
+            .unwrap();
     post(&mut queue)?;
     queue.ring_doorbell();
     let blocks = queue.producer() as usize;

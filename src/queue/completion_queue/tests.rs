@@ -10,7 +10,7 @@ use crate::mkey::{
 };
 use crate::queue::{
     Doorbell, DoorbellRecord, Failure, LastRequest, Message, QpRouter, QpTable, ReceiveQueue,
-    ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    ReceiveQueueConfig, SendQueue, SendQueueConfig, SendSlot, TableSlot,
 };
 use crate::types::{BlockSize, DomainKind, Key, MkeyIndex, PsvIndex, Seed};
 use crate::wire::Wqebb;
@@ -30,7 +30,7 @@ impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-type Send<'r> = SendQueue<'r, Silent, 16>;
+type Send<'r> = SendQueue<'r, Silent>;
 
 const QPN: Qpn = Qpn::from_low_bits(0x42);
 
@@ -48,7 +48,7 @@ fn queue(entries: &[Cqe]) -> (Vec<Cqe>, CqDoorbellRecord) {
 }
 
 fn send<'r>(qpn: Qpn, ring: &'r mut [Wqebb], record: &'r DoorbellRecord) -> Send<'r> {
-    SendQueue::new(SendQueueConfig::new(qpn), ring, record, Silent).unwrap()
+    SendQueue::new(SendQueueConfig::new(qpn), ring, SendSlot::leaked(16), record, Silent).unwrap()
 }
 
 fn signature_mkey(key: Key) -> Mkey {
@@ -240,7 +240,8 @@ fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
 fn a_batch_gives_its_slots_back_at_once() {
     let (mut ring, record) = queue(&[cqe(CqeOpcode::RESPONDER_SEND, 0, 0); 4]);
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
-    let mut table = QpTable::<Send<'_>, 2>::new();
+    let mut slots = [const { TableSlot::EMPTY }; 2];
+    let mut table = QpTable::<Send<'_>>::new(&mut slots);
     let mut seen = Vec::new();
     let count = completions.poll_batch(3, &mut table.router(&mut []), |completion| seen.push(completion));
     let unknown = CompletionError::UnknownQueuePair { qpn: QPN.get() };
@@ -359,13 +360,13 @@ impl Dice {
     }
 }
 
-type Qp<'r> = (Send<'r>, ReceiveQueue<'r, 4>);
+type Qp<'r> = (Send<'r>, ReceiveQueue<'r>);
 
 /// Queue pairs that complete to one completion queue, with their models. Some queue pairs are temporarily not
 /// in the table.
 struct World<'r> {
     dice: Dice,
-    table: QpTable<Qp<'r>, 8>,
+    table: QpTable<'r, Qp<'r>>,
     models: Vec<(u32, Model)>,
     away: Vec<(Qp<'r>, Model)>,
     mkeys: [Mkey; 2],
@@ -519,7 +520,7 @@ fn polling_retires_what_a_search_would() {
     let records = [const { DoorbellRecord::new() }; 5];
     let mut world = World {
         dice: Dice(1),
-        table: QpTable::new(),
+        table: QpTable::on_heap(8),
         models: Vec::new(),
         away: Vec::new(),
         mkeys: MKEYS.map(|index| signature_mkey(Key::from_raw(index << 8))),
@@ -533,7 +534,7 @@ fn polling_retires_what_a_search_would() {
     let parts = rings.iter_mut().zip(&mut receive_rings).zip(&records);
     for (qpn, ((ring, receive_ring), record)) in [0x10, 0xff_fffe, 0x11, 0x50, 0x90].into_iter().zip(parts) {
         let config = ReceiveQueueConfig { qpn: Qpn::from_low_bits(qpn), entries_per_slot: 1 };
-        let receive = ReceiveQueue::new(config, receive_ring, record).unwrap();
+        let receive = ReceiveQueue::new(config, receive_ring, vec![0; 4].leak(), record).unwrap();
         assert!(world.table.insert((send(config.qpn, ring, record), receive)).is_ok());
         world.models.push((qpn, Model::default()));
     }
@@ -557,7 +558,8 @@ fn polling_retires_what_a_search_would() {
 fn a_table_takes_what_it_has_room_for() {
     let mut rings = [[Wqebb::ZERO; 16]; 4];
     let records = [const { DoorbellRecord::new() }; 4];
-    let mut table = QpTable::<Send<'_>, 2>::new();
+    let mut slots = [const { TableSlot::EMPTY }; 2];
+    let mut table = QpTable::<Send<'_>>::new(&mut slots);
     let mut memory = rings.iter_mut().zip(&records);
     let mut insert = |qpn| {
         let (ring, record) = memory.next().unwrap();
@@ -612,7 +614,8 @@ fn a_table_tells_numbers_apart_by_all_their_bits() {
     let other = Qpn::from_low_bits(1 << 16 | QPN.get());
     let (mut rings, records) = ([[Wqebb::ZERO; 16]; 2], [(); 2].map(|()| DoorbellRecord::new()));
     let [first, second] = &mut rings;
-    let mut table = QpTable::<Send<'_>, 2>::new();
+    let mut slots = [const { TableSlot::EMPTY }; 2];
+    let mut table = QpTable::<Send<'_>>::new(&mut slots);
     for queues in [send(other, first, &records[0]), send(QPN, second, &records[1])] {
         assert!(table.insert(queues).is_ok());
     }
@@ -678,7 +681,7 @@ fn waiting_ends_with_a_completion_or_at_the_limit() {
     let (mut ring, record) = queue(&[cqe(CqeOpcode::RESPONDER_SEND, 0, 0), Cqe::UNWRITTEN]);
     let (mut rq_ring, rq_record) = (vec![DataSegment::default(); 2], DoorbellRecord::new());
     let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
-    let mut receive = ReceiveQueue::<2>::new(config, &mut rq_ring, &rq_record).unwrap();
+    let mut receive = ReceiveQueue::new(config, &mut rq_ring, vec![0; 2].leak(), &rq_record).unwrap();
     receive.post(21, &[]).unwrap();
     receive.publish();
     let mut router = QpRouter { queues: &mut receive, mkeys: &mut [] };

@@ -2,12 +2,13 @@ use super::*;
 use crate::mkey::{SignatureAttributes, SignatureFault};
 use crate::queue::{
     CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, Failure, LastRequest, Message, Outcome,
-    RequestKind, RequestNumber, SendQueue, SendQueueConfig,
+    RequestKind, RequestNumber, SendQueue, SendQueueConfig, SendSlot,
 };
 use crate::types::{PsvIndex, Qpn};
 use crate::wire::Wqebb;
 use crate::wire::cqe::{Cqe, CqeOpcode, OpOwn, Syndrome};
 use std::collections::HashSet;
+use std::vec;
 use std::vec::Vec as List;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
@@ -26,7 +27,7 @@ fn sent(number: RequestNumber) -> WorkCompletion {
 }
 
 /// Returns the number that the next request of a queue will have.
-fn next_number(queue: &mut SendQueue<'_, Silent, 4>) -> RequestNumber {
+fn next_number(queue: &mut SendQueue<'_, Silent>) -> RequestNumber {
     queue.request(1).number()
 }
 
@@ -39,11 +40,19 @@ fn tagged(index: u32) -> Mkey {
     Mkey::new(MkeyAttributes { tag_update: true, ..attributes })
 }
 
+/// Returns a pool of these mkeys, whose number is known at run time.
+fn pool_of(mkeys: impl IntoIterator<Item = Mkey>) -> MkeyPool<'static> {
+    let mkeys: List<_> = mkeys.into_iter().collect();
+    let slots = vec![PoolSlot::EMPTY; mkeys.len()];
+    MkeyPool::new(mkeys.leak(), slots.leak()).unwrap()
+}
+
 #[test]
 fn an_mkey_is_in_use_or_not() {
-    let too_many = MkeyPool::<2>::new([tagged(1), plain(2), plain(3)]).map(drop);
-    assert_eq!(too_many, Err(PoolError::TooMany), "none is left out");
-    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]).unwrap();
+    let mut mkeys = [tagged(1), plain(2), plain(3)];
+    let too_many = MkeyPool::new(&mut mkeys, &mut [PoolSlot::EMPTY; 2]).map(drop);
+    assert_eq!(too_many, Err(QueueError::TooFewSlots { needed: 3, slots: 2 }), "none is left out");
+    let mut pool = pool_of([tagged(1), plain(2)]);
     assert_eq!((pool.available(), pool.mkeys().len()), (2, 2));
     let (tagged, mkey) = pool.take().unwrap();
     assert_eq!((tagged.position(), mkey.key().get()), (0, 0x101));
@@ -61,8 +70,8 @@ fn an_mkey_is_in_use_or_not() {
 fn an_invalidation_is_done_when_it_has_completed() {
     let (mut ring, record) = ([Wqebb::ZERO; 4], DoorbellRecord::new());
     let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::<_, 4>::new(config, &mut ring, &record, Silent).unwrap();
-    let mut pool = MkeyPool::<2>::new([tagged(1), plain(2)]).unwrap();
+    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut pool = pool_of([tagged(1), plain(2)]);
     let (one, other) = (pool.take().unwrap().0, pool.take().unwrap().0);
     let in_service = Err(PoolError::KeyInService);
     let nop = next_number(&mut queue);
@@ -103,8 +112,8 @@ fn an_invalidation_is_done_when_it_has_completed() {
 fn invalidations_of_one_name_are_told_apart() {
     let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
     let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::<_, 8>::new(config, &mut ring, &record, Silent).unwrap();
-    let mut pool = MkeyPool::<2>::new([plain(1), plain(2)]).unwrap();
+    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut pool = pool_of([plain(1), plain(2)]);
     let handles = [pool.take().unwrap().0, pool.take().unwrap().0];
     let in_service = Err(PoolError::KeyInService);
     handles.iter().for_each(|handle| pool.invalidate(*handle, queue.request(1).signaled()).unwrap());
@@ -125,8 +134,8 @@ fn invalidations_of_one_name_are_told_apart() {
 fn a_cancelled_invalidation_proves_nothing() {
     let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
     let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::<_, 8>::new(config, &mut ring, &record, Silent).unwrap();
-    let mut pool = MkeyPool::<1>::new([plain(1)]).unwrap();
+    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut pool = pool_of([plain(1)]);
     let handle = pool.take().unwrap().0;
     pool.invalidate(handle, queue.request(1).signaled()).unwrap();
     queue.ring_doorbell();
@@ -138,7 +147,7 @@ fn a_cancelled_invalidation_proves_nothing() {
 }
 
 /// Returns the completion of the request that begins at this block, a success.
-fn complete(queue: &mut SendQueue<'_, Silent, 8>, block: u16) -> WorkCompletion {
+fn complete(queue: &mut SendQueue<'_, Silent>, block: u16) -> WorkCompletion {
     let mut entries = [Cqe {
         sop_qpn: U32::new(QPN.get()),
         wqe_counter: U16::new(block),
@@ -153,12 +162,12 @@ fn complete(queue: &mut SendQueue<'_, Silent, 8>, block: u16) -> WorkCompletion 
 #[test]
 fn a_handle_is_of_one_pool() {
     // Two pools, for two cards. Their mkeys have the same keys.
-    let mut pools = [(); 2].map(|()| MkeyPool::<1>::new([plain(1)]).unwrap());
+    let mut pools = [(); 2].map(|()| pool_of([plain(1)]));
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     assert_ne!(here, there);
     let (mut ring, record) = ([Wqebb::ZERO; 2], DoorbellRecord::new());
     let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::<_, 2>::new(config, &mut ring, &record, Silent).unwrap();
+    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
     let [_, pool] = &mut pools;
     assert!(pool.get_mut(here).is_none());
     assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));
@@ -171,7 +180,7 @@ fn a_handle_is_of_one_pool() {
 
 #[test]
 fn what_was_put_back_first_is_taken_first() {
-    let mut pool = MkeyPool::<64>::new((1..=64).map(tagged)).unwrap();
+    let mut pool = pool_of((1..=64).map(tagged));
     let mut keys = HashSet::new();
     // One I/O after another takes an mkey and puts it back, until a key comes for the second time.
     while let Some((handle, mkey)) = pool.take()
@@ -185,12 +194,12 @@ fn what_was_put_back_first_is_taken_first() {
 #[test]
 fn a_lost_handle_is_found() {
     /// Loses the handle if the request is refused.
-    fn begin(pool: &mut MkeyPool<2>) -> Result<PooledMkey, PostError> {
+    fn begin(pool: &mut MkeyPool<'_>) -> Result<PooledMkey, PostError> {
         let (handle, _) = pool.take().ok_or(PoolError::NotInUse)?;
         Err::<(), _>(PostError::SendRingFull { needed: 3, free: 0 })?;
         Ok(handle)
     }
-    let mut pool = MkeyPool::<2>::new([plain(1), plain(2)]).unwrap();
+    let mut pool = pool_of([plain(1), plain(2)]);
     let kept = pool.take().unwrap().0;
     assert!(begin(&mut pool).is_err());
     assert!(pool.take().is_none());
@@ -200,14 +209,14 @@ fn a_lost_handle_is_found() {
     assert_eq!((pool.available(), pool.in_use().collect()), (1, List::from([kept])));
 }
 
-fn indices<const N: usize>(pool: &mut MkeyPool<N>) -> [u32; N] {
+fn indices(pool: &mut MkeyPool<'_>) -> [u32; 3] {
     core::array::from_fn(|position| pool.mkeys()[position].key().index().get())
 }
 
 #[test]
 fn mkeys_come_and_go_around_those_in_use() {
-    let mut pool = MkeyPool::<3>::new([]).unwrap();
-    assert!(pool.take().is_none() && pool.remove_unused().is_none() && pool.mkeys().is_empty());
+    let mut pool = MkeyPool::empty(vec![plain(9); 3].leak(), vec![PoolSlot::EMPTY; 3].leak()).unwrap();
+    assert!(pool.take().is_none() && pool.remove_unused().is_none() && pool.mkeys()[0] != plain(9));
     for index in 1..4 {
         assert_eq!(pool.insert(plain(index)), Ok(index as usize - 1));
     }
@@ -232,7 +241,7 @@ fn an_error_of_an_earlier_use_is_not_told() {
     let psvs = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
     let attributes =
         MkeyAttributes { signature: Some(psvs), ..MkeyAttributes::plain(Key::from_raw(0x700), 4) };
-    let mut pool = MkeyPool::<1>::new([Mkey::new(attributes)]).unwrap();
+    let mut pool = pool_of([Mkey::new(attributes)]);
     let (handle, mkey) = pool.take().unwrap();
     let fault = SignatureFault {
         mkey: mkey.key().index(),

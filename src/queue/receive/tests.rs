@@ -8,7 +8,7 @@ const CONFIG: ReceiveQueueConfig = ReceiveQueueConfig { qpn: Qpn::from_low_bits(
 fn slots_are_filled_ended_and_given_back() {
     let (mut ring, record) = (vec![DataSegment::default(); 8], DoorbellRecord::new());
     let sge = |address| Sge { address, length: 16, lkey: Key::from_raw(0x500) };
-    let mut queue = ReceiveQueue::<4>::new(CONFIG, &mut ring, &record).unwrap();
+    let mut queue = ReceiveQueue::new(CONFIG, &mut ring, std::vec![0; 4].leak(), &record).unwrap();
     queue.post(7, &[sge(1)]).unwrap();
     queue.post(8, &[sge(2), sge(3)]).unwrap();
     assert_eq!(queue.post(9, &[sge(1); 3]), Err(PostError::TooManySges { sges: 3, max: 2 }));
@@ -31,7 +31,7 @@ fn slots_are_filled_ended_and_given_back() {
 #[test]
 fn a_refused_request_takes_no_slot() {
     let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
-    let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
+    let mut queue = ReceiveQueue::new(CONFIG, &mut ring, std::vec![0; 4].leak(), &record).unwrap();
     let sge = |length| Sge { address: 1, length, lkey: Key::from_raw(0x500) };
     queue.post(1, &[sge(1)]).unwrap();
     let too_long = PostError::SgeTooLong { index: 1, mebibytes: 2048 };
@@ -50,7 +50,8 @@ fn a_refused_request_takes_no_slot() {
 #[test]
 fn positions_wrap() {
     let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
-    let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap().starting_at(0xffff);
+    let mut queue =
+        ReceiveQueue::new(CONFIG, &mut ring, std::vec![0; 4].leak(), &record).unwrap().starting_at(0xffff);
     assert_eq!((queue.free_slots(), queue.retire_at(0xffff), queue.retire_at(0xfffe)), (2, None, None));
     let sge = Sge { address: 9, length: 16, lkey: Key::from_raw(0x500) };
     queue.post(1, &[sge; 2]).unwrap();
@@ -65,7 +66,7 @@ fn positions_wrap() {
 #[test]
 fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
     let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
-    let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
+    let mut queue = ReceiveQueue::new(CONFIG, &mut ring, std::vec![0; 4].leak(), &record).unwrap();
     for id in 1..=3 {
         queue.post(id, &[]).unwrap();
         queue.publish();
@@ -89,6 +90,9 @@ fn sizes_are_checked() {
     for (entries, entries_per_slot) in [(8, 3), (8, 0), (8, 16), (6, 2), (16, 2)] {
         let mut ring = vec![DataSegment::default(); entries];
         let config = ReceiveQueueConfig { entries_per_slot, ..CONFIG };
-        assert!(ReceiveQueue::<4>::new(config, &mut ring, &record).is_err(), "{entries} {entries_per_slot}");
+        assert!(
+            ReceiveQueue::new(config, &mut ring, std::vec![0; 4].leak(), &record).is_err(),
+            "{entries} {entries_per_slot}"
+        );
     }
 }

@@ -40,11 +40,11 @@ impl Doorbell for Witness<'_> {
     }
 }
 
-type Queue<'r> = SendQueue<'r, Witness<'r>, 64>;
+type Queue<'r> = SendQueue<'r, Witness<'r>>;
 
 fn queue<'r>(ring: &'r mut [Wqebb], record: &'r DoorbellRecord, first_block: u32) -> Queue<'r> {
     let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
-    Queue::new(config, ring, record, Witness { record, seen: Vec::new() }).unwrap()
+    Queue::new(config, ring, SendSlot::leaked(64), record, Witness { record, seen: Vec::new() }).unwrap()
 }
 
 fn signature_mkey_attributes() -> MkeyAttributes {
@@ -93,16 +93,24 @@ fn m63_the_record_is_written_before_the_doorbell_rings() {
 #[test]
 fn a_queue_checks_its_limits_when_it_is_made() {
     let record = DoorbellRecord::new();
-    for blocks in [0, 3, 128] {
+    let size = |entries| QueueError::Size { entries, max: 32768 };
+    let few = QueueError::TooFewSlots { needed: 128, slots: 64 };
+    for (blocks, error) in [(0, size(0)), (3, size(3)), (65536, size(65536)), (128, few)] {
         let mut ring = vec![Wqebb::ZERO; blocks];
         let witness = Witness { record: &record, seen: Vec::new() };
-        let result = Queue::new(SendQueueConfig::new(Qpn::default()), &mut ring, &record, witness);
-        assert_eq!(result.err(), Some(QueueError::Size { entries: blocks, max: 64 }));
+        let result = Queue::new(
+            SendQueueConfig::new(Qpn::default()),
+            &mut ring,
+            SendSlot::leaked(64),
+            &record,
+            witness,
+        );
+        assert_eq!(result.err(), Some(error));
     }
     let config = SendQueueConfig { max_inline_data: 829, ..SendQueueConfig::new(Qpn::default()) };
     let mut ring = vec![Wqebb::ZERO; 8];
     let witness = Witness { record: &record, seen: Vec::new() };
-    let result = Queue::new(config, &mut ring, &record, witness);
+    let result = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness);
     assert_eq!(result.err(), Some(QueueError::InlineLimit { bytes: 829, max: 828 }));
 }
 
@@ -134,7 +142,7 @@ fn the_limit_of_requests_counts_set_psvs() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { max_requests: 2, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
-    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     let mut mkey = signature_mkey();
     let result = queue.request(1).configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
     assert_eq!(result, Err(PostError::TooManyRequests { needed: 3, free: 2 }));
@@ -155,7 +163,7 @@ fn room_and_requests_are_counted_over_many_laps() {
             ..SendQueueConfig::new(Qpn::default())
         };
         let witness = Witness { record: &record, seen: Vec::new() };
-        let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+        let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
         let mut expected: VecDeque<(u16, u32, u64)> = VecDeque::new();
         let (mut dice, mut begin) = (1_u32, config.first_block as u16);
         for id in 0..2000 {
@@ -199,8 +207,8 @@ fn a_batch_posts_what_its_queue_posts() {
         let config = SendQueueConfig { max_requests, first_block: u32::MAX - 40, ..start };
         let [one, other] = &mut rings;
         let witness = || Witness { record: &record, seen: Vec::new() };
-        let mut plain = Queue::new(config, one, &record, witness()).unwrap();
-        let mut batched = Queue::new(config, other, &record, witness()).unwrap();
+        let mut plain = Queue::new(config, one, SendSlot::leaked(64), &record, witness()).unwrap();
+        let mut batched = Queue::new(config, other, SendSlot::leaked(64), &record, witness()).unwrap();
         let mut mkeys = [signature_mkey(), signature_mkey()];
         let (access, signature) = (Some(Access::ALL), SignatureChange::Set(BOTH));
         let whole = prepare(&mkeys[0], &MkeyConfig { access, signature, crypto: None });
@@ -298,7 +306,7 @@ fn r177_a_configuration_completes_once_also_where_all_is_signalled() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { signal_all: true, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
-    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     queue.request(42).configure_mkey(&mut signature_mkey(), &signing(BOTH), Layout::Unchanged).unwrap();
     queue.ring_doorbell();
     // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
@@ -352,7 +360,7 @@ fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     // Requests have room for one block of layout or BSFs.
     let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
-    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     let entries = [KlmEntry { length: 1, ..ENTRY }; 5];
     let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16));
     let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
@@ -374,7 +382,7 @@ fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { max_inline_data: 28, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
-    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     let result = queue.request(1).configure_mkey(&mut signature_mkey(), &prepared, &[]);
     assert_eq!(result, Err(PostError::Config(ConfigError::BsfDoesNotFit { bytes: 64, max: 32 })));
 }
@@ -450,7 +458,7 @@ fn requests_take_what_their_size_says() {
     let memcpy = Some(MemcpyConfig { opaque: Local { address: 0, lkey: KEY }, log_max_bytes: 0 });
     let config = SendQueueConfig { memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
     let witness = Witness { record: &record, seen: Vec::new() };
-    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     let mut check = |what: &str, size: RequestSize, post: &mut dyn FnMut(&mut Queue<'_>)| {
         queue.restart(|_| {});
         post(&mut queue);
@@ -523,8 +531,14 @@ fn m77_the_fence_after_a_change_of_an_mkey_is_what_the_device_needs() {
     for (umr_fence, code) in fences {
         let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
         let config = SendQueueConfig { umr_fence, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
-        let mut queue =
-            Queue::new(config, &mut ring, &record, Witness { record: &record, seen: Vec::new() }).unwrap();
+        let mut queue = Queue::new(
+            config,
+            &mut ring,
+            SendSlot::leaked(64),
+            &record,
+            Witness { record: &record, seen: Vec::new() },
+        )
+        .unwrap();
         let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16));
         let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
         let fence = |queue: &Queue<'_>, block| FmCeSe::from_bits(queue.block(block).0[11]).fm();
@@ -549,7 +563,8 @@ fn the_doorbell_is_told_whether_a_request_is_alone() {
     }
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
     let config = SendQueueConfig::new(Qpn::from_low_bits(0x77));
-    let mut queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Alone(Vec::new())).unwrap();
+    let mut queue =
+        SendQueue::new(config, &mut ring, SendSlot::leaked(64), &record, Alone(Vec::new())).unwrap();
     for requests in [1, 2, 1, 3] {
         for id in 0..requests {
             queue.request(id).nop().unwrap();

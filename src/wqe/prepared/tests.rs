@@ -8,7 +8,7 @@ use crate::mkey::{
     Signature, SignatureAttributes, SignatureCapabilities, SignatureError, SignatureFault, SignatureOrder,
     T10Dif,
 };
-use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
 use crate::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use crate::wire::bsf::SignatureBsf;
 use crate::wire::cqe::SignatureErrorCqe;
@@ -29,14 +29,14 @@ impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-type Queue<'r> = SendQueue<'r, Silent, 64>;
+type Queue<'r> = SendQueue<'r, Silent>;
 
 /// Returns the bytes of each work request that `post` posts. Posting begins at block 60 of 64, so that
 /// requests reach across the ring's end.
 fn posted(post: impl FnOnce(&mut Queue<'_>)) -> Vec<Vec<u8>> {
     let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
     let config = SendQueueConfig { first_block: 60, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
-    let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, Silent).unwrap();
     post(&mut queue);
     let blocks: Vec<u8> = (60..queue.producer()).flat_map(|index| queue.block(index).0).collect();
     split_requests(&blocks)

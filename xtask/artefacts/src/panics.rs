@@ -180,7 +180,7 @@ mod tests {
     fn whose_a_function_is() {
         for own in [
             "mlx5_mkey::wqe::umr::write",
-            "<mlx5_mkey::queue::send::SendQueue<D, 64>>::ring_doorbell",
+            "<mlx5_mkey::queue::send::SendQueue<D>>::ring_doorbell",
             "<&&mlx5_mkey::wire::ctrl::ControlSegment as core::fmt::Debug>::fmt",
             "<u32 as mlx5_mkey::types::Number>::get",
         ] {

@@ -369,7 +369,7 @@ mod tests {
     fn names_are_read_without_what_is_in_brackets() {
         let read = |symbol| parse(symbol).map(|function| function.to_string());
         for (symbol, name) in [
-            ("<mlx5_mkey::queue::send::SendQueue<D, 64>>::cancel", Some("SendQueue::cancel")),
+            ("<mlx5_mkey::queue::send::SendQueue<D>>::cancel", Some("SendQueue::cancel")),
             ("<mlx5_mkey::a::B<fn() -> u8>>::c::<fn(&D) -> E>", Some("B::c")),
             ("<&mut mlx5_mkey::a::B as mlx5_mkey::a::T<u8>>::c", Some("<&? as T>::c")),
             ("<(A, <B as C>::D) as mlx5_mkey::a::T>::c", Some("<() as T>::c")),

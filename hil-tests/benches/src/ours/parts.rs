@@ -1,6 +1,6 @@
 //! The parts of the work that requests and runs share: queue, I/O, mkey, completion.
 
-use crate::{BLOCKS, Fault, Io, Kind, MAX_ENTRIES};
+use crate::{Fault, Io, Kind, MAX_ENTRIES};
 use alloc::vec::Vec;
 use core::hint::black_box;
 use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
@@ -8,7 +8,7 @@ use mlx5_mkey::queue::{Completion, SendQueue, UarDoorbell};
 use mlx5_mkey::types::{Key, PsvIndex};
 
 /// The send queue for most requests of the library's side.
-pub(super) type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
+pub(super) type Queue<'m> = SendQueue<'m, UarDoorbell>;
 
 /// An I/O with its mkey and with the data that a service keeps for it.
 pub(super) struct OurIo {

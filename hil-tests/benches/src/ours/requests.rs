@@ -1,7 +1,7 @@
 //! The code of a service for one request: converts native values to the library's types, and posts them.
 
 use super::parts::{OurIo, Queue, mkey, use_completion};
-use crate::{BLOCKS, Fault, Io, Work};
+use crate::{Fault, Io, Work};
 use core::hint::black_box;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{
@@ -222,7 +222,7 @@ pub(super) fn list4_after_completion(
 
 /// Posts the RDMA WRITE of an I/O, as [`rdma_write`] does.
 #[inline(always)]
-pub(super) fn write<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, io: &Io) -> Result<(), PostError> {
+pub(super) fn write<D: Doorbell>(queue: &mut SendQueue<'_, D>, io: &Io) -> Result<(), PostError> {
     queue.request(io.id).signaled().rdma_write(remote(io), core::slice::from_ref(&io.data))
 }
 

@@ -34,7 +34,7 @@ pub enum Fault {
 /// service do.
 #[unsafe(no_mangle)]
 pub fn minimal_write(
-    queue: &mut SendQueue<'_, UarDoorbell, 256>,
+    queue: &mut SendQueue<'_, UarDoorbell>,
     mkey: &mut Mkey,
     prepared: &PreparedConfig,
     entries: &[KlmEntry],
@@ -50,7 +50,7 @@ pub fn minimal_write(
 #[unsafe(no_mangle)]
 pub fn minimal_poll(
     completions: &mut CompletionQueue<'_>,
-    queue: &mut SendQueue<'_, UarDoorbell, 256>,
+    queue: &mut SendQueue<'_, UarDoorbell>,
     mkeys: &mut [Mkey],
 ) -> Result<Option<Completion>, Fault> {
     let mut router = QpRouter { queues: queue, mkeys };

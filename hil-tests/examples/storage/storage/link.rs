@@ -27,7 +27,7 @@ const SEND_BLOCKS: usize = 2048;
 pub(crate) type Address = [u8; QpAddress::BYTES];
 
 /// A queue pair of a link. All have the same sizes.
-pub(crate) type Queue = QueuePair<SEND_BLOCKS, MAX_DEPTH>;
+pub(crate) type Queue = QueuePair;
 
 /// The sizes of a link, the data path to the other side.
 #[derive(Clone, Copy)]
@@ -69,9 +69,7 @@ pub(crate) struct Link {
     pub(crate) mkeys: Mkeys,
     spec: LinkSpec,
     options: ConnectOptions,
-    // A table stores its queue pairs inline, and each contains the records of its requests. Each queue pair
-    // is therefore in a box.
-    queues: QpTable<Box<Queue>, MAX_QUEUES>,
+    queues: QpTable<'static, Queue>,
     qpns: Vec<Qpn>,
     completions: CqReader,
     events: Events,
@@ -90,14 +88,20 @@ impl Link {
         let (cq, completions) = device.create_cq(entries)?;
         let events = device.events()?;
         cq.notify_error(&events, 0)?;
-        let mut queues = QpTable::new();
+        let mut queues = QpTable::on_heap(spec.queues);
         let mut qpns = Vec::new();
         for _ in 0..spec.queues {
             // The user index is the position in the table. By this index completions find their queue pair
             // without a search.
             let user_index = UserIndex::new(queues.next_user_index())?;
-            let of_queue = QueuePairSpec { entries_per_slot: 1, user_index, ..QueuePairSpec::default() };
-            let queue: Box<Queue> = Box::new(device.create_qp(&pd, &cq, &cq, of_queue)?);
+            let of_queue = QueuePairSpec {
+                send_blocks: SEND_BLOCKS as u32,
+                receive_slots: MAX_DEPTH as u32,
+                entries_per_slot: 1,
+                user_index,
+                ..QueuePairSpec::default()
+            };
+            let queue = device.create_qp(&pd, &cq, &cq, of_queue)?;
             qpns.push(queue.qpn());
             queues.insert(queue).map_err(|(error, _)| error)?;
         }

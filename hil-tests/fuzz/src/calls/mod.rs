@@ -19,7 +19,7 @@ use hil_tests::model::{QueueModel, retire_send};
 use mkey::MkeyModel;
 use mlx5_mkey::error::QueueError;
 use mlx5_mkey::mkey::{Access, MemoryWindow, Mkey, MkeyAttributes, MkeyConfig};
-use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{Key, KsmEntrySize};
 use mlx5_mkey::wqe::{Local, MemcpyConfig, PreparedConfig};
 use receive::{QPN, Receives};
@@ -34,17 +34,17 @@ pub(crate) fn run(bytes: &[u8]) {
     let first: u8 = input.any();
     let all = first >= 0x80;
     match first % 8 {
-        0 => sequence::<256>(&mut input, all),
-        1 => sequence::<4>(&mut input, all),
-        _ => sequence::<64>(&mut input, all),
+        0 => sequence(&mut input, all, 256),
+        1 => sequence(&mut input, all, 4),
+        _ => sequence(&mut input, all, 64),
     }
 }
 
-/// Makes queues, and makes the calls that the input selects until it ends.
-fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
+/// Makes queues, and makes the calls that the input selects until it ends. The send queue has `most` slots.
+fn sequence(input: &mut Input<'_>, all: bool, most: usize) {
     let length = match input.below(16) {
-        0 => input.below(N as u32 * 2 + 2) as usize,
-        _ => 1 << input.below(N.ilog2() + 1),
+        0 => input.below(most as u32 * 2 + 2) as usize,
+        _ => 1 << input.below(most.ilog2() + 1),
     };
     let config = SendQueueConfig {
         qpn: QPN,
@@ -67,11 +67,12 @@ fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
     let memory = Shared::new(vec![UNTOUCHED; length + 2]);
     let record = DoorbellRecord::new();
     let Some(ring) = memory.slots().get_mut(1..=length) else { return };
-    let queue = match SendQueue::<_, N>::new(config, ring, &record, Bell::default()) {
+    let mut slots = vec![SendSlot::EMPTY; most];
+    let queue = match SendQueue::new(config, ring, &mut slots, &record, Bell::default()) {
         Ok(queue) => queue,
-        Err(error) => return refused::<N>(length, &config, error),
+        Err(error) => return refused(most, length, &config, error),
     };
-    assert!(length.is_power_of_two() && length <= N && config.max_inline_data <= 828);
+    assert!(length.is_power_of_two() && length <= most && config.max_inline_data <= 828);
     let mut attributes: Vec<_> = (1..=3).map(|index| values::attributes(input, index << 4)).collect();
     if all && !input.one_in(4) {
         // Only mkeys without signature and crypto can append lists in registered memory.
@@ -115,19 +116,19 @@ fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
 }
 
 /// Asserts that a queue was refused for its ring size or its limit of inline data.
-fn refused<const N: usize>(length: usize, config: &SendQueueConfig, error: QueueError) {
+fn refused(most: usize, length: usize, config: &SendQueueConfig, error: QueueError) {
     match error {
         QueueError::InlineLimit { bytes, max } => {
             assert!(bytes == config.max_inline_data && bytes > max);
         }
         QueueError::Size { entries, max } => {
-            assert!(entries == length && max == N && (!length.is_power_of_two() || length > max));
+            assert!(entries == length && max == most && (!length.is_power_of_two() || length > max));
         }
         other => panic!("{other}"),
     }
 }
 
-impl<const N: usize> World<'_, N> {
+impl World<'_> {
     fn step(&mut self, input: &mut Input<'_>) {
         match input.below(16) {
             0..6 => self.post(input),

@@ -7,7 +7,7 @@ use crate::input::Input;
 use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::queue::QpRouter;
 
-impl<const N: usize> World<'_, N> {
+impl World<'_> {
     /// Writes entries as the device: for an outstanding request, or with random fields.
     pub(super) fn device_writes(&mut self, input: &mut Input<'_>) {
         for _ in 0..1 + input.below(4) {

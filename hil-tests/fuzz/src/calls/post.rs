@@ -392,7 +392,7 @@ fn note(
     (mkey.key, grown)
 }
 
-impl<const N: usize> World<'_, N> {
+impl World<'_> {
     /// Posts one request, or several in a batch.
     pub(super) fn post(&mut self, input: &mut Input<'_>) {
         let batch: bool = input.any();

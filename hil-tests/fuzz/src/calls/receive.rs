@@ -14,11 +14,12 @@ use std::collections::VecDeque;
 pub(super) const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
 
 /// The receive queue of the queue pair.
-pub(super) type Receive<'m> = ReceiveQueue<'m, 16>;
+pub(super) type Receive<'m> = ReceiveQueue<'m>;
 
 /// The ring and the doorbell record of the receive queue.
 pub(super) struct Memory {
     ring: Shared<DataSegment>,
+    ids: Shared<u64>,
     record: DoorbellRecord,
     entries_per_slot: u32,
     first: u16,
@@ -29,7 +30,8 @@ impl Memory {
         let (entries_per_slot, slots) = (1 << input.below(3), 1 << input.below(5));
         let ring = Shared::new(vec![DataSegment::default(); slots * entries_per_slot as usize]);
         let first = input.pick(&[0, 1, 0xfff8, 0xffff]);
-        Self { ring, record: DoorbellRecord::new(), entries_per_slot, first }
+        let ids = Shared::new(vec![0; slots]);
+        Self { ring, ids, record: DoorbellRecord::new(), entries_per_slot, first }
     }
 }
 
@@ -50,7 +52,8 @@ impl<'m> Receives<'m> {
         let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: memory.entries_per_slot };
         let ring = memory.ring.slots();
         let slots = ring.len() / memory.entries_per_slot as usize;
-        let queue = ReceiveQueue::new(config, ring, &memory.record).expect("powers of two");
+        let queue =
+            ReceiveQueue::new(config, ring, memory.ids.slots(), &memory.record).expect("powers of two");
         let first = u64::from(memory.first);
         let queue = queue.starting_at(memory.first);
         Self {

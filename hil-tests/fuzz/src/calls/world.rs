@@ -32,8 +32,8 @@ pub(super) struct Prepared {
 }
 
 /// The queues, mkeys and windows that a sequence of calls uses, each with its model.
-pub(super) struct World<'m, const N: usize> {
-    pub(super) queue: SendQueue<'m, Bell, N>,
+pub(super) struct World<'m> {
+    pub(super) queue: SendQueue<'m, Bell>,
     pub(super) config: SendQueueConfig,
     pub(super) model: QueueModel,
     /// The expected ring. Only blocks of outstanding requests count.
@@ -55,7 +55,7 @@ pub(super) struct World<'m, const N: usize> {
     pub(super) next_id: u64,
 }
 
-impl<const N: usize> World<'_, N> {
+impl World<'_> {
     pub(super) fn slot(&self, block: u64) -> usize {
         block as usize % self.blocks.len()
     }

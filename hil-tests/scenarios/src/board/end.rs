@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code)]
 
-use super::{RECEIVE_SLOTS, SEND_BLOCKS};
 use crate::way::{Poster, Way};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,7 +25,7 @@ pub trait Posting {
     fn publish(self: Box<Self>);
 }
 
-impl<D: Doorbell, const N: usize> Posting for Poster<'_, 'static, D, N> {
+impl<D: Doorbell> Posting for Poster<'_, 'static, D> {
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
         Poster::request(self, id)
     }
@@ -36,7 +35,7 @@ impl<D: Doorbell, const N: usize> Posting for Poster<'_, 'static, D, N> {
     }
 }
 
-impl<D: Doorbell, const N: usize> Posting for Batch<'_, 'static, D, N> {
+impl<D: Doorbell> Posting for Batch<'_, 'static, D> {
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
         Batch::request(self, id)
     }
@@ -110,9 +109,9 @@ pub trait EndQueues {
 /// The library's own queues.
 pub struct CoreQueues<D, E: CqeSlot = Cqe> {
     /// The send queue.
-    pub send: SendQueue<'static, D, SEND_BLOCKS>,
+    pub send: SendQueue<'static, D>,
     /// The receive queue.
-    pub receive: ReceiveQueue<'static, RECEIVE_SLOTS>,
+    pub receive: ReceiveQueue<'static>,
     /// The completion queue of both.
     pub completions: CompletionQueue<'static, E>,
 }

@@ -22,7 +22,7 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::queue::{
     BlueFlame, ClockInfo, CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig,
-    SendQueue, SendQueueConfig,
+    SendQueue, SendQueueConfig, SendSlot,
 };
 use mlx5_mkey::types::{DekId, Key, KsmEntrySize, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
@@ -218,12 +218,15 @@ impl SoftBoard {
 
     fn create_end_with<E: CqeSlot>(&mut self, spec: EndSpec, unwritten: E) -> QpEnd {
         let memory = self.device.memory_mut();
-        // SAFETY: rings and records go into the queues below only. The device only reads records.
-        let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
+        // SAFETY: rings, books and records go into the queues below only. The device only reads records, and
+        // has no addresses of books.
+        let ((sq, sq_address), (rq, rq_address), (cq, cq_address), (slots, _), (ids, _)) = unsafe {
             (
                 memory.share(Wqebb::ZERO, SEND_BLOCKS),
                 memory.share(DataSegment::default(), RECEIVE_SLOTS * ENTRIES_PER_SLOT),
                 memory.share(unwritten, COMPLETIONS),
+                memory.share(SendSlot::EMPTY, SEND_BLOCKS),
+                memory.share(0_u64, RECEIVE_SLOTS),
             )
         };
         // SAFETY: as above.
@@ -284,8 +287,8 @@ impl SoftBoard {
         let send = SendQueueConfig { umr_fence, memcpy, ..SendQueueConfig::new(qpn) };
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         QpEnd::new(CoreQueues {
-            send: SendQueue::new(send, sq, qp_record, bell).expect("send queue"),
-            receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
+            send: SendQueue::new(send, sq, slots, qp_record, bell).expect("send queue"),
+            receive: ReceiveQueue::new(receive, rq, ids, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
         })
     }

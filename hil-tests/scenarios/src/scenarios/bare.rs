@@ -25,7 +25,8 @@ use mlx5_mkey::mkey::{
     Signature, SignatureChange, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, Doorbell, Outcome, QpRouter, SendQueue, SendQueueConfig, SharedSendQueue,
+    Completion, CompletionQueue, Doorbell, Outcome, QpRouter, SendQueue, SendQueueConfig, SendSlot,
+    SharedSendQueue,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::prm::command::Status;
@@ -298,7 +299,8 @@ impl End {
     ) -> Verdict {
         let BareRings { blocks, record, entries: completions, cq_record } = &mut self.rings;
         let config = SendQueueConfig::new(self.qpn);
-        let queue = SendQueue::<_, 64>::new(config, blocks.0, record.0, doorbell).map_err(text)?;
+        let mut slots = SendSlot::array::<64>();
+        let queue = SendQueue::new(config, blocks.0, &mut slots, record.0, doorbell).map_err(text)?;
         let mut completions = CompletionQueue::new(completions.0, cq_record.0).map_err(text)?;
         let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
         // The queue is shared as between several cores: one doorbell at the end publishes all requests.

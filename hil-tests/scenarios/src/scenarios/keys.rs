@@ -18,7 +18,7 @@ use mlx5_mkey::mkey::{
     Access, BlockSignature, Direction, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureChange,
     SignatureErrorKind, SignatureOrder,
 };
-use mlx5_mkey::queue::{Message, MkeyPool, Outcome, RequestKind};
+use mlx5_mkey::queue::{Message, MkeyPool, Outcome, PoolSlot, RequestKind};
 use mlx5_mkey::types::{BlockSize, DomainKind, Key};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -263,7 +263,8 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
 fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
-    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned()).map_err(text)?;
+    let (mut mkeys, mut slots) = ([pair.mkeys.get(number).ok_or("no mkey")?.clone()], [PoolSlot::EMPTY; 1]);
+    let mut pool = MkeyPool::new(&mut mkeys, &mut slots).map_err(text)?;
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
     // The keys of all earlier uses, each of which the peer knows.
@@ -300,7 +301,8 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
 fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
-    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned()).map_err(text)?;
+    let (mut mkeys, mut slots) = ([pair.mkeys.get(number).ok_or("no mkey")?.clone()], [PoolSlot::EMPTY; 1]);
+    let mut pool = MkeyPool::new(&mut mkeys, &mut slots).map_err(text)?;
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
     let data = pattern(64, 1);

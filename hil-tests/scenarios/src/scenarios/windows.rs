@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{Access, KlmEntry, MemoryWindow};
-use mlx5_mkey::queue::{Message, Outcome, RequestKind, WindowPool, WorkCompletion};
+use mlx5_mkey::queue::{Message, Outcome, PoolSlot, RequestKind, WindowPool, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -165,7 +165,8 @@ fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Ve
     let data = pattern(64, 1);
     let region = private(&mut pair, &data);
     let range = KlmEntry { address: region.address, length: 64, key: region.key };
-    let mut pool: WindowPool<2> = WindowPool::new([window(&mut pair), window(&mut pair)]).map_err(text)?;
+    let (mut windows, mut slots) = ([window(&mut pair), window(&mut pair)], [PoolSlot::EMPTY; 2]);
+    let mut pool = WindowPool::new(&mut windows, &mut slots).map_err(text)?;
     let mut keys: Vec<Key> = Vec::new();
     for _ in 0..6 {
         let (handle, window) = pool.take().ok_or("no window is free")?;

@@ -177,8 +177,14 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     let limited =
         SendQueueConfig { max_inline_data: 5 * 16 - 4, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
     let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
-    let mut small =
-        Queue::new(limited, &mut ring, &record, Witness { record: &record, seen: Vec::new() }).unwrap();
+    let mut small = Queue::new(
+        limited,
+        &mut ring,
+        SendSlot::leaked(64),
+        &record,
+        Witness { record: &record, seen: Vec::new() },
+    )
+    .unwrap();
     assert_eq!(small.request(1).replace_entries(&mut wide, 0, &[ENTRY; 5]), too_many(4), "padded to 8");
     let posted = queue.request(1).replace_entries(&mut mkey, 0, &[ENTRY, KlmEntry { length: 0, ..ENTRY }]);
     assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));

@@ -110,7 +110,7 @@ fn m46_a_queue_that_signals_all_signals_raw_requests() {
     let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { signal_all: true, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
-    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     queue.request(1).raw(&wqe::<16>(Opcode::NOP, 0)).unwrap();
     assert_eq!(queue.block(0).0[11], 8);
 }
@@ -136,7 +136,7 @@ const OPAQUE: Local = Local { address: 0xa1a2_a3a4_a5a6_a7a8, lkey: Key::from_ra
 fn copying<'r>(ring: &'r mut [Wqebb], record: &'r DoorbellRecord, log_max_bytes: u8) -> Queue<'r> {
     let memcpy = Some(MemcpyConfig { opaque: OPAQUE, log_max_bytes });
     let config = SendQueueConfig { memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
-    Queue::new(config, ring, record, Witness { record, seen: Vec::new() }).unwrap()
+    Queue::new(config, ring, SendSlot::leaked(64), record, Witness { record, seen: Vec::new() }).unwrap()
 }
 
 #[test]

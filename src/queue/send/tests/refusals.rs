@@ -10,8 +10,7 @@ use crate::wqe::Local;
 type Known = ([u32; 4], u8, [[u8; 4]; 2], usize, Vec<Wqebb>);
 
 fn known(queue: &Queue<'_>) -> Known {
-    let in_flight: &InFlight = &queue.in_flight;
-    let published = in_flight.published() as u32;
+    let published = queue.state.in_flight.published() as u32;
     let counters = [queue.producer(), queue.outstanding(), queue.free_blocks(), published];
     let tail = queue.producer() - (64 - queue.free_blocks());
     let blocks = (tail..queue.producer()).map(|at| queue.block(at)).collect();
@@ -173,7 +172,7 @@ fn epilogue(queue: &mut Queue<'_>, mkey: &mut Mkey) {
 /// Posts the requests of [`epilogue`], with refused requests before, between and after them.
 fn refuse_in_batch(queue: &mut Queue<'_>, mkey: &mut Mkey, post: PostOne, error: PostError) {
     let mut batch = queue.batch();
-    let refuse = |batch: &mut Batch<'_, '_, _, 64>, mkey: &mut Mkey| {
+    let refuse = |batch: &mut Batch<'_, '_, _>, mkey: &mut Mkey| {
         let (before, queue_before) = (mkey.clone(), known(batch.queue));
         assert_eq!(post(batch.request(9).signaled(), mkey), Err(error));
         assert_eq!((known(batch.queue), &*mkey), (queue_before, &before));
@@ -197,7 +196,7 @@ fn a_configuration_is_posted_as_a_whole_or_not_at_all() {
                 start.max_requests = posted + free;
             }
             let witness = Witness { record: &record, seen: Vec::new() };
-            let mut queue = Queue::new(start, &mut ring, &record, witness).unwrap();
+            let mut queue = Queue::new(start, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
             for _ in 0..posted {
                 queue.request(1).nop().unwrap();
             }
@@ -230,7 +229,7 @@ fn what_can_never_be_posted_is_refused_for_that_by_a_full_queue() {
         let (mut ring, record) = ([Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
         let start = SendQueueConfig { max_requests, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
         let witness = Witness { record: &record, seen: Vec::new() };
-        let mut queue = Queue::new(start, &mut ring, &record, witness).unwrap();
+        let mut queue = Queue::new(start, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
         let mut mkey = signature_mkey();
         for _ in 0..nops {
             queue.request(1).nop().unwrap();

@@ -82,9 +82,10 @@ fn requests_are_the_same_wherever_they_begin() {
         let memcpy = Some(MemcpyConfig { opaque: HERE, log_max_bytes: 21 });
         let config =
             SendQueueConfig { first_block, memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
-        let mut queue = SendQueue::<_, 16>::new(config, &mut ring, &record, Silent).unwrap();
+        let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(16), &record, Silent).unwrap();
         // A second queue gets the same requests, over a ring that is so long that no request reaches its end.
-        let mut other = SendQueue::<_, 1024>::new(config, &mut long_ring, &other_record, Silent).unwrap();
+        let mut other =
+            SendQueue::new(config, &mut long_ring, SendSlot::leaked(1024), &other_record, Silent).unwrap();
         let mut mkeys = [signature_mkey(), signature_mkey()];
         for (count, post) in crossed.iter_mut().zip(REQUESTS) {
             let before: Vec<_> = (0..16).map(|at| queue.block(at)).collect();
@@ -111,7 +112,7 @@ fn requests_are_the_same_wherever_they_begin() {
 }
 
 /// Retires all requests, so that the whole ring is free.
-fn retire_all(queue: &mut SendQueue<'_, Silent, 16>) {
+fn retire_all(queue: &mut SendQueue<'_, Silent>) {
     let end = queue.producer();
     let retired =
         (1..=16).map(|back| end.wrapping_sub(back) as u16).find_map(|counter| queue.retire_at(counter));

@@ -32,7 +32,7 @@ fn a_layout_fits_or_not_however_it_is_posted() {
             let expected = if octowords <= most { Ok(()) } else { refused };
             let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
             let config = SendQueueConfig { max_inline_data, ..SendQueueConfig::new(Qpn::default()) };
-            let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
+            let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, Silent).unwrap();
             let mut mkey = mkey(false, None);
             let prepared = unchanged(&mkey);
             // Three posts: one for which the queue counts its free blocks, one for which it knows of enough,

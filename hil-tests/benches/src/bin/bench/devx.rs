@@ -19,7 +19,7 @@ const SLOTS: usize = 16;
 
 /// The library's shim as a side of the benchmarks.
 pub(crate) struct Devx {
-    queue: QueuePair<BLOCKS, SLOTS>,
+    queue: QueuePair,
     completions: CqReader,
     /// Entries that the bench has written to the completion queue.
     written: usize,
@@ -48,11 +48,16 @@ impl Devx {
         })
     }
 
-    fn make() -> Result<(Device, ProtectionDomain, CqReader, QueuePair<BLOCKS, SLOTS>), DevxError> {
+    fn make() -> Result<(Device, ProtectionDomain, CqReader, QueuePair), DevxError> {
         let device = Device::open(Some("mlx5_0"))?;
         let domain = device.alloc_pd()?;
         let (cq, completions) = device.create_cq(ENTRIES as u32)?;
-        let queue = device.create_qp(&domain, &cq, &cq, QueuePairSpec::default())?;
+        let spec = QueuePairSpec {
+            send_blocks: BLOCKS as u32,
+            receive_slots: SLOTS as u32,
+            ..QueuePairSpec::default()
+        };
+        let queue = device.create_qp(&domain, &cq, &cq, spec)?;
         Ok((device, domain, completions, queue))
     }
 

@@ -12,7 +12,7 @@ use mlx5_mkey::command::{
 };
 use mlx5_mkey::queue::{
     ArmFor, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig,
-    UarCqDoorbell, UarDoorbell,
+    SendSlot, UarCqDoorbell, UarDoorbell,
 };
 use mlx5_mkey::types::{Cqn, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
@@ -58,7 +58,7 @@ struct Bare {
     uar_page: NonNull<u64>,
     completions: CompletionQueue<'static>,
     doorbell: UarCqDoorbell,
-    send: SendQueue<'static, UarDoorbell, 16>,
+    send: SendQueue<'static, UarDoorbell>,
 }
 
 fn encoded<C: Command>(command: &C) -> Vec<u8> {
@@ -168,7 +168,8 @@ impl Bare {
             (UarDoorbell::new(NonNull::new(uar.reg_addr.cast()).unwrap()), UarCqDoorbell::new(uar_page, cqn))
         };
         let completions = CompletionQueue::new(ring, cq_record).unwrap();
-        let send = SendQueue::new(SendQueueConfig::new(qpn), send_ring, qp_record, rings).unwrap();
+        let slots = vec![SendSlot::EMPTY; send_ring.len()].leak();
+        let send = SendQueue::new(SendQueueConfig::new(qpn), send_ring, slots, qp_record, rings).unwrap();
         Self { opened, qp, qpn, cq, cqn, uar_page, completions, doorbell, send }
     }
 

@@ -12,7 +12,7 @@ use mlx5_testing::preload::preloaded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-type Queue = QueuePair<64, 16>;
+type Queue = QueuePair;
 
 /// Posts a NOP, a request that only completes.
 fn nop(queue: &mut Queue, id: u64) {

@@ -20,7 +20,7 @@ use mlx5_testing::preload::preloaded;
 use std::time::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-type Queue = QueuePair<64, 16>;
+type Queue = QueuePair;
 
 /// Two unconnected queue pairs of a device, and the reader of the first one's completions.
 struct Pair {

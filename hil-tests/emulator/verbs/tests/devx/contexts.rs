@@ -20,7 +20,7 @@ fn written(bench: &Bench) -> [u32; 5] {
 }
 
 /// Makes a queue pair from a spec, with a protection domain and a completion queue of its own.
-fn create(device: &Device, spec: QueuePairSpec) -> Result<QueuePair<64, 16>, DevxError> {
+fn create(device: &Device, spec: QueuePairSpec) -> Result<QueuePair, DevxError> {
     let pd = device.alloc_pd()?;
     let (cq, _completions) = device.create_cq(128)?;
     device.create_qp(&pd, &cq, &cq, spec)

@@ -26,7 +26,7 @@ fn a_queue_pair_that_could_not_go_on_is_refused_before_it_stops() {
         let pd = device.alloc_pd().unwrap();
         let (cq, _completions) = device.create_cq(128).unwrap();
         let before = Counts::now();
-        let refused = device.create_qp::<64, 16>(&pd, &cq, &cq, draining()).map(drop).unwrap_err();
+        let refused = device.create_qp(&pd, &cq, &cq, draining()).map(drop).unwrap_err();
         assert!(
             matches!(refused, DevxError::KernelRefuses { command: Opcode::SQD_RTS_QP, .. }),
             "{refused:?}"
@@ -42,7 +42,7 @@ fn adopted(theirs: &VerbsQp) -> Bench {
     let pd = theirs.adopt_pd(&device).unwrap();
     let (cq, completions) = theirs.adopt_cq(&device).unwrap();
     let spec = AdoptSpec { signal_all: false, max_requests: Some(8) };
-    let queue: QueuePair<64, 16> = theirs.adopt_qp(&device, &pd, [&cq, &cq], spec).unwrap();
+    let queue: QueuePair = theirs.adopt_qp(&device, &pd, [&cq, &cq], spec).unwrap();
     let mut bench = Bench { device, pd, cq, completions, queue };
     bench.queue.reset(&mut [&mut bench.completions]).unwrap();
     let drain = Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(bench.queue.qpn()) };

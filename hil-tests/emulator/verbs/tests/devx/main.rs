@@ -59,7 +59,7 @@ struct Bench {
     pd: ProtectionDomain,
     cq: Cq,
     completions: CqReader,
-    queue: QueuePair<64, 16>,
+    queue: QueuePair,
 }
 
 impl Bench {
@@ -108,7 +108,7 @@ impl Bench {
 }
 
 /// Takes completions until there are `count`.
-fn take(reader: &mut CqReader, queue: &mut QueuePair<64, 16>, count: usize) -> Vec<Completion> {
+fn take(reader: &mut CqReader, queue: &mut QueuePair, count: usize) -> Vec<Completion> {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut router = QpRouter { queues: queue, mkeys: &mut [] };
     let mut taken = Vec::new();
@@ -121,7 +121,7 @@ fn take(reader: &mut CqReader, queue: &mut QueuePair<64, 16>, count: usize) -> V
 }
 
 /// Waits until the device has executed all posted requests.
-fn executed(queue: &QueuePair<64, 16>) {
+fn executed(queue: &QueuePair) {
     while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
         std::thread::yield_now();
     }
@@ -235,8 +235,7 @@ fn errors_of_queues_are_told_of() {
         assert_eq!(next(&events), Event { cookie: 2, kind: EventKind::CQ_ERROR });
 
         let (cq, _completions) = small.device.create_cq(128).unwrap();
-        let queue: QueuePair<64, 16> =
-            small.device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
+        let queue: QueuePair = small.device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
         queue.control().connect_loopback().unwrap();
         queue.control().notify(&events, &EventKind::QP_ERRORS, 3).unwrap();
         verbs::ring_nonsense(queue.control().addresses().record, 1000);
@@ -334,16 +333,16 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
         let pd = device.alloc_pd().unwrap();
         let (cq, mut completions) = device.create_cq(CqSpec::entries_for(3, 64, 16, 0)).unwrap();
         let page = page(&pd, &[7; 64]).unwrap();
-        let mut table = QpTable::<QueuePair<64, 16>, 4>::new();
+        let mut table = QpTable::on_heap(4);
         for _ in 0..3 {
             let user_index = UserIndex::new(table.next_user_index()).unwrap();
             let spec = QueuePairSpec { user_index, ..QueuePairSpec::default() };
-            let queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, spec).unwrap();
+            let queue: QueuePair = device.create_qp(&pd, &cq, &cq, spec).unwrap();
             queue.control().connect_loopback().unwrap();
             assert!(table.insert(queue).is_ok());
         }
         let qpns: Vec<_> = table.iter_mut().map(|queue| queue.qpn()).collect();
-        let mut completed = |table: &mut QpTable<_, 4>| {
+        let mut completed = |table: &mut QpTable<'_, QueuePair>| {
             let end = Instant::now() + TIMEOUT.unwrap();
             loop {
                 if let Some(completion) = completions.poll(&mut table.router(&mut [])) {
@@ -366,7 +365,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
 }
 
 /// Posts an RDMA WRITE of 64 bytes from the start of a page to offset 512, and rings the doorbell.
-fn write(queue: &mut QueuePair<64, 16>, id: u64, page: &Buffer) {
+fn write(queue: &mut QueuePair, id: u64, page: &Buffer) {
     let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
     let sge = Sge { address: page.address(), length: 64, lkey: page.lkey() };
     queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
@@ -382,12 +381,12 @@ fn sizes_that_no_queue_pair_has_are_refused() {
         // For (1 << 28) + 1, the byte count would wrap in 32 bits to that of one entry.
         for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
             let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
-            let refused = device.create_qp::<64, 16>(&pd, &cq, &cq, spec).map(drop);
+            let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
             assert!(matches!(refused, Err(DevxError::Queue(_))), "{entries_per_slot}: {refused:?}");
         }
         let spec = QueuePairSpec::default();
         // A send queue of 63 blocks does not compile, see `compile_fail` of hil-tests.
-        assert!(matches!(device.create_qp::<64, 0>(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
+        assert!(matches!(device.create_qp(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
         assert!(matches!(device.create_cq(3), Err(DevxError::Queue(_))));
     });
 }
@@ -418,7 +417,7 @@ fn what_is_made_in_a_domain_keeps_it() {
         outlives_its_domain(&device, |pd| page(pd, &[1; 64]));
         outlives_its_domain(&device, |pd| {
             let (cq, _) = device.create_cq(128)?;
-            device.create_qp::<64, 16>(pd, &cq, &cq, QueuePairSpec::default())
+            device.create_qp(pd, &cq, &cq, QueuePairSpec::default())
         });
         drop(device);
         assert_eq!(Counts::now(), Counts::NONE);
@@ -468,7 +467,7 @@ fn everything() -> Outcome {
     let mkey = bench.pd.create_mkey(spec)?;
     load_key(&bench.device, &bench.pd)?;
     assert_ne!(bench.device.gid(1, 0)?, [0; 16]);
-    let other: QueuePair<64, 16> =
+    let other: QueuePair =
         bench.device.create_qp(&bench.pd, &bench.cq, &bench.cq, QueuePairSpec::default())?;
     let options = ConnectOptions::default();
     other.control().connect(&other.control().address(&options)?, &options)?;
@@ -663,7 +662,7 @@ fn lacking() {
         other => panic!("{other:?}"),
     };
     let (cq, _completions) = device.create_cq(128).unwrap();
-    let with = |spec| device.create_qp::<64, 16>(&pd, &cq, &cq, spec);
+    let with = |spec| device.create_qp(&pd, &cq, &cq, spec);
     unsupported(with(draining()).map(drop), "draining on signature errors");
     let copying = QueuePairSpec { memcpy: true, ..QueuePairSpec::default() };
     unsupported(with(copying).map(drop), "copies in memory");

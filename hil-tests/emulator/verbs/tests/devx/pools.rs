@@ -11,7 +11,7 @@ use mlx5_mkey::mkey::{
     SignatureError, T10Dif,
 };
 use mlx5_mkey::queue::{
-    Completion, MkeyPool, Outcome as Done, PooledMkey, QpRouter, WindowPool, WorkCompletion,
+    Completion, MkeyPool, Outcome as Done, PoolSlot, PooledMkey, QpRouter, WindowPool, WorkCompletion,
 };
 use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Seed};
 use mlx5_mkey::wire::cqe::Syndrome;
@@ -164,7 +164,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
         let before = Counts::now();
         let psvs = bench.pd.create_psvs().unwrap();
         let (mkeys, handles) = psvs.create_mkeys(4, signed(&bench)).unwrap().into_parts();
-        let mut pool = MkeyPool::<4>::new(mkeys).unwrap();
+        let mut pool = MkeyPool::new(mkeys, vec![PoolSlot::EMPTY; 4]).unwrap();
         let mut positions = HashSet::new();
         for number in 0..8 {
             let in_use: Vec<_> = (0..number % 4).map(|_| pool.take().unwrap().0).collect();
@@ -182,7 +182,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
         // Two caches with one completion queue take mkeys in turn, so that each cache gets mkeys that were in
         // the other cache before.
         let store = MkeyStore::new(&bench.pd, 2, signed(&bench)).unwrap();
-        let mut caches = [Cache::new(&store), Cache::new(&store)];
+        let mut caches = [cache(&store), cache(&store)];
         for number in 0..12 {
             let cache = &mut caches[number % 2];
             let kept = (number % 4 > 1).then(|| cache.take().unwrap().0);
@@ -231,7 +231,10 @@ fn refused_pools_leave_nothing_behind() {
 
 /// The number of mkeys in a store that threads share.
 const MKEYS: usize = 6;
-type Cache = MkeyCache<4>;
+/// Returns a cache of at most four mkeys.
+fn cache(store: &MkeyStore) -> MkeyCache {
+    MkeyCache::new(store, 4)
+}
 
 fn store(pd: &ProtectionDomain) -> MkeyStore {
     let spec = MkeySpec { max_entries: 4, update_tag: true, ..MkeySpec::default() };
@@ -245,20 +248,20 @@ fn prepared(store: &MkeyStore) -> PreparedConfig {
 
 /// The objects that each thread has for itself.
 struct Worker {
-    queue: QueuePair<64, 16>,
+    queue: QueuePair,
     completions: CqReader,
     page: Buffer,
-    mkeys: Cache,
+    mkeys: MkeyCache,
     prepared: PreparedConfig,
 }
 
 impl Worker {
     fn new(device: &Device, pd: &ProtectionDomain, store: &MkeyStore) -> Self {
         let (cq, completions) = device.create_cq(128).unwrap();
-        let queue: QueuePair<64, 16> = device.create_qp(pd, &cq, &cq, QueuePairSpec::default()).unwrap();
+        let queue: QueuePair = device.create_qp(pd, &cq, &cq, QueuePairSpec::default()).unwrap();
         queue.control().connect_loopback().unwrap();
         let page = page(pd, &[0; 64]).unwrap();
-        Self { queue, completions, page, mkeys: Cache::new(store), prepared: prepared(store) }
+        Self { queue, completions, page, mkeys: cache(store), prepared: prepared(store) }
     }
 
     /// Takes an mkey from the cache, and configures it over 64 bytes of the page.
@@ -512,7 +515,7 @@ fn a_cache_keeps_what_is_in_use() {
         assert_eq!(store.available(), 3);
         let destroyed = with_store.objects - Counts::now().objects;
         assert_eq!((destroyed, with_all.refused, Counts::now().refused), (3, 0, 0));
-        let mut last = Cache::new(&store);
+        let mut last = cache(&store);
         drop(store);
         assert_eq!(std::iter::from_fn(|| last.take().map(drop)).count(), 3, "a cache keeps the store");
     });
@@ -529,7 +532,7 @@ fn an_error_at_the_other_completion_queue_is_told() {
         let (send_cq, mut sends) = device.create_cq(128).unwrap();
         let (receive_cq, mut receives) = device.create_cq(128).unwrap();
         let spec = QueuePairSpec::default();
-        let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &send_cq, &receive_cq, spec).unwrap();
+        let mut queue: QueuePair = device.create_qp(&pd, &send_cq, &receive_cq, spec).unwrap();
         queue.control().connect_loopback().unwrap();
         verbs::reuse_numbers();
         let page = page(&pd, &[0x5a; 2048]).unwrap();
@@ -597,7 +600,7 @@ fn a_revocation_is_done_when_it_was_executed() {
         let mut other = Worker::new(&device, &pd, &store);
         worker.page.write(0, &[7; 64]).unwrap();
         let (windows, handles) = pd.create_windows(1).unwrap();
-        let mut pool = WindowPool::<1>::new(windows).unwrap();
+        let mut pool = WindowPool::new(windows, vec![PoolSlot::EMPTY; 1]).unwrap();
         let (handle, window) = pool.take().unwrap();
         let range = worker.page.entry(0..64).unwrap();
         worker.queue.request(1).signaled().bind_window(window, range, Access::REMOTE_READ, 0).unwrap();

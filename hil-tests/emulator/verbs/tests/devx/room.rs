@@ -7,7 +7,7 @@ use mlx5_mkey::error::PostError;
 use mlx5_mkey::queue::{Outcome as Done, QpRouter};
 use std::time::Instant;
 
-type Queue = QueuePair<64, 16>;
+type Queue = QueuePair;
 
 fn connected(device: &Device, pd: &ProtectionDomain, cq: &Cq, spec: QueuePairSpec) -> Outcome<Queue> {
     let queue = device.create_qp(pd, cq, cq, spec)?;

@@ -13,7 +13,8 @@ use mlx5_mkey::devx::{Device, DevxError, DevxObject, ListMkey, PageSizes, UmemSp
 use mlx5_mkey::error::CommandError;
 use mlx5_mkey::mkey::Access;
 use mlx5_mkey::queue::{
-    CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig, UarDoorbell,
+    CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig, SendSlot,
+    UarDoorbell,
 };
 use mlx5_mkey::types::{Cqn, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -173,8 +174,9 @@ fn rings_are_in_a_dma_buf() {
         // rings it.
         let doorbell = unsafe { UarDoorbell::new(uar_page.register().unwrap()) };
         let mut completions = CompletionQueue::new(ring, cq_record).unwrap();
-        let mut send: SendQueue<'_, _, 16> =
-            SendQueue::new(SendQueueConfig::new(qpn), send_ring, qp_record, doorbell).unwrap();
+        let mut slots = vec![SendSlot::EMPTY; send_ring.len()];
+        let mut send =
+            SendQueue::new(SendQueueConfig::new(qpn), send_ring, &mut slots, qp_record, doorbell).unwrap();
         let end = Instant::now() + TIMEOUT.unwrap();
         for id in 0..200 {
             send.request(id).signaled().nop().unwrap();

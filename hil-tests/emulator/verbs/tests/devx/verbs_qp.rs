@@ -308,10 +308,7 @@ impl VerbsQp {
     }
 
     /// Hands the queues over to the shim. Afterwards, tests do not use them through libibverbs.
-    pub(crate) fn adopt<const S: usize, const R: usize>(
-        &self,
-        spec: AdoptSpec,
-    ) -> Result<(QueuePair<S, R>, CqReader, Device), DevxError> {
+    pub(crate) fn adopt(&self, spec: AdoptSpec) -> Result<(QueuePair, CqReader, Device), DevxError> {
         let device = self.opened.adopt()?;
         let pd = self.adopt_pd(&device)?;
         let (cq, reader) = self.adopt_cq(&device)?;
@@ -333,13 +330,13 @@ impl VerbsQp {
     }
 
     /// Hands the queue pair over to the shim.
-    pub(crate) fn adopt_qp<const S: usize, const R: usize>(
+    pub(crate) fn adopt_qp(
         &self,
         device: &Device,
         pd: &ProtectionDomain,
         [send_cq, receive_cq]: [&Cq; 2],
         spec: AdoptSpec,
-    ) -> Result<QueuePair<S, R>, DevxError> {
+    ) -> Result<QueuePair, DevxError> {
         // SAFETY: the pointer is a queue pair of libibverbs, which tests destroy after the shim's object. One
         // thread uses all queues.
         unsafe { device.adopt_qp(self.qp.cast(), pd, send_cq, receive_cq, spec) }

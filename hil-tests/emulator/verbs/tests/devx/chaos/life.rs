@@ -22,7 +22,7 @@ use std::time::Duration;
 const BLOCKS: usize = 32;
 const SLOTS: usize = 8;
 
-type Queue = QueuePair<BLOCKS, SLOTS>;
+type Queue = QueuePair;
 
 /// The bit that is set in the name of a receive request.
 const RECEIVE: u64 = 1 << 63;
@@ -39,7 +39,7 @@ const TRIES: usize = 3;
 pub(super) struct Life {
     books: [Books; 2],
     qpns: [Qpn; 2],
-    queues: QpTable<Box<Queue>, 2>,
+    queues: QpTable<'static, Queue>,
     next: u64,
     /// Whether each queue pair may have been reset although the reset was reported as failed. The device then
     /// flushes requests from the beginning of the ring on, while the queue has them at other positions.
@@ -81,7 +81,7 @@ impl Life {
             device.create_cq(CqSpec::entries_for(2, BLOCKS as u32, SLOTS as u32, 2))?;
         completions.channel()?;
         cq.notify_error(&events, 1)?;
-        let mut queues = QpTable::new();
+        let mut queues = QpTable::on_heap(2);
         let mut qpns = [Qpn::default(); 2];
         for qpn in &mut qpns {
             let user_index = UserIndex::new(queues.next_user_index())?;
@@ -89,7 +89,7 @@ impl Life {
             let queue: Queue = device.create_qp(&pd, &cq, &cq, spec)?;
             queue.control().notify(&events, &EventKind::QP_ERRORS, 2)?;
             *qpn = queue.qpn();
-            assert!(queues.insert(Box::new(queue)).is_ok());
+            assert!(queues.insert(queue).is_ok());
         }
         let page = pd.alloc_buffer(4096, Access::ALL)?;
         let spec = MkeySpec { max_entries: 4, signature: Some(&cq), ..MkeySpec::default() };
