@@ -6,8 +6,8 @@ use alloc::string::{String, ToString};
 use core::fmt::{Debug, Display};
 
 /// Compares `found`, the behaviour of a board, with `expected`, the behaviour that a scenario assumes.
-/// Returns whether both agree. If they differ, the scenario skips the steps that depend on the assumption. On
-/// hardware the found value is recorded for the report, and a difference is no failure.
+/// Returns whether both agree, and records the found value for the report. If they differ, the scenario skips
+/// the steps that depend on the assumption. On hardware a difference is no failure.
 ///
 /// # Errors
 /// A description of the difference, on any other board.
@@ -18,10 +18,14 @@ pub fn assumed<T: Debug + PartialEq>(
     expected: T,
 ) -> Result<bool, String> {
     let holds = found == expected;
-    if board.capabilities().hardware {
-        let value = if holds { "as assumed" } else { "not as assumed" };
-        board.findings().push((what.to_string(), format!("{found:x?}, {value}")));
+    let value = if holds {
+        format!("{found:x?}, as assumed")
+    } else {
+        format!("{found:x?}, not as assumed: {expected:x?}")
+    };
+    board.findings().push((what.to_string(), value));
+    if holds || board.capabilities().hardware {
         return Ok(holds);
     }
-    if holds { Ok(true) } else { Err(format!("{what}: {found:x?}, assumed {expected:x?}")) }
+    Err(format!("{what}: {found:x?}, assumed {expected:x?}"))
 }

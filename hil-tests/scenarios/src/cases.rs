@@ -1,7 +1,7 @@
 //! Runs cases one after the other and reports each event. Every program that speaks [`crate::protocol`] calls
 //! these functions.
 
-use crate::board::Board;
+use crate::board::{Board, Capabilities};
 use crate::history;
 use crate::protocol::Event;
 use crate::qp_pair::Verdict;
@@ -24,13 +24,16 @@ pub struct Selection<'a> {
     pub after: Option<&'a str>,
     /// The posting methods of each selected case.
     pub ways: Ways,
+    /// Also runs measurements on a board that is no hardware, and reports every assumption there. On hardware
+    /// both always happen.
+    pub measure: bool,
 }
 
 impl Default for Selection<'_> {
     /// Selects all cases, by the posting method `request`. The command that repeats a failed case names the
     /// software device.
     fn default() -> Self {
-        Self { board: "softdev", filter: "", after: None, ways: Ways::default() }
+        Self { board: "softdev", filter: "", after: None, ways: Ways::default(), measure: false }
     }
 }
 
@@ -60,12 +63,13 @@ impl Case {
         }
     }
 
-    /// Runs the case on a board, and reports measured values by `tell`.
-    fn run(&self, board: &mut dyn Board, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
+    /// Runs the case on a board, and reports measured values by `tell`. `assumptions` says whether to report
+    /// what the board does where a scenario assumes a behaviour.
+    fn run(&self, board: &mut dyn Board, assumptions: bool, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
             Self::Scenario(scenario) => {
                 let (name, verdict) = (scenario.name, scenario.run_on(board));
-                for (what, value) in board.findings().drain(..) {
+                for (what, value) in board.findings().drain(..).filter(|_| assumptions) {
                     tell(Event::Measured { name, what: &what, value: &value });
                 }
                 verdict
@@ -115,19 +119,21 @@ pub fn run_guarded<E: core::fmt::Display>(
     mut guard: impl FnMut(&mut dyn FnMut() -> Verdict) -> Verdict,
     mut tell: impl FnMut(Event<'_>),
 ) -> Result<bool, E> {
-    let capabilities = match open() {
-        Ok(board) => board.capabilities(),
+    let (about, capabilities) = match open() {
+        Ok(board) => (board.about(), board.capabilities()),
         Err(error) => {
             tell(Event::NoDevice(&format!("{error}")));
             return Err(error);
         }
     };
+    about.iter().for_each(|(what, value)| tell(Event::About { what, value }));
     capabilities.names().for_each(|name| tell(Event::Capability(name)));
     tell(Event::Cases(u32::try_from(selection.cases().count()).unwrap_or(u32::MAX)));
     let mut good = true;
+    let measured = Capabilities { hardware: capabilities.hardware || selection.measure, ..capabilities };
     for case in selection.cases() {
         let name = case.name();
-        if let Some(what) = case.needs().missing(&capabilities) {
+        if let Some(what) = case.needs().missing(&measured) {
             tell(Event::Skipped { name, reason: &format!("the board lacks {what}") });
             continue;
         }
@@ -140,7 +146,7 @@ pub fn run_guarded<E: core::fmt::Display>(
         for way in selection.ways.of(name).into_iter().take(ways) {
             let mut board = open()?;
             *board.way() = way;
-            if let Err(reason) = guard(&mut || case.run(&mut *board, &mut tell)) {
+            if let Err(reason) = guard(&mut || case.run(&mut *board, measured.hardware, &mut tell)) {
                 history::lines(&mut *board).iter().for_each(|line| tell(Event::Log(line)));
                 tell(Event::Log(&again(selection.board, name, way)));
                 failed = Some(if programs { reason } else { by(way, &reason) });

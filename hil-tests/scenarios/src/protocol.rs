@@ -13,6 +13,13 @@ const PREFIX: &str = "hil: ";
 pub enum Event<'a> {
     /// There is no usable device, for this reason. No event follows.
     NoDevice(&'a str),
+    /// A property of the device or of its machine, in words. All properties come before [`Event::Cases`].
+    About {
+        /// The name of the property. It does not contain " = ".
+        what: &'a str,
+        /// The value.
+        value: &'a str,
+    },
     /// A capability of the board. All capabilities come before [`Event::Cases`].
     Capability(&'a str),
     /// The number of cases that follow.
@@ -62,6 +69,7 @@ impl<'a> Event<'a> {
         }
         let (kind, rest) = line.split_once(' ')?;
         match kind {
+            "about" => rest.split_once(" = ").map(|(what, value)| Self::About { what, value }),
             "cases" => rest.parse().ok().map(Self::Cases),
             "capability" => name(rest).map(Self::Capability),
             "start" => name(rest).map(Self::Start),
@@ -101,6 +109,7 @@ impl fmt::Display for Event<'_> {
         match *self {
             Self::Log(_) => Ok(()),
             Self::NoDevice(reason) => write!(f, "no device: {}", OneLine(reason)),
+            Self::About { what, value } => write!(f, "about {} = {}", OneLine(what), OneLine(value)),
             Self::Capability(name) => write!(f, "capability {}", OneLine(name)),
             Self::Cases(count) => write!(f, "cases {count}"),
             Self::Start(name) => write!(f, "start {}", OneLine(name)),
@@ -136,6 +145,7 @@ mod tests {
     fn lines_are_as_the_readme_has_them() {
         for (line, event) in [
             ("hil: no device: no mlx5 here", Event::NoDevice("no mlx5 here")),
+            ("hil: about device = mlx5_0", Event::About { what: "device", value: "mlx5_0" }),
             ("hil: capability xts", Event::Capability("xts")),
             ("hil: cases 3", Event::Cases(3)),
             ("hil: start a::b", Event::Start("a::b")),
@@ -158,6 +168,7 @@ mod tests {
             "hil",
             "hil:",
             "hil: ",
+            "hil: about the device",
             "hil: cases",
             "hil: cases many",
             "hil: cases -1",

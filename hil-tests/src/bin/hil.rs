@@ -1,9 +1,10 @@
 //! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS]
-//! [--programs FOLDER]`. The output follows `hil_tests::protocol`.
+//! [--programs FOLDER] [--measure]`. The output follows `hil_tests::protocol`.
 //!
 //! NAME is `softdev`, `softdev-wrapped` (with wrapped keys), `uverbs`, or the name of an mlx5 device. WAYS
 //! selects the posting methods of each case: `all`, a single one, or a random seed that draws one for each
-//! case. FOLDER holds the programs of the storage example. See `cargo xtask hil`.
+//! case. FOLDER holds the programs of the storage example. With `--measure`, measurements also run on a device
+//! that is no hardware. See `cargo xtask hil` and `cargo xtask validate`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard, break_stand_in};
 use hil_tests::cases::{self, Selection};
@@ -20,9 +21,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let (mut device, mut filter, mut after) = (String::from("softdev"), String::new(), None);
     let mut ways = Ok(Ways::default());
-    let mut programs = None;
+    let (mut programs, mut measure) = (None, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--measure" {
+            measure = true;
+            continue;
+        }
         match (argument.as_str(), arguments.next()) {
             ("--device", Some(value)) => device = value,
             ("--filter", Some(value)) => filter = value,
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
             _ => {
                 eprintln!(
                     "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] \
-                     [--after CASE] [--ways all|WAY|SEED] [--programs FOLDER]"
+                     [--after CASE] [--ways all|WAY|SEED] [--programs FOLDER] [--measure]"
                 );
                 return ExitCode::from(2);
             }
@@ -48,7 +53,7 @@ fn main() -> ExitCode {
     // `HIL_HANG` names the cases in which this program hangs. Tests set the variable to check that `cargo
     // xtask hil` resets a board that hangs.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
-    let selection = Selection { board: &device, filter: &filter, after: after.as_deref(), ways };
+    let selection = Selection { board: &device, filter: &filter, after: after.as_deref(), ways, measure };
     let result = cases::run_guarded(
         selection,
         || open(&device, programs.as_deref()),
@@ -86,29 +91,31 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
-/// Returns whether `HIL_BREAK` asks for a fault of the software device. A test uses the fault to check the
-/// report of a failed case.
-fn is_broken() -> bool {
-    std::env::var("HIL_BREAK").is_ok_and(|fault| fault == "denied-as-access")
+/// Returns the fault of the software device that the variable `HIL_BREAK` names, to test the report of a
+/// failed case.
+fn fault() -> Result<Option<String>, Box<dyn Error>> {
+    match std::env::var("HIL_BREAK") {
+        Ok(name) if Faults::named(&name).is_none() => Err(format!("HIL_BREAK: no fault `{name}`").into()),
+        Ok(name) => Ok(Some(name)),
+        Err(_) => Ok(None),
+    }
 }
 
 fn open(name: &str, programs: Option<&Path>) -> Result<Box<dyn Board>, Box<dyn Error>> {
+    let fault = fault()?;
+    let soft = |profile| -> Box<dyn Board> {
+        let faults = fault.as_deref().and_then(Faults::named).unwrap_or_default();
+        Box::new(SoftBoard::new(profile).with_faults(faults))
+    };
     Ok(match name {
-        "softdev" => {
-            let faults = Faults { denied_as_access: is_broken(), ..Faults::default() };
-            Box::new(SoftBoard::new(DeviceProfile::default()).with_faults(faults))
-        }
-        "softdev-wrapped" => {
-            let crypto = CryptoMode::Wrapped;
-            Box::new(SoftBoard::new(DeviceProfile { crypto, ..DeviceProfile::default() }))
-        }
-        "uverbs" => {
-            let board = DevxBoard::open(None, programs)?;
-            if is_broken() {
-                break_stand_in();
+        "softdev" => soft(DeviceProfile::default()),
+        "softdev-wrapped" => soft(DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }),
+        device => {
+            let board = DevxBoard::open((device != "uverbs").then_some(device), programs)?;
+            if let Some(fault) = &fault {
+                break_stand_in(fault)?;
             }
             Box::new(board)
         }
-        device => Box::new(DevxBoard::open(Some(device), programs)?),
     })
 }

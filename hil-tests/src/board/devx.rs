@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::about;
 use super::service::Service;
 use super::{
     Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, Finding, MkeySpec, Posting,
@@ -27,9 +28,13 @@ use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::Sge;
 use mlx5_softdev::factory;
 use std::collections::VecDeque;
+use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
+
+/// The name of the stand-in's device.
+const STAND_IN: &str = "mlx5_0";
 
 /// The most time until all queues are quiet. An emulated machine next to other work needs far less: only a
 /// lost completion takes longer.
@@ -47,8 +52,9 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
 pub struct DevxBoard {
-    /// Whether the device is the software device of the stand-in for the kernel.
-    stand_in: bool,
+    name: String,
+    /// Whether the device is a software device of this project.
+    is_ours: bool,
     begin: Instant,
     device: Device,
     /// The device's clock, if the kernel maps it.
@@ -188,17 +194,19 @@ impl DevxBoard {
     /// # Errors
     /// A missing library (libibverbs, libmlx5), device, permission or capability.
     pub fn open(device: Option<&str>, programs: Option<&Path>) -> Result<Self, DevxError> {
-        let stand_in = device.is_none();
+        let name = device.unwrap_or(STAND_IN).to_owned();
+        let is_ours = device.is_none() || about::is_ours(&name);
         let service = programs.map(|folder| Service::new(folder, device));
         let device = Device::open(device)?;
         let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
-        // The stand-in's device has one KEK and one credential, both with known values. The values of another
+        // A device of ours has one KEK and one credential, both with known values. The values of another
         // device are known to its owner only.
-        let wrapped = device.crypto().key_import() == KeyImport::Wrapped && stand_in;
+        let wrapped = device.crypto().key_import() == KeyImport::Wrapped && is_ours;
         let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
         let mut board = Self {
-            stand_in,
+            name,
+            is_ours,
             begin: Instant::now(),
             clock: device.clock().ok(),
             drains: drains(&device, &pds[0])?,
@@ -310,8 +318,7 @@ impl Board for DevxBoard {
             signature: general.signatures().is_some(),
             drain: self.drains,
             login: self.factory.is_some(),
-            // A device that the user names is hardware.
-            hardware: !self.stand_in,
+            hardware: !self.is_ours,
             fixed_entries: general.fixed_buffer_size,
             long_lists: general.max_umr_entries() > 1 << 16,
             bare: false,
@@ -323,6 +330,10 @@ impl Board for DevxBoard {
                 && self.tick_rate().is_some()
                 && self.device.timestamp_support().supports(TimestampFormat::FreeRunning),
         }
+    }
+
+    fn about(&self) -> Vec<Finding> {
+        about::device(&self.name, self.is_ours, &self.device)
     }
 
     fn way(&mut self) -> &mut Way {
@@ -505,12 +516,12 @@ impl Board for DevxBoard {
 
     fn completions(&self) -> Vec<String> {
         // The stand-in's device knows the causes of errors, and its lines contain them.
-        if self.stand_in
+        if self.is_ours
             && let Some(words) = told_by_stand_in()
         {
             return words.lines().map(str::to_owned).collect();
         }
-        self.taken.iter().map(|(qpn, work)| format!("completion of queue pair {qpn:#x}: {work:?}")).collect()
+        self.taken.iter().map(|(qpn, work)| about::completion(*qpn, work)).collect()
     }
 
     fn taken(&mut self, qpn: u32, completion: &WorkCompletion) {
@@ -599,13 +610,22 @@ fn told_by_stand_in() -> Option<String> {
     Some(String::from_utf8_lossy(&words).into_owned())
 }
 
-/// Plants the fault of [`mlx5_softdev::Faults::denied_as_access`] in the device of the stand-in, to test the
-/// report of a failed case.
-pub fn break_stand_in() {
-    // SAFETY: only the stand-in for the kernel exports this name, and its function has this type.
-    if let Ok(plant) = unsafe { Library::this().get::<extern "C" fn()>(b"mlx5_uverbs_break\0") } {
-        plant();
-    }
+/// Plants a fault of [`mlx5_softdev::Faults`], by its name, in the device of the stand-in, to test the report
+/// of a failed case.
+///
+/// # Errors
+/// This program has no stand-in, or no fault has this name.
+pub fn break_stand_in(fault: &str) -> Result<(), String> {
+    type Plant = unsafe extern "C" fn(*const c_char) -> c_int;
+    let name = CString::new(fault).map_err(|error| error.to_string())?;
+    let this = Library::this();
+    // SAFETY: only the stand-in for the kernel exports this name, and its function has this type. The name is
+    // a C string.
+    let planted = unsafe {
+        let plant = this.get::<Plant>(b"mlx5_uverbs_break\0");
+        plant.map_err(|error| format!("only the stand-in's device has faults: {error}"))?(name.as_ptr())
+    };
+    if planted == 0 { Ok(()) } else { Err(format!("no fault `{fault}`")) }
 }
 
 /// Converts a key in plaintext to the form in which a DEK is created.

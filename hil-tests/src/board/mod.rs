@@ -1,5 +1,6 @@
 //! The boards of [`hil_scenarios`], and the board with a device behind libmlx5.
 
+mod about;
 mod devx;
 mod service;
 

@@ -12,7 +12,6 @@ pub struct Fault {
     pub what: &'static str,
     /// Whether the demo notices this fault and must fail.
     pub shown: bool,
-    set: fn(&mut Faults),
 }
 
 impl Fault {
@@ -23,9 +22,7 @@ impl Fault {
 
     /// Returns faults of which only this one is on.
     pub fn alone(&self) -> Faults {
-        let mut faults = Faults::default();
-        (self.set)(&mut faults);
-        faults
+        Faults::named(self.field).unwrap_or_default()
     }
 }
 
@@ -33,9 +30,7 @@ macro_rules! all {
     ($($field:ident $shown:literal $what:literal,)+) => {
         /// All faults of the device.
         pub const ALL: &[Fault] =
-            &[$(Fault {
-                field: stringify!($field), what: $what, shown: $shown, set: |faults| faults.$field = true,
-            },)+];
+            &[$(Fault { field: stringify!($field), what: $what, shown: $shown },)+];
 
         // This line fails to compile if the list lacks a fault.
         const _: Faults = Faults { $($field: false,)+ };

@@ -1,114 +1,137 @@
 //! Deliberate faults of the device. A test suite that passes with a fault set does not test the behaviour
 //! that the fault breaks.
 
-/// The faults of a device. By default there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+use alloc::string::String;
+
+/// Declares the struct from its fields, and finds a fault by its name.
+macro_rules! faults {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// The faults of a device. By default there are none.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Faults {
+            $($(#[$doc])+ pub $name: bool,)+
+        }
+
+        impl Faults {
+            /// Returns faults of which only the named one is on. A name is that of a field, with `_` or `-`
+            /// between its words. Returns `None` for an unknown name.
+            pub fn named(name: &str) -> Option<Self> {
+                let name: String = name.replace('-', "_");
+                match name.as_str() {
+                    $(stringify!($name) => Some(Self { $name: true, ..Self::default() }),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+faults! {
     /// The T10-DIF reference tag is the same in every block.
-    pub ref_tag_not_advancing: bool,
+    ref_tag_not_advancing,
     /// Every data unit uses the first unit's tweak.
-    pub tweak_not_advancing: bool,
+    tweak_not_advancing,
     /// With encryption order "raw wire", the wire signature covers plaintext instead of ciphertext.
-    pub signature_over_plaintext: bool,
+    signature_over_plaintext,
     /// The bytes of an interleaved layout follow each other without gaps.
-    pub stride_ignored: bool,
+    stride_ignored,
     /// Every key allows every access.
-    pub access_flags_ignored: bool,
+    access_flags_ignored,
     /// LOCAL_INV leaves the key usable.
-    pub local_inv_ignored: bool,
+    local_inv_ignored,
     /// SEND with invalidation leaves the invalidated key usable.
-    pub remote_invalidate_ignored: bool,
+    remote_invalidate_ignored,
     /// 256-bit keys are used as AES-128 keys, by the first half of each.
-    pub dek256_as_128: bool,
+    dek256_as_128,
     /// A wrapped key whose integrity check fails is loaded all the same, as zeros.
-    pub key_wrap_integrity_ignored: bool,
+    key_wrap_integrity_ignored,
     /// The wire bytes contain no signatures, even if the BSF describes wire signatures.
-    pub wire_signatures_ignored: bool,
+    wire_signatures_ignored,
     /// All bytes of a signature are checked.
-    pub check_mask_ignored: bool,
+    check_mask_ignored,
     /// No byte of a signature is copied.
-    pub copy_mask_ignored: bool,
+    copy_mask_ignored,
     /// Escape tags do not switch checks off.
-    pub escapes_ignored: bool,
+    escapes_ignored,
     /// SET_PSV changes nothing.
-    pub psv_not_reset_by_set_psv: bool,
+    psv_not_reset_by_set_psv,
     /// The keytag is not compared.
-    pub keytag_ignored: bool,
+    keytag_ignored,
     /// The length of a request counts memory bytes, not wire bytes.
-    pub length_counts_memory_bytes: bool,
+    length_counts_memory_bytes,
     /// Of several signature errors the last one is reported instead of the first, and each transfer reports
     /// again.
-    pub error_not_kept_first: bool,
+    error_not_kept_first,
     /// The end of a login destroys the keys that were loaded under this login.
-    pub keys_end_with_their_login: bool,
+    keys_end_with_their_login,
     /// No event reports that a send queue is drained.
-    pub drained_not_told: bool,
+    drained_not_told,
     /// Seed 0 and seed all ones of CRCs are swapped.
-    pub crc_seed_inverted: bool,
+    crc_seed_inverted,
     /// The completion of a receive counts memory bytes, not wire bytes.
-    pub receives_count_memory_bytes: bool,
+    receives_count_memory_bytes,
     /// The rights of a queue pair are not checked, only those of the keys (PRM `rre`, `rwe`, `rae`).
-    pub qp_rights_ignored: bool,
+    qp_rights_ignored,
     /// A region under an mkey allows every access, also one that it was not registered for.
-    pub region_rights_ignored: bool,
+    region_rights_ignored,
     /// A key can be used through queue pairs of every protection domain.
-    pub key_domain_ignored: bool,
+    key_domain_ignored,
     /// A region under an mkey may be of another protection domain.
-    pub region_domain_ignored: bool,
+    region_domain_ignored,
     /// A UMR changes mkeys of every protection domain.
-    pub umr_domain_ignored: bool,
+    umr_domain_ignored,
     /// A DEK may be of another protection domain.
-    pub dek_domain_ignored: bool,
+    dek_domain_ignored,
     /// A PSV may be of another protection domain.
-    pub psv_domain_ignored: bool,
+    psv_domain_ignored,
     /// SEND with invalidation does not compare the key's tag.
-    pub invalidate_tag_ignored: bool,
+    invalidate_tag_ignored,
     /// SEND with invalidation invalidates keys of every protection domain.
-    pub invalidate_domain_ignored: bool,
+    invalidate_domain_ignored,
     /// The receiver's completion does not show that the sender has asked for an event.
-    pub solicited_lost: bool,
+    solicited_lost,
     /// An atomic may be at any address.
-    pub atomic_alignment_ignored: bool,
+    atomic_alignment_ignored,
     /// CHECK_FREE of a UMR refuses nothing.
-    pub check_free_ignored: bool,
+    check_free_ignored,
     /// CHECK_QPN of a UMR refuses nothing.
-    pub check_qpn_ignored: bool,
+    check_qpn_ignored,
     /// A bad entry of a layout is found only after data has been written to the entries before it.
-    pub bad_entries_found_late: bool,
+    bad_entries_found_late,
     /// A SEND whose invalidation is refused fails with the syndrome of the receiver's other errors.
-    pub invalidation_refused_otherwise: bool,
+    invalidation_refused_otherwise,
     /// Combinations of cipher and signature that the man page's table does not list are refused (DEVICE.md,
     /// "Crypto BSF and encryption order").
-    pub leftover_rows_refused: bool,
+    leftover_rows_refused,
     /// A transfer whose length AES-XTS cannot process succeeds: its bytes are copied without encryption or
     /// decryption.
-    pub job_size_ignored: bool,
+    job_size_ignored,
     /// On a queue pair with `drain_sigerr`, a request with a signature error gets no completion.
-    pub failing_request_silent: bool,
+    failing_request_silent,
     /// On a queue pair with `drain_sigerr`, a signature error in data that the peer writes stops the send
     /// queue, too.
-    pub drained_by_the_peers_data: bool,
+    drained_by_the_peers_data,
     /// A transfer whose tweaks would carry into the upper half is refused.
-    pub tweak_carry_refused: bool,
+    tweak_carry_refused,
     /// Each transfer begins with the tweak of the mkey's first data unit, at any offset.
-    pub tweak_of_each_transfer: bool,
+    tweak_of_each_transfer,
     /// Bit 7 of a check or copy mask selects the most significant byte of a CRC, which in little endian is
     /// the last one in memory.
-    pub masks_number_the_value: bool,
+    masks_number_the_value,
     /// Combinations of cipher and signature that the man page's table does not list give other bytes, and
     /// signature errors.
-    pub leftover_rows_otherwise: bool,
+    leftover_rows_otherwise,
     /// The old value of an atomic comes back in big endian.
-    pub atomic_replies_big_endian: bool,
+    atomic_replies_big_endian,
     /// A request that the rights of the peer's queue pair forbid reports an access error instead of an
     /// invalid request.
-    pub denied_as_access: bool,
+    denied_as_access,
     /// A UMR that would bind an mkey to a queue pair is refused.
-    pub binding_refused: bool,
+    binding_refused,
     /// A new value of a used DEK is in force at once, before SYNC_CRYPTO.
-    pub dek_value_at_once: bool,
+    dek_value_at_once,
     /// A DEK refuses a new value of another size.
-    pub dek_size_fixed: bool,
+    dek_size_fixed,
 }
 
 impl Faults {

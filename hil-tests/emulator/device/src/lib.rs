@@ -69,7 +69,7 @@ pub use object::mkey::{Access, MkeyAttributes, MkeySpace, MkeyView};
 pub use object::psv::{PsvState, PsvView};
 pub use object::qp::{Peer, QpAttributes, QpState, QpView, ReceiveQueue, ReceiveRing, Retries, Transport};
 pub use object::srq::{SrqAttributes, Topology};
-pub use profile::{CryptoMode, DeviceProfile, PartialBlocks, Port, Timestamps, UmrFence, XtsEngine};
+pub use profile::{CryptoMode, DeviceProfile, PSID, PartialBlocks, Port, Timestamps, UmrFence, XtsEngine};
 pub use refusal::{Cause, Reason, Refusal};
 pub use region::{Placement, RegionChange};
 pub use tap::{Seen, Written};

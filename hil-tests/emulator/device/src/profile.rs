@@ -1,5 +1,9 @@
 //! The profile of the device: the properties in which real devices differ.
 
+/// The name of the device's kind of board. The names of NVIDIA's boards begin with `MT_`. Programs of this
+/// project tell by this name that a device is no hardware.
+pub const PSID: &str = "MLX5SOFTDEV00001";
+
 /// The data units and the tweaks that the AES-XTS engine takes (DEVICE.md, "Engines").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XtsEngine {

@@ -19,6 +19,11 @@ pub trait Board {
     /// Returns the capabilities of the board.
     fn capabilities(&self) -> Capabilities;
 
+    /// Returns the identity of the device and its capabilities in words: names and values for the report.
+    fn about(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
     /// Returns the posting method for the ends of each [`crate::qp_pair::QpPairFixture`] that is made later.
     /// Existing fixtures keep theirs.
     fn way(&mut self) -> &mut Way;

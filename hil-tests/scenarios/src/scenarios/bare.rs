@@ -86,6 +86,8 @@ impl Machine {
     }
 }
 
+/// A device in reset is brought up without a driver: from registers and firmware pages to queue pairs that
+/// transfer data, and back to reset.
 fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let way = *board.way();
     let mut bare = board.bare().ok_or("the board has no device in reset")?;

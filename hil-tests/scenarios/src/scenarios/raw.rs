@@ -204,6 +204,7 @@ fn m45_copies_have_limits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
+/// A copy to memory whose key grants no local write fails with a local protection error, and writes nothing.
 fn m45_a_copy_needs_the_right_to_write(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (from, to) = (pair.region(&pattern(64, 5)), pair.region(&[0; 64]));

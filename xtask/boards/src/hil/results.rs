@@ -72,6 +72,8 @@ pub(super) struct Results {
     pub(super) board: String,
     /// A description of the board's device.
     pub(super) device: String,
+    /// Properties of the device and their values, in words.
+    pub(super) about: Vec<(String, String)>,
     pub(super) capabilities: Vec<String>,
     /// The number of cases that the board announced.
     pub(super) announced: usize,
@@ -90,6 +92,7 @@ impl Results {
         Self {
             board: board.into(),
             device: String::new(),
+            about: vec![],
             capabilities: vec![],
             announced: 0,
             cases: vec![],

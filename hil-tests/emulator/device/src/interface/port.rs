@@ -6,7 +6,7 @@ use super::request::Request;
 use crate::capabilities::{Field, flag, number, put_all};
 use crate::device::Device;
 use crate::memory::Memory;
-use crate::profile::{LID, Port};
+use crate::profile::{LID, PSID, Port};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -61,10 +61,10 @@ mod register {
 const DESCRIPTION: usize = 64;
 
 impl<M: Memory> Device<M> {
-    /// QUERY_ADAPTER: returns the vendor and the name of the board.
+    /// QUERY_ADAPTER: returns the vendor, and the name of the board ([`PSID`]).
     pub(super) fn query_adapter(&self) -> Vec<u8> {
         let mut answer = reply::with(0x110, HEADER + 0x18, &0x0000_02c9_u32.to_be_bytes());
-        answer.splice(0x100.., *b"MLX5SOFTDEV00001");
+        answer.splice(0x100.., PSID.bytes());
         answer
     }
 

@@ -151,7 +151,7 @@ fn files(port: &Port) -> Vec<(String, String)> {
         (OF_FUNCTION, "fw_ver", FIRMWARE),
         (OF_FUNCTION, "hw_rev", "0"),
         (OF_FUNCTION, "hca_type", &format!("MT{PART}")),
-        (OF_FUNCTION, "board_id", "SOFTWARE"),
+        (OF_FUNCTION, "board_id", mlx5_softdev::PSID),
         (OF_FUNCTION, "ports/1/state", state),
         (OF_FUNCTION, "ports/1/phys_state", physical),
         (OF_FUNCTION, "ports/1/link_layer", "Ethernet"),

@@ -58,13 +58,18 @@ pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
     owner::as_device(|| calls::with_device(|device| device.fill(number)));
 }
 
-/// Plants a fault in the device: if a queue pair denies an access, the peer gets the syndrome for a key
-/// without the right.
+/// Plants the named fault in the device (`mlx5_softdev::Faults`). Returns 0, or -1 for an unknown name.
+///
+/// # Safety
+/// `name` is a C string.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn mlx5_uverbs_break() {
-    let faults = Faults { denied_as_access: true, ..Faults::default() };
+pub(crate) unsafe extern "C" fn mlx5_uverbs_break(name: *const c_char) -> c_int {
+    // SAFETY: the caller keeps this function's contract for the pointer.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let Some(faults) = Faults::named(&name) else { return -1 };
     owner::as_device(|| calls::with_device(|device| device.set_faults(faults)));
+    0
 }
 
 /// Returns a count of this process. `what` selects it: 0 contexts, 1 objects, 2 channels, 3 refused

@@ -11,12 +11,14 @@ use xtask_parsers::limits::Limits;
 
 /// The largest number of cases in a run. A larger number is taken for garbage.
 const CASES: usize = 100_000;
-/// The largest number of values that a case may measure.
+/// The largest number of values that a case may measure, and of properties of a device.
 const MEASURED: usize = 1_000;
 /// The number of protocol violations that are reported one by one.
 const PROBLEMS: usize = 20;
 /// The number of log lines that are kept of a case.
 const LOG: usize = 40;
+/// The beginning of the line of log that repeats a case.
+pub(super) const AGAIN: &str = "again: ";
 /// The number of characters that are kept of a text.
 const TEXT: usize = 4_000;
 
@@ -66,9 +68,8 @@ pub(super) struct Monitor {
     /// each kind.
     has_hung: bool,
     has_died: bool,
-    /// The option `--boards` with its file, for the commands that repeat a case. Empty if the user named no
-    /// file.
-    boards: String,
+    /// The command that runs cases on this board.
+    command: String,
     results: Results,
 }
 
@@ -86,22 +87,26 @@ impl Monitor {
             announced: None,
             has_hung: false,
             has_died: false,
-            boards: String::new(),
+            command: format!("cargo xtask hil --board {board}"),
             results: Results::nothing(board, Ending::Broken("the run has not ended".into())),
         }
     }
 
-    /// Sets the file in which the user's board is described.
+    /// Adds the file in which the user's board is described to the command that repeats a case.
     pub(super) fn set_boards(&mut self, file: &Path) {
-        self.boards = format!(" --boards {}", file.display());
+        self.command.push_str(&format!(" --boards {}", file.display()));
     }
 
-    /// Returns the command that repeats a case, with the name of this board. A board's program does not know
-    /// the name under which it runs. Returns `None` for other lines.
+    /// Sets the command that runs cases on this board.
+    pub(super) fn set_command(&mut self, command: String) {
+        self.command = command;
+    }
+
+    /// Returns the command that repeats a case. A board's program does not know how it was started. Returns
+    /// `None` for other lines.
     fn repetition(&self, line: &str) -> Option<String> {
-        const COMMAND: &str = "again: cargo xtask hil --board ";
-        let (_, options) = line.strip_prefix(COMMAND)?.split_once(' ')?;
-        Some(format!("{COMMAND}{}{} {options}", self.results.board, self.boards))
+        let (_, options) = line.strip_prefix("again: cargo xtask hil --board ")?.split_once(' ')?;
+        Some(format!("{AGAIN}{} {options}", self.command))
     }
 
     /// Records that the caller has started the board's program, for the first time or after a reset.
@@ -210,6 +215,13 @@ impl Monitor {
             Event::NoDevice(reason) => {
                 self.end(Ending::Broken(format!("the device is gone: {}", printable(reason))));
             }
+            Event::About { what, value } => {
+                let (what, value) = (printable(what), printable(value));
+                let known = self.results.about.iter().any(|(known, _)| *known == what);
+                if !known && self.results.about.len() < MEASURED {
+                    self.results.about.push((what, value));
+                }
+            }
             Event::Capability(name) => {
                 let known = self.results.capabilities.iter().any(|known| known == name);
                 if !known && self.results.capabilities.len() < PROBLEMS {
@@ -234,7 +246,11 @@ impl Monitor {
             Event::Skipped { name, reason } => self.ended(now, name, Verdict::Skipped(printable(reason))),
             Event::Measured { name, what, value } => match &mut self.phase {
                 Phase::Running(running) if running.name == name && running.measured.len() < MEASURED => {
-                    running.measured.push((printable(what), printable(value)));
+                    let measured = (printable(what), printable(value));
+                    // Each posting method measures anew. Only other values are news.
+                    if !running.measured.contains(&measured) {
+                        running.measured.push(measured);
+                    }
                 }
                 _ => self.problem(format!("{} measured without running", printable(name))),
             },

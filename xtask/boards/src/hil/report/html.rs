@@ -43,6 +43,7 @@ fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::R
     if !results.device.is_empty() {
         writeln!(page, "<p>Device: {}</p>", Escaped(&results.device))?;
     }
+    about(page, &results.about)?;
     let text = super::summary(results, board_required);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     writeln!(page, "<p>{}</p>", Escaped(first))?;
@@ -58,6 +59,19 @@ fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::R
         writeln!(page, "<p class=\"small\">Capabilities: {}</p>", Escaped(&results.capabilities.join(", ")))?;
     }
     page.push_str("</section>\n");
+    Ok(())
+}
+
+/// Writes the properties of a device as a table that opens on demand.
+fn about(page: &mut String, about: &[(String, String)]) -> fmt::Result {
+    if about.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<details class=\"about\"><summary>The device in words</summary><dl>\n");
+    for (what, value) in about {
+        writeln!(page, "<dt>{}</dt><dd>{}</dd>", Escaped(what), Escaped(value))?;
+    }
+    page.push_str("</dl></details>\n");
     Ok(())
 }
 
