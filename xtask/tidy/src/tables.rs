@@ -357,6 +357,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
 /// The files that may contain `unsafe`: access to memory and registers that a device shares, barriers,
 /// interfaces to C, and bare-metal programs.
 pub(crate) const UNSAFE: &[&str] = &[
+    "hil-tests/benches/src/bin/bench/counter.rs",
     "hil-tests/benches/src/bin/bench/devx.rs",
     "hil-tests/benches/src/bin/bench/libmlx5.rs",
     "hil-tests/benches/src/copy.rs",

@@ -7,13 +7,21 @@
 //! the work, the requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their
 //! best turns, the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The
 //! environment decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
+//!
+//! Two commands measure a machine and its device, without libmlx5's side. `bench own` prints for each work of
+//! the library the requests in a batch, the nanoseconds for a request in the best run, and its instructions,
+//! or `-` where the processor does not count them for programs. `bench loopback DEVICE` prints rates and
+//! latencies of whole I/Os on the device.
 
 // The program stops at a value that cannot occur. The library's rules against panics do not apply here.
 #![allow(clippy::indexing_slicing)]
 
+mod counter;
 mod devx;
 mod libmlx5;
+mod loopback;
 
+use counter::Counter;
 use devx::Devx;
 use libmlx5::Libmlx5;
 use mlx5_bench::copy::BareCopy;
@@ -22,6 +30,7 @@ use mlx5_bench::ours::{Ours, OursMemory};
 use mlx5_bench::{Fault, MAX_ENTRIES, Side, Work};
 use std::error::Error;
 use std::hint::black_box;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -39,7 +48,9 @@ fn main() -> ExitCode {
         ["count", ref sides @ ..] => count_all(Work::ALL.iter().copied(), sides),
         ["plot"] => count_all((1..=MAX_ENTRIES as u8).map(Work::Entries), &["ours", "libmlx5", "copy"]),
         ["time", ref works @ ..] => time_all(works),
-        _ => Err("usage: bench count [SIDE…]|plot|time [WORK…]".into()),
+        ["own"] => own(),
+        ["loopback", device] => loopback::measure(device),
+        _ => Err("usage: bench count [SIDE…]|plot|time [WORK…]|own|loopback DEVICE".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -110,6 +121,67 @@ fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u1
 #[inline(never)]
 fn bench_counted_region(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
     black_box(side).run(work, batch, requests)
+}
+
+/// Times and counts each work of the library on this machine. No device takes part.
+fn own() -> Result<(), Box<dyn Error>> {
+    let mut memory = OursMemory::new();
+    let mut ours = Ours::new(&mut memory);
+    let mut counter = Counter::start();
+    if let Err(error) = &counter {
+        let advice = match error.kind() {
+            ErrorKind::PermissionDenied => " (as root: sysctl kernel.perf_event_paranoid=2)",
+            _ => " (this machine counts none for programs)",
+        };
+        eprintln!("bench: instructions are not counted: {error}{advice}");
+    }
+    for work in Work::ALL {
+        for batch in work.batches() {
+            if !ours.does(*work, *batch) {
+                continue;
+            }
+            let (nanoseconds, count) = own_work(&mut ours, counter.as_mut().ok(), *work, *batch)
+                .map_err(|fault| format!("{work}, {batch} in a batch: {fault}"))?;
+            let count = count.map_or_else(|| "-".into(), |count| format!("{count:.1}"));
+            println!("{work} {batch} {nanoseconds:.1} {count}");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the nanoseconds of a request in the best run, and its instructions if there is a counter.
+fn own_work(
+    side: &mut dyn Side,
+    counter: Option<&mut Counter>,
+    work: Work,
+    batch: usize,
+) -> Result<(f64, Option<f64>), Box<dyn Error>> {
+    let (best, _) = time(side, work, batch)?;
+    let count = counter.map(|counter| instructions(side, counter, work, batch)).transpose()?;
+    Ok((best, count))
+}
+
+/// Returns the instructions of a request: two runs of different lengths differ by their requests alone.
+fn instructions(
+    side: &mut dyn Side,
+    counter: &mut Counter,
+    work: Work,
+    batch: usize,
+) -> Result<f64, Box<dyn Error>> {
+    let runs @ [fewer, more] = work.runs(batch);
+    let mut counts = [u64::MAX; 2];
+    for (requests, least) in runs.into_iter().zip(&mut counts) {
+        for _ in 0..RUNS {
+            side.prepare(work, requests)?;
+            let before = counter.read()?;
+            black_box(&mut *side).run(work, batch, requests)?;
+            // An interrupt can only add instructions.
+            *least = (*least).min(counter.read()?.saturating_sub(before));
+            side.drain(work, requests)?;
+        }
+    }
+    let [shorter, longer] = counts;
+    Ok(longer.saturating_sub(shorter) as f64 / (more - fewer) as f64)
 }
 
 /// Times the named work, or all work, with turns of the library and of libmlx5.
