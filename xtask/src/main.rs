@@ -43,8 +43,9 @@ cargo xtask TASK
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
                         run the scenarios on boards: the software device, alone or behind libmlx5,
                         devices of this machine and of other machines; reset boards that hang
-  dist [--arch x86-64|arm64] [--check] …
-                        pack the stand-in and its launcher, for machines without cargo and Rust
+  dist [--validate] [--arch x86-64|arm64] [--check] …
+                        pack the stand-in and its launcher, or all that validates a card, for
+                        machines without cargo and Rust
   differential [--count N] [--seed S]
                         compare random requests with those of the installed libmlx5
   audit                 check licences, sources and advisories of all crates; find unused
@@ -77,6 +78,9 @@ cargo xtask TASK
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
   tidy                  check the rules of the house in all crates: imports between modules, places
                         of unsafe code
+  validate [DEVICE | --stand-in]
+                        run scenarios, measurements and benchmarks on a device of this machine, and
+                        pack a report; --compare A B and --facts A read reports
   versions              build the library with the newest and the oldest versions of its
                         dependencies
   help                  print this text
@@ -109,7 +113,7 @@ fn main() -> ExitCode {
         "decode" | "demo" | "vectors" => elsewhere("xtask-device", &arguments),
         "dist" => elsewhere("xtask-artefacts", &arguments),
         "function" => function(rest),
-        "firmware" | "guest" | "hil" | "lab" => elsewhere("xtask-boards", &arguments),
+        "firmware" | "guest" | "hil" | "lab" | "validate" => elsewhere("xtask-boards", &arguments),
         "mutants" => elsewhere("xtask-mutants", &arguments),
         "tidy" => elsewhere("xtask-tidy", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),

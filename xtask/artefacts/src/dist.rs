@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: packs the stand-in and its launcher, for machines without cargo and Rust.
+//! `cargo xtask dist`: packs the stand-in and its launcher, or everything that validates a card, for machines
+//! without cargo and Rust.
 
 use super::glibc;
 use std::fs;
@@ -7,17 +8,22 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use xtask::debian::{Architecture, Dependencies};
+use xtask::host::STORAGE;
 use xtask::run::{self, answer, check, program, root};
 use xtask::toolchain::Toolchain;
 use xtask::{debian, emulate};
 
 const HELP: &str = "\
-cargo xtask dist [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
+cargo xtask dist [--validate] [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
 
 Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz. It contains the stand-in for the kernel, the
 launcher mlx5-emulate, licences, and hil-tests/emulator/EMULATOR.md as its README. A machine that
 uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs with libmlx5.
 
+  --validate      make target/dist/mlx5-validate-VERSION-ARCH.tar.gz instead: scenarios,
+                  benchmarks, the storage example, the stand-in, and a script ./validate that runs
+                  them on a card and packs a report (src/guide/bluefield.md). With --check, the
+                  script runs on the stand-in, also with a fault of its device
   --arch NAME     x86-64 or arm64 (default: this machine's)
   --check         also unpack the archive and run ibv_devinfo with it, in an empty environment: as
                   user nobody if root runs this, and under qemu-user for another architecture
@@ -48,6 +54,18 @@ const FILES: &[(&str, &str, u32)] = &[
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
 ];
 
+/// The page, the script and the programs of the archive that validates a card: the package, the name of the
+/// program, and its name in the archive.
+const VALIDATION_PAGE: &str = "src/guide/bluefield.md";
+const SCRIPT: &str = "xtask/boards/src/hil/validate/validate.sh";
+const VALIDATION: &[(&str, &str, &str)] = &[
+    ("xtask-boards", "xtask-boards", "runner"),
+    ("hil-tests", "hil", "hil"),
+    ("mlx5-bench", "bench", "bench"),
+    ("hil-storage", STORAGE[0], STORAGE[0]),
+    ("hil-storage", STORAGE[1], STORAGE[1]),
+];
+
 /// Debian's user `nobody`. Root runs checks as this user.
 const NOBODY: u32 = 65534;
 
@@ -62,12 +80,21 @@ struct Checks {
     twice: bool,
 }
 
+/// An archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Emulator,
+    Validation,
+}
+
 pub(super) fn run(arguments: &[String]) -> ExitCode {
     let (mut architecture, mut checks) = (std::env::consts::ARCH, Checks::default());
+    let mut content = Content::Emulator;
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
             "--help" | "-h" => return run::print(HELP, 0),
+            "--validate" => content = Content::Validation,
             "--check" => checks.own = true,
             "--check-chroot" => checks.chroot = true,
             "--twice" => checks.twice = true,
@@ -85,17 +112,34 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
             "--check-chroot runs programs for {name}, which this machine cannot run"
         ));
     }
-    match made(name, triple, is_own, checks) {
+    if content == Content::Validation && (checks.chroot || checks.own && !is_own) {
+        return run::misuse("--validate has the check --check only, on a machine of the same architecture");
+    }
+    match made(content, name, triple, is_own, checks) {
         Ok(archive) => run::print(&format!("{}\n", archive.display()), 0),
         Err(error) => run::failed(&error),
     }
 }
 
 /// Makes the archive and runs the requested checks.
-fn made(architecture: &str, triple: &str, is_own: bool, checks: Checks) -> Result<PathBuf, String> {
-    let archive = if checks.twice { twice(architecture, triple)? } else { make(architecture, triple)? };
+fn made(
+    content: Content,
+    architecture: &str,
+    triple: &str,
+    is_own: bool,
+    checks: Checks,
+) -> Result<PathBuf, String> {
+    let archive = if checks.twice {
+        twice(content, architecture, triple)?
+    } else {
+        make(content, architecture, triple)?
+    };
     if checks.own {
         debian::install(debian::VERBS)?;
+        if content == Content::Validation {
+            validate(&archive)?;
+            return Ok(archive);
+        }
         debian::install(if is_own { debian::PEERS } else { debian::EMULATORS })?;
         try_out(&archive, is_own)?;
     }
@@ -106,14 +150,14 @@ fn made(architecture: &str, triple: &str, is_own: bool, checks: Checks) -> Resul
 }
 
 /// Builds the archive twice, each time from the beginning, and compares both.
-fn twice(architecture: &str, triple: &str) -> Result<PathBuf, String> {
+fn twice(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let read = |archive: &Path| fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()));
     let built = cross(triple);
     let anew = || {
         if built.exists() {
             fs::remove_dir_all(&built).map_err(|error| format!("{}: {error}", built.display()))?;
         }
-        make(architecture, triple)
+        make(content, architecture, triple)
     };
     let first = read(&anew()?)?;
     let archive = anew()?;
@@ -125,13 +169,15 @@ fn cross(triple: &str) -> PathBuf {
     root().join("target/cross").join(triple).join("release")
 }
 
-/// Builds the stand-in, packs the archive, and returns the path of the archive.
-fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
+/// Builds the content of an archive, packs it, and returns the path of the archive.
+fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let toolchain = Toolchain::portable(triple)?;
     check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
-    let library = cross(triple).join(LIBRARY);
-    eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
-    let name = format!("mlx5-emulate-{}-{architecture}", env!("CARGO_PKG_VERSION"));
+    let kind = match content {
+        Content::Emulator => "emulate",
+        Content::Validation => "validate",
+    };
+    let name = format!("mlx5-{kind}-{}-{architecture}", env!("CARGO_PKG_VERSION"));
     let dist = root().join("target/dist");
     let folder = dist.join(&name);
     let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -139,9 +185,9 @@ fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
         fs::remove_dir_all(&folder).map_err(lost)?;
     }
     fs::create_dir_all(&folder).map_err(lost)?;
-    put(&library, &folder.join(LIBRARY), 0o644)?;
-    for (from, to, rights) in FILES {
-        put(&root().join(from), &folder.join(to), *rights)?;
+    match content {
+        Content::Emulator => put_emulator(triple, &folder)?,
+        Content::Validation => put_validation(&toolchain, triple, &folder)?,
     }
     let archive = dist.join(format!("{name}.tar"));
     let mut tar = program("tar", &["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -151,6 +197,88 @@ fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     check(tar)?;
     check(program("gzip", &["--no-name", "--best", "--force", &archive.to_string_lossy()]))?;
     Ok(archive.with_extension("tar.gz"))
+}
+
+/// Puts the stand-in and its launcher into a folder.
+fn put_emulator(triple: &str, folder: &Path) -> Result<(), String> {
+    let library = cross(triple).join(LIBRARY);
+    eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
+    put(&library, &folder.join(LIBRARY), 0o644)?;
+    FILES.iter().try_for_each(|(from, to, rights)| put(&root().join(from), &folder.join(to), *rights))
+}
+
+/// Builds everything that validates a card, and puts it into a folder.
+fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<(), String> {
+    let selection = VALIDATION.iter().flat_map(|(package, name, _)| ["--package", package, "--bin", name]);
+    let words: Vec<&str> = ["build", "--quiet", "--release"].into_iter().chain(selection).collect();
+    check(toolchain.cargo(&words))?;
+    for (_, name, to) in VALIDATION {
+        let program = cross(triple).join(name);
+        eprintln!("{}", glibc::check(&program, glibc::UBUNTU_22_04)?);
+        put(&program, &folder.join("bin").join(to), 0o755)?;
+    }
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        fs::write(&file, format!("{text}\n")).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    write("machine", triple.split('-').next().unwrap_or_default())?;
+    // A checkout without git has no commit.
+    let commit = answer(program("git", &["describe", "--always", "--dirty"]));
+    write("bin/commit", &commit.unwrap_or_else(|_| "unknown".into()))?;
+    put_emulator(triple, &folder.join("emulator"))?;
+    put(&root().join(SCRIPT), &folder.join("validate"), 0o755)?;
+    for (from, to) in
+        [(VALIDATION_PAGE, "README.md"), ("LICENSE-APACHE", "LICENSE-APACHE"), ("LICENSE-MIT", "LICENSE-MIT")]
+    {
+        put(&root().join(from), &folder.join(to), 0o644)?;
+    }
+    Ok(())
+}
+
+/// Runs the script of the unpacked archive on the stand-in, as a user without privileges in an empty
+/// environment: a case that passes, then a case that fails by a fault of the device. Its report has to explain
+/// the failure.
+fn validate(archive: &Path) -> Result<(), String> {
+    let folder = run::temporary("dist")?;
+    let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
+    opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
+    let unpacked = unpack(archive, folder.path())?;
+    let writable = folder.path().join("reports");
+    let lost = |error: std::io::Error| format!("{}: {error}", writable.display());
+    fs::create_dir(&writable).map_err(lost)?;
+    if debian::is_root() {
+        chown(&writable, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
+    }
+    let run = |case: &str, fault: Option<&str>| -> Result<(bool, String, String), String> {
+        let file = writable.join(format!("{case}.tar.gz"));
+        let mut command = Command::new(unpacked.join("validate"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("TMPDIR", &writable).current_dir(&writable);
+        command.args(["--stand-in", "--filter", case, "--ways", "request", "--out"]).arg(&file);
+        if let Some(fault) = fault {
+            command.env("HIL_BREAK", fault);
+        }
+        if debian::is_root() {
+            command.gid(NOBODY).uid(NOBODY);
+        }
+        let output = command.output().map_err(|error| format!("./validate: {error}"))?;
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let mut tar = Command::new("tar");
+        tar.args(["--wildcards", "-xzOf"]).arg(&file).arg("*/report.html");
+        let page = answer(tar).map_err(|error| format!("{error}\n./validate said:\n{}", said.concat()))?;
+        Ok((output.status.success(), said.concat(), page))
+    };
+    let (good, said, page) = run("r028_write_replaces_read", None)?;
+    if !good || !said.contains("1 of 1 cases passed") || !page.contains("Not hardware") {
+        return Err(format!("./validate says of a sound device:\n{said}"));
+    }
+    let (good, said, page) = run("r030_what_a_queue_pair_denies_no_key_gives", Some("denied-as-access"))?;
+    let explained =
+        ["The deviation: ", "CFG 147", "block 0: RDMA_READ", "./validate --stand-in --filter r030_"];
+    match explained.into_iter().find(|part| !page.contains(part)) {
+        _ if good => Err(format!("./validate says nothing of a broken device:\n{said}")),
+        Some(part) => Err(format!("the report of a broken device lacks `{part}`:\n{page}")),
+        None => Ok(()),
+    }
 }
 
 fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
@@ -243,6 +371,7 @@ mod tests {
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
         let steps = first_steps(&page).unwrap();
         assert!(steps.starts_with("tar ") && steps.ends_with(" localhost\n"), "{steps}");
+        assert!(root().join(VALIDATION_PAGE).exists() && root().join(SCRIPT).exists());
         assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
     }
 }

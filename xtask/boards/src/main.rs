@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Some(("guest", rest)) => guest::run(rest),
         Some(("hil", rest)) => hil::run(rest),
         Some(("lab", rest)) => lab::run(rest),
+        Some(("validate", rest)) => hil::validate::run(rest),
         _ => run::misuse("call this program by `cargo xtask`"),
     }
 }

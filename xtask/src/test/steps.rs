@@ -102,6 +102,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "hil-variants", lane: Main, tier: Rest, program: Some("xtask-boards"),
            packages: || [VERBS].concat(), run: || hil_variants().into(),
            what: "scenarios behind libmlx5, with wrapped keys and the other AES-XTS engines" },
+    Step { name: "validate", lane: Main, tier: Rest, program: Some("xtask-boards"),
+           packages: || [VERBS].concat(), run: || validation().into(),
+           what: "a validation of the stand-in's device, sound and broken: checks, report, comparison" },
     Step { name: "lab", lane: Main, tier: Rest, program: Some("xtask-boards"), packages: || [PIP].concat(),
            run: || task("xtask-boards", &["lab"]).into(),
            what: "two boards that labgrid's coordinator lends: taken, used at once, given back" },
@@ -183,6 +186,10 @@ pub(super) const STEPS: &[Step] = &[
            packages: || [VERBS, PEERS].concat(),
            run: || with_root(|| task("xtask-artefacts", &["dist", "--check-chroot", "--twice"])),
            what: "the archive of the stand-in in a new Debian system; two builds are equal" },
+    Step { name: "dist-validate", lane: Side, tier: Nightly, program: Some("xtask-artefacts"),
+           packages: || [VERBS].concat(),
+           run: || task("xtask-artefacts", &["dist", "--validate", "--check"]).into(),
+           what: "the archive that validates a card, on the stand-in, sound and broken" },
     Step { name: "lab-machines", lane: Side, tier: Nightly, program: Some("xtask-boards"),
            packages: || [PIP, &toolchain::packages(), EMULATORS, SSH].concat(),
            run: || task("xtask-boards", &["lab", "--virtual-dpus"]).into(),
@@ -324,6 +331,10 @@ fn guest() -> Outcome {
 
 fn function() -> Result<(), String> {
     check(cargo(&["test", "--quiet", "--package", "mlx5-function", "--test", "client", "--", "--ignored"]))
+}
+
+fn validation() -> Result<(), String> {
+    check(cargo(&["test", "--quiet", "--package", "xtask-boards", "--test", "validate", "--", "--ignored"]))
 }
 
 fn lost_board() -> Result<(), String> {

@@ -11,6 +11,7 @@ mod reset;
 mod results;
 mod session;
 mod ssh;
+pub(crate) mod validate;
 
 use arm::{QemuUser, Vdpu};
 use board::Board;
