@@ -3,6 +3,7 @@
 //! | Page | Subject |
 //! |---|---|
 //! | [`linux`] | from an open device to the first transfer, with the shim over libmlx5 (feature `devx`) |
+//! | [`bluefield`] | one command that validates a card, and what to send back |
 //! | [`bare_metal`] | the same on bare metal: the parts that you provide, and those of the library |
 //! | [`signatures`] | signatures of data in memory and on the wire, and errors in them |
 //! | [`crypto`] | AES-XTS: keys, data units, tweaks |
@@ -16,6 +17,8 @@
 
 #[doc = include_str!("bare_metal.md")]
 pub mod bare_metal {}
+#[doc = include_str!("bluefield.md")]
+pub mod bluefield {}
 #[doc = include_str!("c.md")]
 pub mod c {}
 #[doc = include_str!("crypto.md")]
