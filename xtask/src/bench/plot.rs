@@ -8,7 +8,10 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 124.0;
-const TOP: f64 = 24.0;
+const TOP: f64 = 52.0;
+
+/// The title of the picture.
+const TITLE: &str = "Instructions to configure an mkey over a list";
 const BOTTOM: f64 = 48.0;
 
 /// The sides (library, libmlx5, bare copy) that are drawn: name in rows, label, colour.
@@ -40,7 +43,8 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
+         <title>{TITLE}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
+         <text x=\"{LEFT}\" y=\"24\" font-size=\"16\" font-weight=\"bold\">{TITLE}</text>\n"
     );
     let mut line = |words: std::fmt::Arguments<'_>| {
         // Writing to a string cannot fail.

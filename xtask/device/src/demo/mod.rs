@@ -164,7 +164,12 @@ mod tests {
             assert!(good, "{text}");
             let count = examples::EXAMPLES.len();
             let last = format!("demo: {count} examples, 10 rows, file of {length} bytes: all correct");
-            assert_eq!(text.lines().last(), Some(&last[..]));
+            let mut lines = text.lines().rev();
+            let next: Vec<_> = lines.by_ref().take_while(|line| **line != last).collect();
+            // Behind the verdict: what was shown, how to see it as a page, what to do next.
+            for part in ["Shown: ", "As pages: ", "decode --html", "Next: "] {
+                assert!(next.iter().any(|line| line.contains(part)), "{part}: {text}");
+            }
             assert!(text.is_ascii() && !text.contains('\x1b'));
             assert_eq!(text.lines().find(|line| line.len() > WIDTH), None);
         }

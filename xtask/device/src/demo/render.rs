@@ -273,8 +273,24 @@ pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary)
         painter.paint(Look::Wrong, &format!("{} wrong", wrong.len()))
     };
     let file = bytes.map_or("a file".into(), |bytes| format!("file of {bytes} bytes"));
-    writeln!(out, "demo: {examples} examples, {rows} rows, {file}: {verdict}")
+    writeln!(out, "demo: {examples} examples, {rows} rows, {file}: {verdict}")?;
+    NEXT.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
+
+/// The last lines: the meaning of the results, and commands to go on with.
+const NEXT: [&str; 11] = [
+    "",
+    "Shown: a software device has read the library's work requests from a ring, byte for byte as a",
+    "ConnectX or BlueField would, and has signed, checked and encrypted data as the manual pages say.",
+    "Each result was compared with a computation that shares no code with library and device.",
+    "",
+    "As pages: requests and both sides of each mkey; the verdicts on all rules of a device:",
+    "  cargo xtask emulate --log-json log.json -- cargo run -p hil-tests --example protected_write",
+    "  cargo xtask decode --html requests.html log.json",
+    "  cargo xtask hil --html rules.html",
+    "Next: a program of yours (src/guide/linux.md), a card of yours (src/guide/bluefield.md), or bare",
+    "metal (src/guide/bare_metal.md).",
+];
 
 /// Returns a number with its noun, in singular or plural.
 fn count(number: u64, what: &str) -> String {
