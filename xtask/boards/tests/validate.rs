@@ -64,7 +64,7 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
         "The case shows: ",
         "The deviation: by request: ",
         "<li>R30 (CFG 147): ",
-        "Error, the device is at block",
+        "ERROR, the device is at block",
         "block 0: RDMA_READ",
         "forbids its peer to read (rre)",
         "<pre>cargo xtask validate --stand-in --filter r030_what_a_queue_pair_denies_no_key_gives --ways",
