@@ -3,8 +3,8 @@
 //!
 //! NAME is `softdev`, `softdev-wrapped` (with wrapped keys), `uverbs`, or the name of an mlx5 device. WAYS
 //! selects the posting methods of each case: `all`, a single one, or a random seed that draws one for each
-//! case. FOLDER holds the programs of the storage example. With `--measure`, measurements also run on a device
-//! that is no hardware. See `cargo xtask hil` and `cargo xtask validate`.
+//! case. FOLDER holds the programs of the storage example. With `--measure`, measurements also run on a
+//! device that is no hardware. See `cargo xtask hil` and `cargo xtask validate`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard, break_stand_in};
 use hil_tests::cases::{self, Selection};

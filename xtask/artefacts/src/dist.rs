@@ -236,8 +236,8 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
 }
 
 /// Runs the script of the unpacked archive on the stand-in, as a user without privileges in an empty
-/// environment: a case that passes, then a case that fails by a fault of the device. Its report has to explain
-/// the failure.
+/// environment: a case that passes, then a case that fails by a fault of the device. Its report has to
+/// explain the failure.
 fn validate(archive: &Path) -> Result<(), String> {
     let folder = run::temporary("dist")?;
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
