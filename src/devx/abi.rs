@@ -45,7 +45,7 @@ pub struct QpCap {
     pub max_inline_data: u32,
 }
 
-/// libibverbs' `struct ibv_qp_attr`, with the fields of its first address vector in place.
+/// libibverbs' `struct ibv_qp_attr`. The fields from `gid` to `ah_port` are those of its member `ah_attr`.
 #[repr(C)]
 #[derive(Default)]
 pub struct IbvQpAttr {
@@ -187,7 +187,8 @@ pub struct Mlx5dvCq {
 }
 
 impl Mlx5dvCq {
-    /// The place into which libmlx5 writes a description. It asks for no optional field.
+    /// An empty description of a completion queue, for libmlx5 to fill in. Its `comp_mask` of 0 asks for no
+    /// optional field.
     pub const NONE: Self = Self {
         buf: ptr::null_mut(),
         dbrec: ptr::null_mut(),
@@ -267,7 +268,8 @@ const _: () = assert!(size_of::<Mlx5dvQp>() == 96 && core::mem::offset_of!(Mlx5d
 const _: () = assert!(size_of::<Mlx5dvCq>() == 48 && core::mem::offset_of!(Mlx5dvCq, cqn) == 32);
 const _: () = assert!(size_of::<Mlx5WqeAv>() == 48 && core::mem::offset_of!(Mlx5WqeAv, mac) == 20);
 
-/// libibverbs' `struct ibv_port_attr`. The exported `ibv_query_port` fills it up to `flags`.
+/// libibverbs' `struct ibv_port_attr`. The `ibv_query_port` that libibverbs exports fills in the fields up to
+/// `flags`.
 #[repr(C)]
 #[derive(Default)]
 pub struct IbvPortAttr {

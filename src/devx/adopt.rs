@@ -39,7 +39,7 @@ pub struct AdoptSpec {
     pub max_requests: Option<u32>,
 }
 
-/// Returns the counters of a doorbell record.
+/// Returns the two counters of a doorbell record: receive requests posted, blocks posted to the send queue.
 fn counters(record: &DoorbellRecord) -> [u32; 2] {
     record.bytes().map(u32::from_be_bytes)
 }
@@ -55,8 +55,8 @@ impl Device {
     ///
     /// # Errors
     /// [`DevxError::Adopt`], [`DevxError::Call`]. After this call, even a failed one, libmlx5 no longer
-    /// removes the completions of destroyed queue pairs from this completion queue: the program has to
-    /// (effect of `mlx5dv_init_obj`).
+    /// removes the completions of destroyed queue pairs from this completion queue: the program has to remove
+    /// them (effect of `mlx5dv_init_obj`).
     ///
     /// # Safety
     /// - `cq` is a `struct ibv_cq` of libmlx5, whose entries are not compressed.
@@ -65,7 +65,7 @@ impl Device {
     ///   not hear of entries that are taken here. All events that the other library had asked for were taken
     ///   from the channel.
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `describe_cq`.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
         let words = record.bytes().map(u32::from_be_bytes);
         let (queue, entries) = match ring {
@@ -168,7 +168,7 @@ impl Device {
         receive_cq: &Cq,
         spec: AdoptSpec,
     ) -> Result<QueuePair, DevxError> {
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `describe_qp`.
         let parts = unsafe { self.context.describe_qp(qp)? };
         let QpParts { qpn, record, send, receive, entries_per_slot, register } = parts;
         let qpn = Qpn::from_low_bits(qpn);
@@ -199,9 +199,9 @@ impl Device {
             ..SendQueueConfig::new(qpn)
         };
         // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair exists.
-        // Either both libraries ring it with single stores of 8 bytes, or the caller keeps the other library
-        // from it. Ring and record are those of the queue pair. Whoever registered memory vouches for the
-        // memory under its key.
+        // Either both libraries write single doorbells of 8 bytes to the register, or the caller keeps the
+        // other library from using the register meanwhile. Ring and record are those of the queue pair. The
+        // memory under a key that a request names is covered by the contract of its registration.
         let doorbell = unsafe { UarDoorbell::new(register) }.into();
         let books = Books::new(blocks as usize, slots as usize)?;
         let send = SendQueue::new(config, send, books.send, record, doorbell)?;

@@ -29,7 +29,7 @@ use crate::types::Qpn;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ConnectOptions {
     /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v`
-    /// list it. Default 0.
+    /// list the table. Default 0.
     pub source_gid_index: u8,
     /// Number of the first packet that this side sends. Default 0. The reference tools use a random number,
     /// so that late packets of an earlier connection are not taken for packets of this one. Pass the same

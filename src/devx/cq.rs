@@ -165,7 +165,8 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            // The writer was destroyed before this value is dropped.
+            // The writer is already gone from the device. Its entries are free once the reader has dropped
+            // those that are still in the ring (`CqReader::forget_departed`).
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;
@@ -279,7 +280,8 @@ impl Cq {
         self.0.identity.address() as u64
     }
 
-    /// Returns the queue's identity, which also differs from those of other devices' queues.
+    /// Returns the queue's identity, which no other completion queue of the process has, even of another
+    /// device.
     pub(super) fn identity(&self) -> CqIdentity {
         self.0.identity
     }

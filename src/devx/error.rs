@@ -1,4 +1,4 @@
-//! Errors of the shim. Their texts say what may help.
+//! Errors of the shim over libmlx5 ([`crate::devx`]). Their texts say what may help.
 
 use super::address::AddressError;
 use crate::command::QpState;
@@ -187,7 +187,7 @@ impl fmt::Display for PieceError {
 
 impl Error for PieceError {}
 
-/// Reasons why a function of the shim failed.
+/// Reasons why a function of [`crate::devx`] failed.
 ///
 /// The text of an error is complete: it includes the cause's text, and says what may help. [`Error::source`]
 /// returns the cause, for programs that depend on it. A program that prints both the error and its source
@@ -210,7 +210,8 @@ pub enum DevxError {
     NoDevice {
         /// The name that was asked for.
         wanted: Option<String>,
-        /// The RDMA devices that were found.
+        /// The names of the RDMA devices that were found. ` (not mlx5)` follows the name of a device of
+        /// another kind.
         seen: Vec<String>,
     },
     /// The device exists but cannot be opened for DEVX.
@@ -245,11 +246,11 @@ pub enum DevxError {
     Config(ConfigError),
     /// A range is no usable piece of registered memory.
     Piece(PieceError),
-    /// A request is longer than the kernel's interface can carry. Nothing was sent.
+    /// The input of a command is longer than the kernel's interface can carry. Nothing was sent.
     TooLong {
         /// The command.
         command: Opcode,
-        /// Bytes of the request.
+        /// Length of the input in bytes.
         bytes: usize,
         /// The largest number of bytes that the interface carries.
         max: usize,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use zerocopy::FromBytes;
 
 codes! {
-    /// The kind of an event (PRM event types). An open set.
+    /// The kind of an event (PRM event types). An open set: a device may report other kinds.
     EventKind(u8), "event {:#04x}";
 
     /// An armed completion queue has entries. [`CqReader::wait`](super::CqReader::wait) subscribes to this

@@ -120,7 +120,7 @@ impl ProtectionDomain {
         length: usize,
         access: Access,
     ) -> Result<MemoryRegion, DevxError> {
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Mr::register`.
         let region = unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access)) };
         let region = region.map_err(|(error, ())| error)?;
         Ok(MemoryRegion { region, address: address.expose_provenance() as u64, length })
@@ -178,11 +178,11 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, DevxError> {
         if piece.is_empty() {
-            // The kernel's answer to an empty piece would depend on its offset in a page.
+            // The kernel's answer to an empty piece would depend on the piece's offset in a page.
             return Err(DevxError::call("registration of a dma-buf", io::ErrorKind::InvalidInput.into()));
         }
         let length = piece.len();
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Mr::register_dmabuf`.
         let region =
             unsafe { sys::Mr::register_dmabuf(&self.pd, dmabuf, piece, iova, verbs_access(access))? };
         Ok(MemoryRegion { region, address: iova, length })

@@ -31,7 +31,8 @@ pub struct MkeySpec<'c> {
     /// this, and another queue has no room for the errors. If a queue pair has two completion queues, errors
     /// in sent data arrive at that of the send queue, errors in received data at the other.
     pub signature: Option<&'c Cq>,
-    /// The mkey encrypts with AES-XTS. It refuses all transfers until it has crypto properties.
+    /// The mkey encrypts with AES-XTS. Transfers through the mkey fail until a configuration gives it crypto
+    /// properties.
     pub crypto: bool,
     /// Requests may change the mkey's tag (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
     pub update_tag: bool,
@@ -76,7 +77,7 @@ pub struct MkeyObject {
     pub handle: MkeyHandle,
 }
 
-/// Mkeys of a kind. The value dereferences to a slice of [`Mkey`], as routers of completions take it. A
+/// Mkeys of one kind. The value dereferences to a slice of [`Mkey`], as routers of completions take it. A
 /// signature error names the index in this slice.
 pub struct Mkeys {
     mkeys: Vec<Mkey>,
@@ -127,7 +128,7 @@ struct MkeyKept {
 }
 
 impl Psvs {
-    /// Creates `count` mkeys of a kind over these PSVs, in the same protection domain.
+    /// Creates `count` mkeys of one kind that share this pair of PSVs, in the protection domain of the PSVs.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
@@ -147,7 +148,7 @@ impl ProtectionDomain {
         self.make_mkey(spec, None)
     }
 
-    /// Creates `count` mkeys of a kind.
+    /// Creates `count` mkeys of one kind.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
@@ -183,7 +184,7 @@ impl ProtectionDomain {
         Ok(Mkeys { mkeys, handles })
     }
 
-    /// Creates an mkey over these PSVs, or with its own.
+    /// Creates an mkey. Its signatures use the PSVs `shared`, or PSVs of its own.
     fn make_mkey(&self, spec: MkeySpec<'_>, shared: Option<&Psvs>) -> Result<MkeyObject, DevxError> {
         let features = spec.features(&self.report.general);
         let max_entries = EntryCount::new(spec.max_entries)?;

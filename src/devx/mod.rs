@@ -3,7 +3,7 @@
 //!
 //! The libraries of rdma-core are loaded when a device is opened. So a program links without them, and can
 //! tell the user what to install if they are missing. Every object keeps alive the objects that it was made
-//! from. Dropping an object destroys it, children first.
+//! from. A dropped object is destroyed once all objects that were made from it are gone.
 //!
 //! ```no_run
 //! use mlx5_mkey::devx::{Device, MkeySpec, QueuePairSpec};
@@ -116,9 +116,9 @@ impl Device {
 
     /// Takes over a device that the caller has opened (`struct ibv_context`).
     ///
-    /// Each value counts only its own logins ([`Device::login`]). If a context is taken over twice, each
-    /// value allows one login, and the device has to refuse the second. Take a context over once, and share
-    /// the value.
+    /// Each [`Device`] counts only its own logins ([`Device::login`]). If a context is taken over twice, each
+    /// of the two allows one login, and the device has to refuse the second login. Take a context over once,
+    /// and share the value.
     ///
     /// # Errors
     /// As [`Device::open`].
@@ -129,7 +129,7 @@ impl Device {
     /// value and all that is made from it live.
     #[allow(unsafe_code)]
     pub unsafe fn adopt(context: NonNull<c_void>) -> Result<Self, DevxError> {
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Context::adopt`.
         Self::with(unsafe { sys::Context::adopt(context)? })
     }
 
@@ -217,12 +217,12 @@ fn carry<C: Command, T>(
     }
 }
 
-/// The largest request in bytes: attributes of the kernel's interface count their bytes in 16 bits
+/// The longest input of a command in bytes: attributes of the kernel's interface count their bytes in 16 bits
 /// (`ib_uverbs_attr`).
 const MAX_REQUEST: usize = u16::MAX as usize;
 
-/// Refuses a request that the kernel's interface cannot carry. Replies are as long as their types, and these
-/// fit.
+/// Refuses an input of a command that the kernel's interface cannot carry. Replies are as long as their
+/// types, and these fit.
 const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
     const { assert!(C::INPUT <= MAX_REQUEST && C::OUTPUT <= MAX_REQUEST) };
     if bytes > MAX_REQUEST {

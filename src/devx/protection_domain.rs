@@ -36,7 +36,7 @@ impl Device {
     /// `pd` is a `struct ibv_pd` of libmlx5, and stays allocated while the value and all that is made from it
     /// live.
     pub unsafe fn adopt_pd(&self, pd: NonNull<c_void>) -> Result<ProtectionDomain, DevxError> {
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Pd::adopt`.
         let pd = unsafe { sys::Pd::adopt(&self.context, pd)? };
         Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
     }

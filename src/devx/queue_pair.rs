@@ -262,7 +262,7 @@ impl Device {
         // give one register to several queue pairs; each rings it with a single store of 8 bytes, which
         // cannot mix on 64-bit hosts. A register in a write-combining page belongs to one queue pair alone,
         // with both of its halves, whose size the device has reported. Ring and record are those of the queue
-        // pair. Whoever registered memory vouches for the memory under its key.
+        // pair. The memory under a key that a request names is covered by the contract of its registration.
         let doorbell: QpDoorbell = unsafe {
             match blue_flame {
                 None => UarDoorbell::new(register).into(),
@@ -627,7 +627,7 @@ pub struct Outstanding {
 
 impl Outstanding {
     fn add_send(&mut self, request: Retired) {
-        // The parts of a configuration have the same name as the whole configuration.
+        // The work requests of a configuration have one name. Only the last one adds the name.
         if request.kind != RequestKind::MkeyConfigurePart {
             self.sends.push(request.id);
         }

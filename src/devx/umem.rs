@@ -101,7 +101,7 @@ impl Device {
         spec: UmemSpec,
     ) -> Result<Umem, DevxError> {
         let (access, sizes) = (verbs_access(spec.access), spec.page_sizes.0);
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Umem::register_ex`.
         let umem = unsafe { sys::Umem::register_ex(&self.context, (address, length), access, sizes, None)? };
         Ok(Umem(ManuallyDrop::new(umem)))
     }
@@ -141,7 +141,7 @@ impl Device {
         }
         let place = (core::ptr::without_provenance_mut(piece.start), piece.len());
         let (access, sizes) = (verbs_access(spec.access), spec.page_sizes.0);
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Umem::register_ex`.
         let umem = unsafe { sys::Umem::register_ex(&self.context, place, access, sizes, Some(dmabuf))? };
         Ok(Umem(ManuallyDrop::new(umem)))
     }

@@ -46,7 +46,7 @@ fn place<T>(address: *mut c_void) -> Option<NonNull<T>> {
     NonNull::new(address.cast::<T>()).filter(|place| place.is_aligned())
 }
 
-/// Returns `count` slots of a ring, or `None` if they exist and the address is null or misaligned.
+/// Returns `count` slots of a ring. Returns `None` if `count` is not 0 and the address is null or misaligned.
 ///
 /// # Safety
 /// The address holds `count` slots of this size, and nobody else in this process uses them while the returned

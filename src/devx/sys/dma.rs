@@ -135,7 +135,7 @@ impl Dma {
         count: usize,
         value: T,
     ) -> Result<&'static mut [T], DevxError> {
-        // SAFETY: the caller vouches for the same.
+        // SAFETY: the caller vouches for the conditions of `Allocation::slots`.
         unsafe { self.memory.slots(offset, count, value) }
     }
 

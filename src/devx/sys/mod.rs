@@ -1,10 +1,10 @@
-//! The seam to libibverbs and libmlx5: loads them at run time and turns each of their objects into a value
-//! that owns it.
+//! All calls into libibverbs and libmlx5. This module loads the two libraries at run time and turns each of
+//! their objects into a value that owns it.
 //!
-//! All calls into the two libraries are here, and so is the memory of rings. Unsafe code in the modules
-//! beside this one passes on a caller's promise, or hands the memory of rings to the queues that own it. A
-//! handle keeps alive the objects that it was made from. So the device's objects are destroyed children
-//! first, in whatever order the values are dropped.
+//! The memory of rings is here too. Unsafe code in the modules beside this one passes on a caller's promise,
+//! or hands the memory of rings to the queues that own it. A handle keeps alive the objects that it was made
+//! from. An object is therefore destroyed before the objects that it was made from, in whatever order the
+//! values are dropped.
 
 mod address;
 mod adopt;
