@@ -23,11 +23,11 @@ pub const MLX5MK_SET_ACCESS: u32 = 1;
 pub const MLX5MK_SET_SIGNATURE: u32 = 2;
 /// Flag of `parts`: the configuration gives crypto properties.
 pub const MLX5MK_SET_CRYPTO: u32 = 4;
-/// Flag of `parts`: the configuration says which bytes of a signature are checked. Without it, all are
+/// Flag of `parts`: the configuration says which bytes of a signature are checked. Without this flag, all are
 /// checked.
 pub const MLX5MK_SET_CHECK_MASK: u32 = 8;
 /// Flag of `parts`: the configuration says which bytes of a signature are copied from domain to domain.
-/// Without it, the library chooses.
+/// Without this flag, the library chooses.
 pub const MLX5MK_SET_COPY_MASK: u32 = 16;
 
 /// Flag of `parts`: the configuration gives a digest instead of block signatures.
@@ -85,11 +85,12 @@ pub const MLX5MK_SIGNATURE_AFTER_CRYPTO: u32 = 1;
 /// The signature of one domain (struct mlx5dv_sig_block_domain).
 #[repr(C)]
 pub struct SignatureSpec {
-    /// MLX5MK_T10DIF or another kind. With MLX5MK_NO_SIGNATURE, all other fields are ignored.
+    /// MLX5MK_T10DIF, MLX5MK_CRC32, MLX5MK_CRC32C, MLX5MK_CRC64_XP10 or MLX5MK_NO_SIGNATURE. With
+    /// MLX5MK_NO_SIGNATURE, all other fields are ignored.
     pub kind: u32,
     /// Data bytes of a block, without the signature: 512, 520, 4048, 4096 or 4160.
     pub block_size: u32,
-    /// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
+    /// Start value of the guard or CRC: MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
     pub seed: u32,
     /// The guard of a T10-DIF: MLX5MK_GUARD_CRC or MLX5MK_GUARD_IP_CHECKSUM.
     pub guard: u32,
@@ -113,7 +114,7 @@ pub struct SignatureSpec {
 pub struct DigestSpec {
     /// The domain that holds the digest: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
-    /// MLX5MK_SEED_ZEROS, or MLX5MK_SEED_ONES as in iSCSI and NVMe/TCP.
+    /// Start value of the CRC: MLX5MK_SEED_ZEROS, or MLX5MK_SEED_ONES as in iSCSI and NVMe/TCP.
     pub seed: u32,
     /// The place of this mkey among those that the data passes: MLX5MK_DIGEST_MKEY or another MLX5MK_DIGEST
     /// constant.

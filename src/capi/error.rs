@@ -23,7 +23,7 @@ pub const MLX5MK_ARGUMENT: i32 = -1;
 pub const MLX5MK_LIBRARY: i32 = -2;
 /// The device does not exist, or cannot be opened.
 pub const MLX5MK_DEVICE: i32 = -3;
-/// The system refused. `system` of the error is the errno, or 0 without one.
+/// The system refused. The field `system` of the error has the errno, or 0 if the system gave none.
 pub const MLX5MK_SYSTEM: i32 = -4;
 /// The device refused a command, or lacks a capability that the call needs.
 pub const MLX5MK_COMMAND: i32 = -5;
@@ -51,7 +51,7 @@ pub const MLX5MK_IN_SERVICE: i32 = -14;
 /// An error: the caller provides it, and a function that fails writes to it.
 #[repr(C)]
 pub struct Error {
-    /// One of the negative codes. The function returns it as well.
+    /// One of the negative codes. The function that failed returns the same code.
     pub code: i32,
     /// The system's errno for MLX5MK_SYSTEM and MLX5MK_DEVICE; otherwise 0.
     pub system: i32,

@@ -267,7 +267,7 @@ impl Pool {
     /// Takes an mkey, and clears a signature error of an earlier use.
     pub(super) fn take(&mut self) -> Option<TakenMkey> {
         let mkey = self.mkeys.take()?.into();
-        // Nobody took the error of the earlier use, so it is dropped.
+        // An error of the earlier use that nobody took is dropped.
         let _ = self.check(mkey);
         Some(mkey)
     }

@@ -54,7 +54,7 @@ pub struct KeySpec {
     /// Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits; wrapped 40 or 72; wrapped with a tag
     /// 48 or 80.
     pub bytes: u32,
-    /// MLX5MK_KEY_WRAPPED, MLX5MK_KEY_TAGGED.
+    /// A sum of the flags MLX5MK_KEY_WRAPPED and MLX5MK_KEY_TAGGED, or 0.
     pub flags: u32,
     /// The tag of a key that is not wrapped.
     pub keytag: [u8; 8],

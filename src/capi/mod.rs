@@ -85,7 +85,8 @@ pub use store::*;
 pub use values::*;
 pub use window::*;
 
-/// The rules for threads depend on these properties.
+/// The rules for threads above depend on these properties: each type may move to another thread (`Send`), and
+/// some may be used by several threads at once (`Sync`).
 const _: () = {
     const fn moves<T: Send>() {}
     const fn is_shared<T: Send + Sync>() {}

@@ -17,7 +17,8 @@ use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;
 
-/// The mkeys encrypt and decrypt (AES-XTS). They refuse traffic until they are configured.
+/// The mkeys encrypt and decrypt (AES-XTS). Transfers through an mkey fail until a configuration gives it
+/// crypto properties.
 pub const MLX5MK_POOL_CRYPTO: u32 = 1;
 /// The tags of the mkeys change with each use, so that a peer cannot use an old key.
 pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
@@ -27,7 +28,7 @@ pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
 /// Configurations write only the parts that change, with the same bytes as SPDK's `lib/mlx5`. The tag stays
 /// as it was when the mkey was created, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if a
-/// configuration gives them; `access` has the rights from the start.
+/// configuration gives them; the field `access` gives the rights from the start.
 pub const MLX5MK_POOL_MINIMAL: u32 = 16;
 
 /// The guard of a T10-DIF, or the CRC, was wrong.

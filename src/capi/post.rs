@@ -52,15 +52,17 @@ pub const MLX5MK_OP_BIND: u32 = 14;
 pub struct Request {
     /// The name that the program gives the request. The completion contains it.
     pub id: u64,
-    /// MLX5MK_OP_SEND or another operation.
+    /// The operation: one of the MLX5MK_OP constants, except those that are found in completions only.
     pub operation: u32,
-    /// MLX5MK_SIGNALED, MLX5MK_FENCED, MLX5MK_SOLICITED.
+    /// A sum of the flags MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED, or 0.
     pub flags: u32,
-    /// Address in the peer's memory. If `rkey` is that of an mkey, this is an offset in its space.
+    /// Address in the peer's memory; for MLX5MK_OP_MEMCPY, in the memory of this side. If `rkey` is that of
+    /// an mkey, the address is an offset in the mkey's space.
     pub remote_address: u64,
-    /// The key of the peer's memory.
+    /// The key of the memory at `remote_address`.
     pub rkey: u32,
-    /// The 32 bits for the receiver's completion, in the processor's byte order, or the key to invalidate.
+    /// The 32 bits for the receiver's completion, in the processor's byte order, or the key that
+    /// MLX5MK_OP_SEND_INVALIDATE takes out of service.
     pub immediate: u32,
     /// Local memory, which the device reads or writes until the request has completed.
     pub sges: *const Range,

@@ -46,7 +46,8 @@ pub struct QpSpec {
     /// The largest number of send requests between post and completion, parts of configurations included. An
     /// entry of the completion queue is set aside for each. Default: the number of blocks of the send ring.
     pub max_requests: u32,
-    /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY, MLX5MK_QP_BLUE_FLAME.
+    /// A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
+    /// MLX5MK_QP_BLUE_FLAME, or 0.
     pub flags: u32,
     /// Port of the device. Default 1.
     pub port: u32,
@@ -89,7 +90,7 @@ pub struct Address {
 
 const _: () = assert!(size_of::<Address>() == QpAddress::BYTES);
 
-/// The largest size of a queue.
+/// The largest size of a queue, in send blocks or receive slots.
 const MAX_SIZE: u32 = 1 << 15;
 
 /// Returns the size of a queue, rounded up to a power of two.

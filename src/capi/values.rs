@@ -60,7 +60,7 @@ pub struct Place {
     pub key: u32,
 }
 
-// Arrays of the C types are read as arrays of the library's types.
+// Arrays of the C types are read as arrays of the library's types, so both have the same layout.
 const _: () = {
     assert!(size_of::<Stream>() == size_of::<InterleavedEntry>());
     assert!(align_of::<Stream>() == align_of::<InterleavedEntry>());
