@@ -3,6 +3,7 @@
 
 pub(crate) mod abi;
 pub(crate) mod allocator;
+pub(crate) mod counters;
 pub(crate) mod descriptors;
 pub(crate) mod errno;
 pub(crate) mod fault;

@@ -17,6 +17,15 @@ pub(crate) fn pid() -> i32 {
     unsafe { libc::getpid() }
 }
 
+/// Reads a link by the system call alone. Returns the number of bytes of its target that `room` has taken.
+pub(crate) fn read_link(path: &CStr, room: &mut [u8]) -> Option<usize> {
+    // SAFETY: the path is a string, and the room has the given length.
+    let length = unsafe {
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), room.as_mut_ptr(), room.len())
+    };
+    usize::try_from(length).ok()
+}
+
 /// Ends this process by SIGKILL, which no handler can catch.
 pub(crate) fn die() -> ! {
     // SAFETY: the call accesses no memory of this process.

@@ -1,6 +1,7 @@
 //! The part of `/sys` by which libibverbs, DPDK and UCX find the device, as plain files.
 
-use crate::ground::port::{Entry, GIDS, GUID, Port, Version, View, shown};
+use crate::ground::counters::{self, LIFESPAN};
+use crate::ground::port::{Entry, GIDS, GUID, Interface, Port, Version, View, shown};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -17,6 +18,14 @@ pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 
 /// Programs see the files of [`write`] below this directory.
 pub(crate) const ROOT: &str = "/sys";
+
+/// The first part of the name of the directory with the files of [`write`]. The name of the view follows.
+const TREE: &str = "sys-";
+
+/// Returns the directory and the name of the view for which [`write`] has returned `tree`.
+pub(crate) fn view_of(tree: &Path) -> Option<(&Path, &str)> {
+    Some((tree.parent()?, tree.file_name()?.to_str()?.strip_prefix(TREE)?))
+}
 
 /// The directories below [`ROOT`] that programs see exactly as [`write`] wrote them, by whichever call a
 /// program reads them.
@@ -74,7 +83,7 @@ const VERBS: &str = "class/infiniband_verbs";
 /// # Errors
 /// An error of the system, if a file cannot be written.
 pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<PathBuf> {
-    let tree = format!("sys-{}", view.name());
+    let tree = format!("{TREE}{}", view.name());
     let (root, stamp) = (directory.join(&tree), directory.join(format!("{tree}.stamp")));
     let files = files(port);
     let all: String = files.iter().map(|(name, content)| format!("{name}\n{content}\n")).collect();
@@ -97,6 +106,13 @@ pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<Pa
         }
         fs::write(draft(name), wanted)?;
         fs::rename(draft(name), &path)?;
+    }
+    // The port may have been over another interface.
+    let netdevs = root.join(format!("{FUNCTION}/net"));
+    for entry in fs::read_dir(netdevs).into_iter().flatten().flatten() {
+        if entry.file_name() != port.interface.name.as_str() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
     // Empty entries of the GID table have no attributes.
     for index in port.entries.len()..GIDS {
@@ -165,6 +181,23 @@ fn files(port: &Port) -> Vec<(String, String)> {
     ];
     let fixed =
         fixed.iter().map(|(folder, name, content)| (format!("{folder}/{name}"), (*content).to_owned()));
+    let zeros = counters::FILES.iter().map(|(name, _)| (format!("{OF_FUNCTION}/ports/1/{name}"), "0".into()));
+    let lifespan = (format!("{OF_FUNCTION}/ports/1/hw_counters/lifespan"), LIFESPAN.to_string());
+    // The real directory of an interface has more files. Programs look for its name.
+    let Interface { index, name, mac } = &port.interface;
+    let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+    let netdev = [
+        ("address", mac.as_str()),
+        ("ifindex", &index.to_string()),
+        ("operstate", if port.is_active { "up" } else { "down" }),
+        ("dev_id", "0x0"),
+        ("dev_port", "0"),
+    ];
+    let netdev: Vec<_> = netdev
+        .into_iter()
+        .filter(|_| !name.is_empty())
+        .map(|(file, content)| (format!("{FUNCTION}/net/{name}/{file}"), content.to_owned()))
+        .collect();
     let table = (0..GIDS).flat_map(|index| {
         let entry = port.entries.get(index);
         let ports = format!("{OF_FUNCTION}/ports/1");
@@ -181,5 +214,5 @@ fn files(port: &Port) -> Vec<(String, String)> {
         .into_iter()
         .flatten()
     });
-    fixed.chain(table).collect()
+    fixed.chain(zeros).chain([lifespan]).chain(netdev).chain(table).collect()
 }

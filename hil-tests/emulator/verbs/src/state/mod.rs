@@ -4,6 +4,7 @@
 pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod connection;
+pub(crate) mod counting;
 mod doorbells;
 mod ending;
 pub(crate) mod events;
@@ -26,6 +27,7 @@ use crate::ground::settings::Settings;
 use crate::ground::sys;
 use crate::state::channel::{Channel, Kind};
 use crate::state::clock::ClockPages;
+use crate::state::counting::Counting;
 use crate::state::events::{Subject, Subscriptions};
 use crate::state::identifier::Book;
 use crate::state::news::News;
@@ -90,6 +92,7 @@ pub(crate) struct State {
     /// Number of refused destructions of objects.
     refused: u64,
     record: Record,
+    counting: Counting,
 }
 
 /// The numbers of contexts, objects and channels in a process.
@@ -136,7 +139,8 @@ impl State {
         })?;
         let (first, last) = fabric.qpns();
         device.set_numbers(Numbered::Qp, first, last)?;
-        let record = Record::new(settings, &mut device)?;
+        let counting = Counting::new(settings, fabric.slot());
+        let record = Record::new(settings, &mut device, counting.tally())?;
         device.set_gate(|_, entry| fault::completion(entry));
         let factory = match settings.profile.crypto {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
@@ -165,6 +169,7 @@ impl State {
             armed: false,
             refused: 0,
             record,
+            counting,
         };
         state.announce();
         Ok(state)
@@ -382,7 +387,7 @@ impl State {
     }
 
     /// Returns whether the device is idle: no doorbell record to watch, no waiting or unsent message, no
-    /// changed queue, no event without room, no waiting identifier.
+    /// changed queue, no event without room, no waiting identifier, no unwritten count.
     pub(crate) fn is_quiet(&self) -> bool {
         self.doorbells.is_empty()
             && self.waiting.is_empty()
@@ -390,6 +395,7 @@ impl State {
             && !self.has_changed()
             && !self.book.waits()
             && self.own_notices.is_empty()
+            && !self.counting.is_behind()
     }
 
     /// Returns whether the program has armed a completion queue, and therefore sleeps at times.
@@ -451,6 +457,7 @@ impl State {
             channel.flush();
         }
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).ticks();
+        self.counting.write(false);
         moved
     }
 
@@ -461,6 +468,7 @@ impl State {
             self.work(Pace::Clock);
             sys::yield_now();
         }
+        self.counting.write(true);
     }
 
     /// Collects the doorbell records that can cause work, and watches them.

@@ -109,6 +109,40 @@ fn read(path: &CStr) -> String {
     String::from_utf8(line[..length].to_vec()).unwrap()
 }
 
+/// Paths may be relative to a directory above those of the device, and to the working directory.
+#[test]
+fn the_device_is_below_directories_that_are_open() {
+    preloaded("paths::the_device_is_below_directories_that_are_open", || {
+        let whole = fs::read_to_string(PORT.to_str().unwrap()).unwrap();
+        let read = |directory: c_int, path: &CStr| {
+            let mut bytes = [0_u8; 64];
+            // SAFETY: the path is a string, and the bytes have the given length. The file is closed once.
+            let length = unsafe {
+                let file = libc::openat(directory, path.as_ptr(), libc::O_RDONLY);
+                let length = libc::read(file, bytes.as_mut_ptr().cast(), bytes.len());
+                libc::close(file);
+                length
+            };
+            String::from_utf8(bytes[..usize::try_from(length).unwrap_or(0)].to_vec()).unwrap()
+        };
+        let state = c"infiniband/mlx5_0/ports/1/state";
+        let sys = File::open("/sys").unwrap();
+        assert_eq!(read(sys.as_raw_fd(), c"class/infiniband/mlx5_0/ports/1/state"), whole);
+        assert_eq!(read(sys.as_raw_fd(), c"./class/infiniband/mlx5_0/ports/1/state"), whole);
+        let class = File::open("/sys/class").unwrap();
+        assert_eq!(read(class.as_raw_fd(), state), whole);
+        let own = File::open(CLASS).unwrap();
+        assert_eq!(read(own.as_raw_fd(), c"mlx5_0/ports/1/state"), whole);
+        std::env::set_current_dir("/sys/class").unwrap();
+        assert_eq!(read(libc::AT_FDCWD, state), whole);
+        assert_eq!(fs::read_to_string(state.to_str().unwrap()).unwrap(), whole);
+        std::env::set_current_dir("/dev").unwrap();
+        assert!(fs::metadata("infiniband/uverbs0").unwrap().file_type().is_char_device());
+        std::env::set_current_dir("/").unwrap();
+        assert_eq!(read(libc::AT_FDCWD, state), "", "another directory");
+    });
+}
+
 /// The resolved link of the device is two directories below the PCI function, where UCX looks for it.
 #[test]
 fn the_link_of_the_device_leads_into_its_pci_function() {

@@ -1,6 +1,7 @@
 //! Tests of the port: its GID table in calls and in files, and the events of its changes.
 
-use crate::verbs::{Attribute, Context, call, in_a_namespace, message};
+use crate::verbs::{Attribute, Context, End, call, in_a_namespace, message};
+use crate::{DONE, REQUEST_FAILED};
 use mlx5_testing::preload::{preloaded, prepared};
 use std::fs::{self, File};
 use std::net::Ipv6Addr;
@@ -64,6 +65,51 @@ fn the_table_of_gids_is_the_same_in_calls_and_files() {
         assert_eq!(call(context.0, 0, 5, &mut attributes), Err(libc::EINVAL), "no room");
         let files = ["state", "phys_state", "rate", "lid", "sm_lid", "lid_mask_count", "cap_mask"];
         assert!(files.iter().all(|file| File::open(format!("{PORT}/{file}")).is_ok()));
+    });
+}
+
+/// Returns a counter's value, as this process and another one see it.
+fn counter(name: &str) -> (u64, u64) {
+    let path = format!("{PORT}/{name}");
+    let other = Command::new("cat").arg(&path).output().unwrap();
+    let value = |shown: String| shown.trim().parse().unwrap();
+    (value(fs::read_to_string(&path).unwrap()), value(String::from_utf8(other.stdout).unwrap()))
+}
+
+#[test]
+fn counters_count_what_the_port_does() {
+    preloaded("port::counters_count_what_the_port_does", || {
+        let listed = |folder: &str| fs::read_dir(format!("{PORT}/{folder}")).unwrap().count();
+        assert_eq!((listed("counters"), listed("hw_counters")), (21, 20));
+        assert_eq!(fs::read_to_string(format!("{PORT}/hw_counters/lifespan")).unwrap(), "10\n");
+        let mut end = End::new();
+        end.connect(end.qpn);
+        end.write(8, end.data.0 + 512, end.key);
+        assert_eq!(end.poll().0, DONE);
+        end.write(8, end.data.0 + 512, end.key ^ 1);
+        assert_eq!(end.poll(), (REQUEST_FAILED, 0x13));
+        // The files are a moment behind.
+        while counter("hw_counters/req_remote_access_errors").0 == 0 {
+            std::thread::yield_now();
+        }
+        for (name, value) in [
+            ("counters/port_xmit_packets", 4),
+            ("counters/unicast_rcv_packets", 4),
+            ("counters/symbol_error", 0),
+            ("hw_counters/rx_write_requests", 2),
+            ("hw_counters/rx_read_requests", 0),
+            ("hw_counters/req_cqe_error", 1),
+            ("hw_counters/req_cqe_flush_error", 0),
+            ("hw_counters/req_remote_access_errors", 1),
+            ("hw_counters/resp_remote_access_errors", 1),
+        ] {
+            assert_eq!(counter(name), (value, value), "{name}");
+        }
+        let (words, _) = counter("counters/port_rcv_data");
+        assert!((2 * (78 + 16 + 8) / 4..200).contains(&words), "{words}");
+        let name = fs::read_dir("/sys/class/infiniband/mlx5_0/device/net").unwrap();
+        let names: Vec<_> = name.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["lo"]);
     });
 }
 

@@ -8,7 +8,7 @@
 
 use super::descriptors::adopt;
 use super::next::next;
-use super::paths::{is_connections, is_device, placed};
+use super::paths::{is_connections, is_device, placed, resolved};
 use crate::ground::sysfs;
 use libc::{DIR, FILE, mode_t};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -17,6 +17,22 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 macro_rules! open_connections {
     ($flags:ident $(, $mode:ident)?) => {
         super::cm::open($flags)
+    };
+}
+
+/// The directory that a function's path is relative to, from the arguments before the path.
+macro_rules! directory {
+    () => {
+        libc::AT_FDCWD
+    };
+    (version) => {
+        libc::AT_FDCWD
+    };
+    ($directory:ident) => {
+        $directory
+    };
+    ($version:ident $directory:ident) => {
+        $directory
     };
 }
 
@@ -40,13 +56,15 @@ macro_rules! opens {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> c_int);
                 // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
                 unsafe {
-                    if is_connections(path) {
-                        open_connections!($($after),*)
-                    } else if is_device(path) {
-                        adopt(next($($before,)* sysfs::STAND_IN.as_ptr() $(, $after)*))
-                    } else {
-                        placed(path, |path| next($($before,)* path $(, $after)*))
-                    }
+                    resolved(directory!($($before)*), path, |path| {
+                        if is_connections(path) {
+                            open_connections!($($after),*)
+                        } else if is_device(path) {
+                            adopt(next($($before,)* sysfs::STAND_IN.as_ptr() $(, $after)*))
+                        } else {
+                            placed(path, |path| next($($before,)* path $(, $after)*))
+                        }
+                    })
                 }
             }
         )*
@@ -91,7 +109,11 @@ macro_rules! looks {
             ) -> $result {
                 let next = next!($name($($first,)* *const c_char $(, $last)*) -> $result);
                 // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
-                unsafe { placed(path, |path| next($($before,)* path $(, $after)*)) }
+                unsafe {
+                    resolved(directory!($($before)*), path, |path| {
+                        placed(path, |path| next($($before,)* path $(, $after)*))
+                    })
+                }
             }
         )*
     };

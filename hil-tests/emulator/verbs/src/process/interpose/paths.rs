@@ -1,9 +1,12 @@
 //! Finds the paths that belong to the device, and the files that stand for them.
 #![allow(unsafe_code)]
 
-use crate::ground::{notice, sysfs};
-use std::ffi::{CStr, CString, c_char};
+use crate::ground::{counters, notice, owner, sys, sysfs};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::catch_unwind;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// Addresses below this one are never strings.
@@ -117,10 +120,80 @@ pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_c
             // name.
             let rest = unsafe { CStr::from_ptr(path.add(sysfs::ROOT.len())) };
             let mut room = [0; PATH_MAX];
-            body(joined(tree, rest, &mut room).map_or(path, CStr::as_ptr))
+            let Some(found) = joined(tree, rest, &mut room) else { return body(path) };
+            refresh(tree, found);
+            body(found.as_ptr())
         }
         Place::Elsewhere => body(path),
     }
+}
+
+/// Writes the counters that a path names anew.
+fn refresh(tree: &CStr, path: &CStr) {
+    let Some((ports, wanted)) = counters::split(path.to_bytes()) else { return };
+    let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+    let (Some((directory, view)), Ok(wanted)) =
+        (sysfs::view_of(path(tree.to_bytes())), std::str::from_utf8(wanted))
+    else {
+        return;
+    };
+    // A failure leaves the files as they are.
+    let _ = owner::as_device(|| catch_unwind(|| counters::refresh(directory, view, path(ports), wanted)));
+}
+
+/// The part of all paths of the device that a path relative to a directory above them must have.
+const SUBJECT: &[u8] = b"infiniband";
+
+/// Calls `body` with the whole path, if `path` is relative to a directory of `/sys` or `/dev` and may name a
+/// file of the device. Calls `body` with `path` itself otherwise.
+///
+/// # Safety
+/// `path` meets the conditions of [`place`].
+pub(super) unsafe fn resolved<T>(
+    directory: c_int,
+    path: *const c_char,
+    body: impl FnOnce(*const c_char) -> T,
+) -> T {
+    let mut room = [0; PATH_MAX];
+    // SAFETY: the caller keeps the contract of `absolute`.
+    body(unsafe { absolute(directory, path, &mut room) }.map_or(path, CStr::as_ptr))
+}
+
+/// Returns the whole path of a path that is relative to a directory of `/sys` or `/dev`.
+///
+/// # Safety
+/// `path` meets the conditions of [`place`].
+unsafe fn absolute(directory: c_int, path: *const c_char, room: &mut [u8; PATH_MAX]) -> Option<&CStr> {
+    if path.addr() < FIRST_PAGE {
+        return None;
+    }
+    // SAFETY: by contract, `path` is a C string.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if path.first().is_none_or(|first| *first == b'/')
+        || !path.windows(SUBJECT.len()).any(|part| part == SUBJECT)
+    {
+        return None;
+    }
+    let mut link = [0; 32];
+    match directory {
+        libc::AT_FDCWD => link.as_mut_slice().write_all(b"/proc/self/cwd"),
+        _ => write!(link.as_mut_slice(), "/proc/self/fd/{directory}"),
+    }
+    .ok()?;
+    let length = sys::read_link(CStr::from_bytes_until_nul(&link).ok()?, room)?;
+    let base = room.get(..length)?;
+    let is_above = |root: &[u8]| {
+        base.strip_prefix(root).is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
+    };
+    if !is_above(b"/sys") && !is_above(b"/dev") {
+        return None;
+    }
+    let path = path.strip_prefix(b"./").unwrap_or(path);
+    let (slash, rest) = room.get_mut(length..)?.split_first_mut()?;
+    *slash = b'/';
+    rest.get_mut(..path.len())?.copy_from_slice(path);
+    *rest.get_mut(path.len())? = 0;
+    CStr::from_bytes_until_nul(room).ok()
 }
 
 /// Joins directory and rest to a path. Returns `None` if the path would be longer than [`PATH_MAX`].

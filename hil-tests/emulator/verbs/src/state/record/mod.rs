@@ -9,6 +9,7 @@ use crate::ground::errno::Errno;
 use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
+use crate::state::counting::Tally;
 use crate::state::object::{Context, Object, Qp};
 use journal::Journal;
 use mlx5_mkey::command::PathMtu;
@@ -44,31 +45,34 @@ fn opened<T>(
 }
 
 impl Record {
-    /// Opens the files that the settings name. If there are any, or if the log is on, observes all messages
-    /// and completions of the device.
+    /// Opens the files that the settings name, and observes all messages and completions of the device.
+    /// Counts them in `tally`.
     ///
     /// # Errors
     /// [`Errno::IO`] for a file that cannot be opened, after a line on standard error.
-    pub(crate) fn new(settings: &Settings, device: &mut Device<ProcessMemory>) -> Result<Self, Errno> {
+    pub(crate) fn new(
+        settings: &Settings,
+        device: &mut Device<ProcessMemory>,
+        tally: Arc<Tally>,
+    ) -> Result<Self, Errno> {
         let journal = opened(settings.log_json.as_deref(), Journal::open)?;
         let capture = opened(settings.pcap.as_deref(), Capture::open)?.map(Mutex::new).map(Arc::new);
         let told = settings.log;
-        if told || journal.is_some() || capture.is_some() {
-            let (journal, capture) = (journal.clone(), capture.clone());
-            device.set_tap(move |seen| {
-                if let Seen::Completion { entry, cause: Some(cause), .. } = seen
-                    && told
-                {
-                    log::failure(entry, &cause);
-                }
-                if let Some(journal) = &journal {
-                    journal.seen(seen);
-                }
-                if let Some(capture) = &capture {
-                    capture.lock().unwrap_or_else(PoisonError::into_inner).seen(seen);
-                }
-            });
-        }
+        let (to_journal, to_capture) = (journal.clone(), capture.clone());
+        device.set_tap(move |seen| {
+            tally.seen(seen);
+            if let Seen::Completion { entry, cause: Some(cause), .. } = seen
+                && told
+            {
+                log::failure(entry, &cause);
+            }
+            if let Some(journal) = &to_journal {
+                journal.seen(seen);
+            }
+            if let Some(capture) = &to_capture {
+                capture.lock().unwrap_or_else(PoisonError::into_inner).seen(seen);
+            }
+        });
         Ok(Self { log: settings.log, journal, capture })
     }
 
