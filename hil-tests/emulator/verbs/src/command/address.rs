@@ -15,10 +15,7 @@ use zerocopy::IntoBytes;
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
     call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
-    // On an Ethernet port, every address has a GID: it is global.
-    if asked.port != port::NUMBER || asked.is_global == 0 || !has_gid(call.state, asked.source_gid_index) {
-        return Err(Errno::INVAL);
-    }
+    check_path(call.state, asked.port, asked.is_global, asked.source_gid_index)?;
     let mac = call.state.resolve(asked.gid).ok_or(Errno::TIMEDOUT)?;
     let length = call.request.room(UHW_OUT).min(size_of::<CreateAhResponse>()) as u32;
     call.publish(Object::AddressHandle, |request, handle| {
@@ -28,8 +25,20 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
+/// Checks the way from this device to a peer as Linux does (`rdma_fill_sgid_attr`): an Ethernet port has only
+/// global addresses, and a path begins at a filled entry of the port's GID table.
+///
+/// # Errors
+/// [`Errno::INVAL`]; [`Errno::NODATA`] for an empty entry.
+pub(super) fn check_path(state: &State, number: u8, is_global: u8, gid_index: u8) -> Result<(), Errno> {
+    if number != port::NUMBER || is_global == 0 {
+        return Err(Errno::INVAL);
+    }
+    if has_gid(state, gid_index) { Ok(()) } else { Err(Errno::NODATA) }
+}
+
 /// Returns whether the entry `index` of the port's GID table is in use.
-pub(super) fn has_gid(state: &State, index: u8) -> bool {
+fn has_gid(state: &State, index: u8) -> bool {
     usize::from(index) < state.port.entries.len()
 }
 

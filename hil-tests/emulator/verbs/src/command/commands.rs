@@ -30,7 +30,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     command(17, 8, 4, completion::create_channel),
     command(25, 16, 128, queue_pair::query),
     command(26, 112, 0, queue_pair::modify),
-    command(EXTENDED | 26, 112, 0, queue_pair::modify),
+    command(EXTENDED | 26, 112, 8, queue_pair::modify),
     command(33, 16, 0, shared_receive::modify),
     command(34, 16, 16, shared_receive::query),
 ];

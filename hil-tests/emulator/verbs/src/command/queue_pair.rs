@@ -1,10 +1,12 @@
 //! Calls that make, modify, query and destroy queue pairs.
 
-use super::memory;
 use super::steps::{self, mask};
+use super::{address, memory};
 use crate::command::call::Call;
-use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
-use crate::ground::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
+use crate::command::numbers::{COMMAND, CORE_IN, CORE_OUT, EXTENDED, UHW_IN, UHW_OUT};
+use crate::ground::abi::{
+    CreateQp, CreateQpResponse, Destination, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse,
+};
 use crate::ground::errno::Errno;
 use crate::ground::port::is_link_local;
 use crate::ground::process_memory;
@@ -12,7 +14,7 @@ use crate::state::object::{Base, Object, Qp, state_number, state_of};
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
-use mlx5_softdev::{QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
+use mlx5_softdev::{Access, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Kinds of queue pairs (`enum ib_uverbs_qp_type`), each with its transport service.
@@ -140,6 +142,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         signal_all: flags & SIGNAL_ALL != 0,
         context,
         attributes,
+        linux_state: QpState::Reset,
     };
     call.publish(Object::Qp(Box::new(qp)), |request, handle| {
         request.answer(13, capabilities.as_bytes())?;
@@ -182,34 +185,42 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out MODIFY_QP: changes state and attributes of a queue pair.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifyQp = call.request.structure(CORE_IN)?;
-    let Qp { number, transport, .. } = *call.qp(asked.handle).map_err(|_| Errno::INVAL)?;
-    let view = call.state.device.query(number)?;
-    steps::check(&asked, transport, call.state.port.entries.len())?;
-    // The kernel asks the network for the MAC address of a GID, unless the GID contains the address.
-    let to = asked.destination;
-    if asked.mask & mask::ADDRESS != 0 && to.is_global != 0 && !is_link_local(to.gid) {
-        call.state.resolve(to.gid).ok_or(Errno::TIMEDOUT)?;
+    let Qp { number, transport, linux_state, .. } = *call.verbs_qp(asked.handle)?;
+    let is_extended = call.request.number(COMMAND) & EXTENDED != 0;
+    let unknown = !(mask::KNOWN | if is_extended { mask::RATE_LIMIT } else { 0 });
+    if asked.mask & unknown != 0 {
+        return Err(Errno::OPNOTSUPP);
     }
-    let current = state_of(asked.current_state).filter(|_| asked.mask & mask::CURRENT_STATE != 0);
-    if current.is_some_and(|current| current != view.state) {
-        return Err(Errno::INVAL);
+    if asked.mask & mask::ADDRESS != 0 {
+        let Destination { port, is_global, source_gid_index, gid, .. } = asked.destination;
+        address::check_path(call.state, port, is_global, source_gid_index)?;
+        // The kernel asks the network for the MAC address of a GID, unless the GID contains the address.
+        if !is_link_local(gid) {
+            call.state.resolve(gid).ok_or(Errno::TIMEDOUT)?;
+        }
     }
-    let next = match asked.mask & mask::STATE {
-        0 => view.state,
-        _ => state_of(asked.state).ok_or(Errno::INVAL)?,
+    // A program may name the state that the step begins at. Linux believes the program.
+    let state = |bit, number| match asked.mask & bit {
+        0 => Ok(None),
+        _ => state_of(number).map(Some).ok_or(Errno::INVAL),
     };
-    if !steps::is_complete(asked.mask, transport, view.state, next) {
+    let from = state(mask::CURRENT_STATE, asked.current_state)?.unwrap_or(linux_state);
+    let next = state(mask::STATE, asked.state)?.unwrap_or(from);
+    if !steps::is_allowed(asked.mask, transport, from, next) {
         return Err(Errno::INVAL);
     }
-    if asked.mask & mask::STATE != 0 {
+    steps::check_values(&asked, 1 << call.state.device.profile().log_max_reads)?;
+    // The device refuses a step from a state that it is not in. It takes any queue pair to RESET and ERR.
+    let ends = matches!(next, QpState::Reset | QpState::Error);
+    if !ends && call.state.device.query(number)?.state != from {
+        return Err(Errno::INVAL);
+    }
+    if ends || next != from {
         call.state.modify(number, next)?;
     }
     if asked.mask & mask::DESTINATION != 0 {
         let peer = call.state.peer(asked.destination_qpn & 0x00ff_ffff);
         call.state.device.connect(number, peer)?;
-    }
-    if asked.mask & mask::ACCESS != 0 {
-        call.state.device.set_rights(number, memory::access(asked.access))?;
     }
     if asked.mask & mask::QKEY != 0 {
         call.state.device.set_qkey(number, asked.qkey)?;
@@ -221,15 +232,29 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         };
         call.state.device.set_rnr_retry(number, retries)?;
     }
-    let qp = call.qp(asked.handle)?;
+    let qp = call.verbs_qp(asked.handle)?;
+    qp.linux_state = next;
     remember(&mut qp.attributes, &asked);
     describe(&mut qp.context, &qp.attributes);
     if next == QpState::Reset {
         qp.logged = 0;
     }
+    let rights = rights(&qp.attributes);
+    if asked.mask & (mask::ACCESS | mask::MAX_DEST_RD_ATOMIC) != 0 {
+        call.state.device.set_rights(number, rights)?;
+    }
     call.state.touch();
-    call.request.answer(CORE_OUT, &[0; 8])?;
+    // The extended command answers with its length (`struct ib_uverbs_ex_modify_qp_resp`).
+    call.request.answer(CORE_OUT, [0, 8].map(u32::to_ne_bytes).as_flattened())?;
     call.request.answer(UHW_OUT, &[0; 16])
+}
+
+/// Returns the rights that a queue pair's attributes give to its peer. Linux gives reads and atomics only if
+/// the peer may have some under way (`set_qpc_atomic_flags`).
+fn rights(kept: &ModifyQp) -> Access {
+    let asked = memory::access(kept.access);
+    let reads = kept.max_dest_rd_atomic != 0;
+    Access { remote_read: asked.remote_read && reads, remote_atomic: asked.remote_atomic && reads, ..asked }
 }
 
 /// Keeps the attributes of a modification for later queries.
@@ -267,7 +292,7 @@ fn describe(context: &mut Qpc, kept: &ModifyQp) {
     context.next_send_psn.set(kept.sq_psn);
     let receive = QpcReceive::new().with_next_rcv_psn(kept.rq_psn).with_min_rnr_nak(kept.min_rnr_timer);
     context.receive.set(receive.into_bits());
-    let rights = memory::access(kept.access);
+    let rights = rights(kept);
     let rights = QpcRights::new()
         .with_rre(rights.remote_read)
         .with_rwe(rights.remote_write)
@@ -278,8 +303,10 @@ fn describe(context: &mut Qpc, kept: &ModifyQp) {
 /// Carries out QUERY_QP: answers with state and attributes of a queue pair.
 pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: QueryQp = call.request.structure(CORE_IN)?;
-    let qp = call.qp(asked.handle).map_err(|_| Errno::INVAL)?.clone();
-    let state = state_number(call.state.device.query(qp.number)?.state);
+    let qp = call.verbs_qp(asked.handle)?.clone();
+    let state = call.state.device.query(qp.number)?.state;
+    call.verbs_qp(asked.handle)?.linux_state = state;
+    let state = state_number(state);
     let kept = &qp.attributes;
     let response = QueryQpResponse {
         destination: kept.destination,
@@ -313,5 +340,10 @@ impl Call<'_> {
             Object::Qp(qp) => Ok(qp),
             _ => Err(Errno::INVAL),
         }
+    }
+
+    /// Returns the queue pair with this handle, unless a command of the device has made the queue pair.
+    fn verbs_qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
+        self.qp(handle).ok().filter(|qp| qp.user_handle.is_some()).ok_or(Errno::INVAL)
     }
 }

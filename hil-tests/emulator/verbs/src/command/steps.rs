@@ -1,4 +1,5 @@
-//! The states of a queue pair, and the attributes that each change of state needs.
+//! The changes of a queue pair that MODIFY_QP makes: the table of Linux of states and attributes
+//! (`ib_modify_qp_is_ok`, `optab` of mlx5_ib).
 
 use crate::ground::abi::ModifyQp;
 use crate::ground::errno::Errno;
@@ -20,76 +21,109 @@ pub(super) mod mask {
     pub(in super::super) const RNR_RETRIES: u32 = 1 << 11;
     pub(in super::super) const RQ_PSN: u32 = 1 << 12;
     pub(in super::super) const MAX_RD_ATOMIC: u32 = 1 << 13;
+    pub(in super::super) const ALTERNATE: u32 = 1 << 14;
     pub(in super::super) const MIN_RNR_TIMER: u32 = 1 << 15;
     pub(in super::super) const SQ_PSN: u32 = 1 << 16;
     pub(in super::super) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+    pub(in super::super) const MIGRATION: u32 = 1 << 18;
     pub(in super::super) const DESTINATION: u32 = 1 << 20;
+    /// The attributes that MODIFY_QP knows (`IB_QP_ATTR_STANDARD_BITS`).
     pub(in super::super) const KNOWN: u32 = (1 << 21) - 1;
-
-    /// The attributes that only queue pairs with one connected peer have.
-    pub(in super::super) const OF_CONNECTIONS: u32 = ADDRESS | MTU | DESTINATION | RQ_PSN;
-
-    /// The attributes that only reliable queue pairs have: their requests get answers.
-    pub(in super::super) const OF_ANSWERS: u32 =
-        TIMEOUT | RETRIES | RNR_RETRIES | MAX_RD_ATOMIC | MIN_RNR_TIMER | MAX_DEST_RD_ATOMIC;
+    /// The attribute that only the extended MODIFY_QP knows.
+    pub(in super::super) const RATE_LIMIT: u32 = 1 << 25;
 }
 
-/// The attributes that each change of state needs: old state, new state, attributes. A kind of queue pair
-/// needs only those that it has (InfiniBand, table 91 ff.).
-const STEPS: &[(QpState, QpState, u32)] = &[
-    (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS | mask::QKEY),
+/// The attributes that a step needs, and those that it also takes.
+type Attributes = (u32, u32);
+
+/// A step: old state, new state, and the attributes for each kind of queue pair: reliable connection,
+/// unreliable connection, datagrams.
+type Step = (QpState, QpState, [Attributes; 3]);
+
+const INITIAL: u32 = mask::PKEY | mask::PORT | mask::ACCESS;
+const INITIAL_DATAGRAM: u32 = mask::PKEY | mask::PORT | mask::QKEY;
+const PEER: u32 = mask::ADDRESS | mask::MTU | mask::DESTINATION | mask::RQ_PSN;
+const LATE_RIGHTS: u32 = mask::ALTERNATE | mask::ACCESS | mask::PKEY;
+const SENDING: u32 = mask::CURRENT_STATE | mask::ALTERNATE | mask::ACCESS | mask::MIGRATION;
+const SENDING_DATAGRAM: u32 = mask::CURRENT_STATE | mask::QKEY;
+
+/// The attributes of steps from one sending state to another.
+const BETWEEN: [Attributes; 3] = [(0, SENDING | mask::MIN_RNR_TIMER), (0, SENDING), (0, SENDING_DATAGRAM)];
+
+/// The steps beside those to RESET and to ERR. RTS to SQD and SQD to SQD, which InfiniBand has, are missing:
+/// mlx5_ib has no command for them.
+const STEPS: &[Step] = &[
+    (QpState::Reset, QpState::Init, [(INITIAL, 0), (INITIAL, 0), (INITIAL_DATAGRAM, 0)]),
+    (QpState::Init, QpState::Init, [(0, INITIAL), (0, INITIAL), (0, INITIAL_DATAGRAM)]),
     (
         QpState::Init,
         QpState::ReadyToReceive,
-        mask::ADDRESS
-            | mask::MTU
-            | mask::DESTINATION
-            | mask::RQ_PSN
-            | mask::MAX_DEST_RD_ATOMIC
-            | mask::MIN_RNR_TIMER,
+        [
+            (PEER | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER, LATE_RIGHTS),
+            (PEER, LATE_RIGHTS),
+            (0, mask::PKEY | mask::QKEY),
+        ],
     ),
     (
         QpState::ReadyToReceive,
         QpState::ReadyToSend,
-        mask::TIMEOUT | mask::RETRIES | mask::RNR_RETRIES | mask::SQ_PSN | mask::MAX_RD_ATOMIC,
+        [
+            (
+                mask::TIMEOUT | mask::RETRIES | mask::RNR_RETRIES | mask::SQ_PSN | mask::MAX_RD_ATOMIC,
+                SENDING | mask::MIN_RNR_TIMER,
+            ),
+            (mask::SQ_PSN, SENDING),
+            (mask::SQ_PSN, SENDING_DATAGRAM),
+        ],
+    ),
+    (QpState::ReadyToSend, QpState::ReadyToSend, BETWEEN),
+    (QpState::SendQueueDrained, QpState::ReadyToSend, BETWEEN),
+    (
+        QpState::SendQueueError,
+        QpState::ReadyToSend,
+        [(0, 0), (0, mask::CURRENT_STATE | mask::ACCESS), (0, SENDING_DATAGRAM)],
     ),
 ];
 
-/// Checks the attributes of a call, as far as the check does not depend on the queue pair's state. `gids` is
-/// the number of GIDs of the port.
+/// Returns whether Linux takes a step from one state to another with the attributes `asked`.
+pub(super) fn is_allowed(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
+    let kind = match transport {
+        // Only the kernel makes queue pairs of the kind `Umr`.
+        Transport::ReliableConnection | Transport::Umr => 0,
+        Transport::UnreliableConnection => 1,
+        Transport::UnreliableDatagram => 2,
+    };
+    let attributes = match (from, to) {
+        (_, QpState::Reset) => Some((0, 0)),
+        (QpState::Reset, QpState::Error) => None,
+        (_, QpState::Error) => Some((0, 0)),
+        _ => STEPS
+            .iter()
+            .find(|(first, second, _)| (*first, *second) == (from, to))
+            .and_then(|(.., kinds)| kinds.get(kind).copied()),
+    };
+    attributes.is_some_and(|(needed, taken)| {
+        asked & needed == needed && asked & !(needed | taken | mask::STATE) == 0
+    })
+}
+
+/// Checks the values of a call's attributes, apart from states and from the path to the peer. `most_reads` is
+/// the number of reads and atomics at once that the device has.
 ///
 /// # Errors
 /// The errno with which the kernel refuses the call.
-pub(super) fn check(asked: &ModifyQp, transport: Transport, gids: usize) -> Result<(), Errno> {
-    if asked.mask & !mask::KNOWN != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
+pub(super) fn check_values(asked: &ModifyQp, most_reads: u32) -> Result<(), Errno> {
+    const MTU_256: u8 = 1;
+    const MTU_4096: u8 = 5;
     let has = |bit: u32| asked.mask & bit != 0;
-    if has(foreign(transport))
-        || has(mask::PORT) && asked.port != 1
+    let is_bad = has(mask::PORT) && asked.port != 1
         || has(mask::PKEY) && asked.pkey_index != 0
-    {
-        return Err(Errno::INVAL);
-    }
-    let address_is_good = asked.destination.port == 1
-        && (asked.destination.is_global == 0 || usize::from(asked.destination.source_gid_index) < gids);
-    if has(mask::ADDRESS) && !address_is_good { Err(Errno::INVAL) } else { Ok(()) }
-}
-
-/// Returns the attributes that queue pairs of a kind lack.
-const fn foreign(transport: Transport) -> u32 {
-    match transport {
-        // Only the kernel makes queue pairs of the kind `Umr`.
-        Transport::ReliableConnection | Transport::Umr => mask::QKEY,
-        Transport::UnreliableConnection => mask::QKEY | mask::OF_ANSWERS,
-        Transport::UnreliableDatagram => mask::ACCESS | mask::OF_CONNECTIONS | mask::OF_ANSWERS,
-    }
-}
-
-/// Returns whether `asked` has all attributes that the change of state needs.
-pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
-    let needed = STEPS.iter().find(|(first, second, _)| (*first, *second) == (from, to));
-    needed.is_none_or(|(_, _, needed)| !asked & needed & !foreign(transport) == 0)
+        || has(mask::MTU) && !(MTU_256..=MTU_4096).contains(&asked.path_mtu)
+        || has(mask::MAX_RD_ATOMIC) && u32::from(asked.max_rd_atomic) > most_reads
+        || has(mask::MAX_DEST_RD_ATOMIC) && u32::from(asked.max_dest_rd_atomic) > most_reads
+        // A RoCE port has no alternate paths (`_ib_modify_qp`).
+        || has(mask::ALTERNATE);
+    if is_bad { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -104,35 +138,61 @@ mod tests {
         (Transport::UnreliableDatagram, [0x71, 0x1, 0x1_0001]),
     ];
 
+    const ALL: [QpState; 7] = [
+        QpState::Reset,
+        QpState::Init,
+        QpState::ReadyToReceive,
+        QpState::ReadyToSend,
+        QpState::SendQueueDrained,
+        QpState::SendQueueError,
+        QpState::Error,
+    ];
+
     #[test]
     fn each_kind_goes_its_own_way() {
-        let states = [QpState::Reset, QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend];
         for (transport, way) in WAYS {
-            for (step, asked) in states.windows(2).zip(way) {
+            for (step, asked) in ALL.windows(2).zip(way) {
                 let &[from, to] = step else { continue };
-                let complete = |asked| is_complete(asked, *transport, from, to);
-                assert!(complete(*asked), "{transport:?} to {to:?}");
+                let allowed = |asked| is_allowed(asked, *transport, from, to);
+                assert!(allowed(*asked), "{transport:?} to {to:?}");
                 for bit in (1..u32::BITS).map(|bit| 1 << bit).filter(|bit| asked & bit != 0) {
-                    assert!(!complete(asked & !bit), "{transport:?} to {to:?} without {bit:#x}");
+                    assert!(!allowed(asked & !bit), "{transport:?} to {to:?} without {bit:#x}");
                 }
             }
         }
     }
 
+    /// The masks of the kernel's table (`qp_state_table` of 6.1), as numbers.
     #[test]
-    fn what_a_kind_does_not_have_is_refused() {
-        let asked = |mask| {
-            let mut asked = ModifyQp { mask, port: 1, ..ModifyQp::default() };
-            asked.destination.port = 1;
-            asked
+    fn the_masks_are_those_of_linux() {
+        use QpState::{
+            Init, ReadyToReceive as Rtr, ReadyToSend as Rts, Reset, SendQueueDrained, SendQueueError,
         };
-        for (transport, own) in WAYS {
-            for mask in WAYS.iter().flat_map(|(_, way)| way) {
-                let foreign = mask & !own.iter().fold(0, |all, one| all | one) != 0;
-                let expected = if foreign { Err(Errno::INVAL) } else { Ok(()) };
-                assert_eq!(check(&asked(*mask), *transport, 2), expected, "{transport:?} {mask:#x}");
-            }
-            assert_eq!(check(&asked(1 << 21), *transport, 2), Err(Errno::OPNOTSUPP));
-        }
+        let expected: &[Step] = &[
+            (Reset, Init, [(0x38, 0), (0x38, 0), (0x70, 0)]),
+            (Init, Init, [(0, 0x38), (0, 0x38), (0, 0x70)]),
+            (Init, Rtr, [(0x12_9180, 0x4018), (0x10_1180, 0x4018), (0, 0x50)]),
+            (Rtr, Rts, [(0x1_2e00, 0x4_c00a), (0x1_0000, 0x4_400a), (0x1_0000, 0x42)]),
+            (Rts, Rts, [(0, 0x4_c00a), (0, 0x4_400a), (0, 0x42)]),
+            (SendQueueDrained, Rts, [(0, 0x4_c00a), (0, 0x4_400a), (0, 0x42)]),
+            (SendQueueError, Rts, [(0, 0), (0, 0xa), (0, 0x42)]),
+        ];
+        assert_eq!(STEPS, expected);
+    }
+
+    #[test]
+    fn other_steps_and_attributes_are_refused() {
+        let rc = Transport::ReliableConnection;
+        let steps = |asked| {
+            let allowed = |from: &QpState| ALL.iter().filter(|to| is_allowed(asked, rc, *from, **to)).count();
+            ALL.iter().map(allowed).collect::<Vec<_>>()
+        };
+        // Without attributes: to RESET from each state, to ERR from each state but RESET, INIT to INIT, and
+        // to RTS from the three sending states.
+        assert_eq!(steps(mask::STATE), [1, 3, 2, 3, 3, 3, 2]);
+        // The type of service has no place in a step to an end.
+        assert_eq!(steps(mask::STATE | mask::ACCESS), [0, 1, 0, 1, 1, 0, 0]);
+        assert_eq!(steps(mask::STATE | mask::SQD_NOTIFY), [0; 7]);
+        assert_eq!(steps(mask::STATE | mask::RATE_LIMIT), [0; 7]);
     }
 }

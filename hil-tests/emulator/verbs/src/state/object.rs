@@ -76,6 +76,9 @@ pub(crate) struct Qp {
     pub(crate) context: Qpc,
     /// The attributes that modifications have set last.
     pub(crate) attributes: ModifyQp,
+    /// The state that Linux believes the queue pair to be in (`struct mlx5_ib_qp`, `state`). Only MODIFY_QP
+    /// and QUERY_QP of verbs change it, and no command of the device.
+    pub(crate) linux_state: QpState,
 }
 
 /// A shared receive queue.

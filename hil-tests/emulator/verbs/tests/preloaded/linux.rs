@@ -210,3 +210,92 @@ fn any_uid_is_overwritten() {
         create(&context, &command).unwrap();
     });
 }
+
+/// Linux keeps a state of each queue pair of its own (`mlx5_ib_modify_qp`), and commands of the device do not
+/// change this state.
+#[test]
+fn linux_knows_a_state_of_its_own() {
+    preloaded("linux::linux_knows_a_state_of_its_own", || {
+        let end = End::new();
+        let modify = |mask, state| end.context.modify(end.qp, mask, state, end.qpn);
+        assert_eq!(modify(0x39, 1), Ok(()));
+        // 2ERR_QP moves the queue pair, and Linux does not notice.
+        assert_eq!(end.context.command(end.qp, &named(0x507, end.qpn)), Ok(()));
+        assert_eq!(modify(0x12_9181, 2), Err(libc::EINVAL), "the device refuses INIT2RTR");
+        assert_eq!(end.context.query(end.qp).0, 6, "ERR");
+        assert_eq!(modify(1, 0), Ok(()), "Linux knows now");
+        assert_eq!(modify(0x39, 1), Ok(()));
+        assert_eq!(end.context.command(end.qp, &named(0x50a, end.qpn)), Ok(()), "2RST_QP");
+        assert_eq!(modify(0x39, 1), Err(libc::EINVAL), "Linux believes in INIT");
+        assert_eq!(modify(1, 0), Ok(()));
+        end.connect(end.qpn);
+        // A program may name the state at which the step begins.
+        let named = |state, to| end.context.modify_with(end.qp, 0b11, to, 0, &[(97, state)]);
+        assert_eq!(named(3, 3), Ok(()), "RTS to RTS");
+        assert_eq!(named(4, 3), Err(libc::EINVAL), "the device is not in SQD");
+        assert_eq!(named(0, 0), Err(libc::EINVAL), "RESET takes no current state");
+        assert_eq!(named(9, 3), Err(libc::EINVAL));
+    });
+}
+
+#[test]
+fn steps_of_queue_pairs() {
+    preloaded("linux::steps_of_queue_pairs", || {
+        let end = End::new();
+        let modify = |mask, state| end.context.modify(end.qp, mask, state, end.qpn);
+        assert_eq!(modify(1, 6), Err(libc::EINVAL), "RESET to ERR");
+        assert_eq!(modify(1, 0), Ok(()), "RESET to RESET");
+        assert_eq!(modify(0, 0), Ok(()), "nothing");
+        assert_eq!(modify(0x79, 1), Err(libc::EINVAL), "a queue key");
+        assert_eq!(modify(0x39, 1), Ok(()));
+        assert_eq!(modify(0x38, 0), Ok(()), "INIT stays");
+        assert_eq!(modify(0x12_91a1, 2), Err(libc::EINVAL), "a port");
+        assert_eq!(modify(0x12_d181, 2), Err(libc::EINVAL), "an alternate path");
+        assert_eq!(modify(0x12_9199, 2), Ok(()), "rights and a partition key");
+        assert_eq!(modify(0x1_ae0b, 3), Err(libc::EINVAL), "that is not the current state");
+        assert_eq!(modify(0x1_ae09, 3), Ok(()), "rights and a timer");
+        assert_eq!(modify(1, 4), Err(libc::EINVAL), "RTS to SQD");
+        assert_eq!(modify(0x8008, 0), Ok(()), "RTS stays");
+        assert_eq!(modify(0x200, 0), Err(libc::EINVAL), "a timeout");
+        assert_eq!(modify(9, 6), Err(libc::EINVAL), "rights in ERR");
+        assert_eq!(modify(1, 6), Ok(()));
+        assert_eq!(modify(1 << 25, 6), Err(libc::EOPNOTSUPP), "an attribute of the extended command");
+    });
+}
+
+#[test]
+fn paths_and_values_of_queue_pairs() {
+    preloaded("linux::paths_and_values_of_queue_pairs", || {
+        let end = End::new();
+        let with =
+            |mask, state, at, byte| end.context.modify_with(end.qp, mask, state, end.qpn, &[(at, byte)]);
+        assert_eq!(with(0x39, 1, 104, 2), Err(libc::EINVAL), "a port that does not exist");
+        assert_eq!(with(0x39, 1, 92, 1), Err(libc::EINVAL), "a partition key that does not exist");
+        assert_eq!(with(0x39, 1, 0, 0), Ok(()));
+        let ready = |at, byte| with(0x12_9181, 2, at, byte);
+        assert_eq!(ready(31, 2), Err(libc::EINVAL), "a path from another port");
+        assert_eq!(ready(30, 0), Err(libc::EINVAL), "a path without a GID");
+        assert_eq!(ready(24, 255), Err(libc::ENODATA), "an empty entry of the table of GIDs");
+        for mtu in [0, 6] {
+            assert_eq!(ready(98, mtu), Err(libc::EINVAL), "path MTU {mtu}");
+        }
+        assert_eq!(ready(102, 17), Err(libc::EINVAL), "17 reads of the peer at once");
+        assert_eq!(ready(102, 16), Ok(()));
+        assert_eq!(with(0x1_2e01, 3, 101, 17), Err(libc::EINVAL), "17 reads at once");
+        assert_eq!(with(0x1_2e01, 3, 101, 16), Ok(()));
+
+        let pd = end.context.pd();
+        let address_handle = |at: usize, byte: u8| {
+            let mut request = [0; 56];
+            request[16..20].copy_from_slice(&pd.to_ne_bytes());
+            request[24..26].copy_from_slice(&[0xfe, 0x80]); // a link-local GID
+            request[53] = 1; // global
+            request[54] = 1; // port
+            request[at] = byte;
+            verbs::command(end.context.0, 5, &request, &mut [0; 4], &mut [0; 16])
+        };
+        assert_eq!(address_handle(54, 2), Err(libc::EINVAL));
+        assert_eq!(address_handle(53, 0), Err(libc::EINVAL));
+        assert_eq!(address_handle(44, 255), Err(libc::ENODATA));
+    });
+}

@@ -355,14 +355,34 @@ impl Context {
 
     /// Modifies a queue pair's attributes and state.
     pub(crate) fn modify(&self, qp: u32, mask: u32, state: u8, destination: u32) -> Result<(), Errno> {
+        self.modify_with(qp, mask, state, destination, &[])
+    }
+
+    /// Modifies a queue pair. `changes` are bytes of the structure (`struct ib_uverbs_modify_qp`) that differ
+    /// from those of [`Self::modify`], each with its offset.
+    pub(crate) fn modify_with(
+        &self,
+        qp: u32,
+        mask: u32,
+        state: u8,
+        destination: u32,
+        changes: &[(usize, u8)],
+    ) -> Result<(), Errno> {
         let mut request = vec![0; 112];
+        request[..2].copy_from_slice(&[0xfe, 0x80]); // a link-local GID
+        request[30] = 1; // the address is global
         request[31] = 1; // port of the address
         request[64..72].copy_from_slice(&words(&[qp, mask]));
         request[84..88].copy_from_slice(&destination.to_ne_bytes());
         request[88..92].copy_from_slice(&0xf_u32.to_ne_bytes());
         request[96] = state;
+        request[98] = 5; // path MTU: 4096 bytes
+        request[101..103].copy_from_slice(&[1, 1]); // reads at once: own, the peer's
         request[104] = 1; // port
         request[107] = 7; // retry for ever
+        for (at, byte) in changes {
+            request[*at] = *byte;
+        }
         command(self.0, 26, &request, &mut [], &mut [])
     }
 

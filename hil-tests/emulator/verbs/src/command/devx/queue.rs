@@ -234,6 +234,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         signal_all: false,
         context: *qpc,
         attributes: ModifyQp::default(),
+        linux_state: QpState::Reset,
     };
     Ok((Object::Qp(Box::new(qp)), Answer::number(number)))
 }

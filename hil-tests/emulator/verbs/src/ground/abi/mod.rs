@@ -31,8 +31,8 @@ pub(crate) use memory::{
     ReregisterRequest,
 };
 pub(crate) use queues::{
-    CreateCq, CreateQp, CreateQpResponse, CreateSrq, DestroyCqResponse, ModifyQp, ModifySrq, QpCapabilities,
-    QueryQp, QueryQpResponse, QuerySrq, QuerySrqResponse,
+    CreateCq, CreateQp, CreateQpResponse, CreateSrq, Destination, DestroyCqResponse, ModifyQp, ModifySrq,
+    QpCapabilities, QueryQp, QueryQpResponse, QuerySrq, QuerySrqResponse,
 };
 
 structures! {
