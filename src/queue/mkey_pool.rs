@@ -171,6 +171,10 @@ impl<'m> MkeyPool<'m> {
     /// the request is not signalled, post a later one that is. The names (`wr_id`) of the requests do not
     /// matter. Ask for a fence if earlier requests still use the key.
     ///
+    /// The queue pair is one of the mkey's own card. No check finds another card: an mkey and a queue pair
+    /// know their numbers, and two cards may have the same numbers. Keep one pool for each card, beside its
+    /// queue pairs.
+    ///
     /// The mkey stays in use. If the request fails, or its queue pair is reset before the request is
     /// executed, the key may still be in service. Invalidate the mkey again, on any queue pair.
     ///
@@ -188,6 +192,10 @@ impl<'m> MkeyPool<'m> {
     /// of [`MkeyPool::invalidate`]'s request or of a later request on the same queue pair, or the receipt of
     /// a message by which the peer has invalidated the key ([`super::Message::SendInvalidate`]). The next
     /// configuration of the mkey has to be complete.
+    ///
+    /// Such a receipt proves by the key alone, whichever queue pair has received it: a device invalidates a
+    /// key of its own before it reports the key. A receipt of another card is no proof, and no check finds
+    /// it.
     ///
     /// # Errors
     /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed or the
