@@ -30,6 +30,28 @@ impl Call<'_> {
         Ok((number, raw))
     }
 
+    /// Returns the number of the channel that the descriptor in an attribute stands for, or `None` if the
+    /// attribute is missing. The channel belongs to this call's context, and `wanted` accepts its purpose.
+    ///
+    /// # Errors
+    /// [`Errno::BADF`] for another descriptor; [`Errno::INVAL`] for a number that no descriptor has.
+    pub(crate) fn channel(&self, id: u16, wanted: fn(Kind) -> bool) -> Result<Option<u32>, Errno> {
+        let Some(descriptor) = self.request.descriptor(id)? else { return Ok(None) };
+        let (number, channel) = self.state.channel_of(descriptor).ok_or(Errno::BADF)?;
+        let fits = channel.is_of(self.context) && wanted(channel.kind());
+        if fits { Ok(Some(number)) } else { Err(Errno::BADF) }
+    }
+
+    /// Returns the number of the channel for asynchronous events of a new object: the one that an attribute
+    /// names, else the context's first (`ib_uverbs_get_async_event`).
+    ///
+    /// # Errors
+    /// The errors of [`Call::channel`].
+    pub(crate) fn async_channel(&mut self, id: u16) -> Result<Option<u32>, Errno> {
+        let named = self.channel(id, |kind| kind == Kind::Asynchronous)?;
+        Ok(named.or(self.context()?.async_channel))
+    }
+
     /// Returns the call's context.
     pub(crate) fn context(&mut self) -> Result<&mut Context, Errno> {
         self.state.contexts.get_mut(&self.context).ok_or(Errno::IO)

@@ -1,10 +1,11 @@
 //! Calls that make and destroy completion queues and their channels.
 
+use super::memory;
 use crate::command::call::Call;
-use crate::command::numbers::{CORE_OUT, UHW_IN, UHW_OUT};
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateCq, DestroyCqResponse};
 use crate::ground::errno::Errno;
-use crate::ground::process_memory::{self, ProcessMemory};
+use crate::ground::process_memory::ProcessMemory;
 use crate::state::NEVER_ARMED;
 use crate::state::channel::Kind;
 use crate::state::object::{Base, Cq, Object};
@@ -14,46 +15,47 @@ use zerocopy::IntoBytes;
 /// The most entries of a completion queue.
 const MAX_ENTRIES: u64 = (1 << 22) - 1;
 
-/// The only flag of the driver that CQ_CREATE accepts here (`MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`). It has
-/// no effect.
+/// Flags of the driver (`enum mlx5_ib_create_cq_flags`): entries of 128 bytes padded, the call names a
+/// doorbell page, time stamps in real time.
+const PADDED: u16 = 1;
 const UAR_PAGE_INDEX: u16 = 1 << 1;
+const REAL_TIME: u16 = 1 << 2;
 
-/// The flag of a completion queue that ignores overruns (`IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN`; DEVICE.md,
-/// "Completion queues that ignore overruns").
+/// The flags of completion queues (`enum ib_uverbs_ex_create_cq_flags`): entries have time stamps, which they
+/// always have here; overruns are ignored (DEVICE.md, "Completion queues that ignore overruns").
+const TIME_STAMPS: u64 = 1;
 const IGNORE_OVERRUN: u64 = 1 << 1;
 
 /// Carries out CREATE_COMP_CHANNEL: makes a completion channel.
 pub(super) fn create_channel(call: &mut Call<'_>) -> Result<(), Errno> {
-    let (_, descriptor) = call.open_channel(Kind::Verbs)?;
+    call.request.structure::<u64>(CORE_IN)?;
+    let (_, descriptor) = call.open_channel(Kind::Completions)?;
     call.request.answer(CORE_OUT, &descriptor.to_ne_bytes())
 }
 
 /// Carries out CQ_CREATE: makes a completion queue.
 pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateCq = call.request.structure(UHW_IN)?;
-    let wanted = call.request.number(1);
-    if wanted == 0 || wanted > MAX_ENTRIES || call.request.number(4) != 0 {
+    let (wanted, flags) = (call.request.number(1), call.request.number(5));
+    let vector = call.request.number(4);
+    if wanted == 0 || wanted > MAX_ENTRIES || vector != 0 || flags & !(TIME_STAMPS | IGNORE_OVERRUN) != 0 {
         return Err(Errno::INVAL);
     }
-    let flags = call.request.number(5);
-    if flags & !IGNORE_OVERRUN != 0 || asked.compression != 0 || asked.flags & !UAR_PAGE_INDEX != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
-    if !matches!(asked.cqe_size, 64 | 128) {
+    let channel = call.channel(3, |kind| kind == Kind::Completions)?;
+    let async_channel = call.async_channel(7)?;
+    let is_unknown = asked.flags & !(PADDED | UAR_PAGE_INDEX | REAL_TIME) != 0;
+    if is_unknown || !matches!(asked.cqe_size, 64 | 128) || asked.reserved0 != 0 || asked.reserved1 != 0 {
         return Err(Errno::INVAL);
     }
-    let channel = match call.request.descriptor(3) {
-        None => None,
-        Some(descriptor) => match call.state.channel_of(descriptor) {
-            Some((number, Kind::Verbs)) => Some(number),
-            _ => return Err(Errno::BADF),
-        },
-    };
     let entries = (wanted as u32).wrapping_add(1).next_power_of_two();
-    if !process_memory::mapped(asked.buffer, u64::from(entries) * u64::from(asked.cqe_size), true)
-        || !process_memory::mapped(asked.doorbell_record, 8, true)
-    {
-        return Err(Errno::FAULT);
+    memory::pinned_ring(asked.buffer, u64::from(entries) * u64::from(asked.cqe_size))?;
+    memory::pinned(asked.doorbell_record, 8, true)?;
+    if asked.flags & UAR_PAGE_INDEX == 0 && call.context()?.static_pages.is_none() {
+        return Err(Errno::INVAL);
+    }
+    // This device lacks compressed and padded entries. It has one kind of time stamps for all queues.
+    if asked.compression == 1 || asked.flags & (PADDED | REAL_TIME) != 0 {
+        return Err(Errno::OPNOTSUPP);
     }
     never_armed(asked.doorbell_record).ok_or(Errno::FAULT)?;
     let number = call.state.device.create_cq(CqAttributes {
@@ -68,6 +70,7 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
         user_handle: Some(call.request.number(2)),
         base: Base::default(),
         channel,
+        async_channel,
         ring: asked.buffer,
         entries,
         entry_bytes: asked.cqe_size,
@@ -96,11 +99,10 @@ pub(super) fn destroy_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let cq = call.cq(handle)?.clone();
     call.destroy(handle, |_| true)?;
-    let async_channel = call.context()?.async_channel;
     let state = &mut *call.state;
     let response = DestroyCqResponse {
         completion_events: state.read_events(cq.channel, cq.completion_events, cq.user_handle),
-        async_events: state.read_events(async_channel, cq.async_events, cq.user_handle),
+        async_events: state.read_events(cq.async_channel, cq.async_events, cq.user_handle),
     };
     call.request.answer(1, response.as_bytes())
 }

@@ -2,7 +2,7 @@
 
 use super::shared_receive::{MAX_RECEIVES, MAX_SEGMENTS};
 use crate::command::call::Call;
-use crate::command::numbers::{CORE_OUT, UHW_IN, UHW_OUT};
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };
@@ -17,6 +17,13 @@ use zerocopy::IntoBytes;
 
 /// The only flag of GET_CONTEXT: `MLX5_IB_ALLOC_UCTX_DEVX`.
 const DEVX: u32 = 1;
+
+/// The bit of `lib_caps` for programs that allocate all doorbell pages themselves (`MLX5_LIB_CAP_DYN_UAR`).
+const DYNAMIC_PAGES: u64 = 1 << 1;
+
+/// The doorbell registers of a page, and the most registers that a context may have from the start.
+const REGISTERS: u32 = 2;
+const MAX_REGISTERS: u32 = 512;
 
 /// The answer's mask of GET_CONTEXT: `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and
 /// `_MKEY_UPDATE_TAG`.
@@ -40,6 +47,10 @@ const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 /// reports.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
+    // The input is the first version's, or has at least the second version's fields up to `max_cqe_version`.
+    if (9..16).contains(&call.request.room(UHW_IN)) {
+        return Err(Errno::INVAL);
+    }
     if asked.flags & !DEVX != 0 || asked.comp_mask != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -49,11 +60,23 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.context()?.opened {
         return Err(Errno::INVAL);
     }
+    // The registers are counted in whole pages (`calc_total_bfregs`).
+    let registers = asked.total_bfregs.checked_next_multiple_of(REGISTERS).ok_or(Errno::NOMEM)?;
+    if asked.low_latency_bfregs > registers.wrapping_sub(1) {
+        return Err(Errno::INVAL);
+    }
+    let static_pages = match (asked.lib_caps & DYNAMIC_PAGES, registers) {
+        (0, 0) => return Err(Errno::INVAL),
+        (0, 1..=MAX_REGISTERS) => Some(registers / REGISTERS),
+        (0, _) => return Err(Errno::NOMEM),
+        _ => None,
+    };
     let room = call.request.room(UHW_OUT).min(size_of::<ContextResponse>());
     let response = ContextResponse {
         qp_table_size: 1 << 17,
         // libmlx5 asks for a BlueFlame page only if the kernel can map one (`set_ucontext_resp`).
         bf_reg_size: if call.state.write_combining { 512 } else { 0 },
+        total_bfregs: static_pages.map_or(0, |pages| pages * REGISTERS),
         cache_line_size: 64,
         max_sq_desc_size: 1024,
         max_rq_desc_size: 512,
@@ -80,6 +103,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(UHW_OUT, response.as_bytes())?;
     let context = call.context()?;
     (context.opened, context.devx) = (true, asked.flags & DEVX != 0);
+    (context.cqe_version, context.static_pages) = (response.cqe_version, static_pages);
     Ok(())
 }
 
@@ -129,11 +153,16 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
 
 /// Carries out QUERY_DEVICE: answers with the device's limits and capabilities.
 pub(super) fn query_device(call: &mut Call<'_>) -> Result<(), Errno> {
+    call.request.structure::<u64>(CORE_IN)?;
     call.request.answer(CORE_OUT, description(call.state.device.profile()).as_bytes())
 }
 
 /// Carries out the extended QUERY_DEVICE. In the answer, the fields of missing features are zero.
 pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
+    // The input has only a mask and a reserved field.
+    if call.request.structure::<u64>(CORE_IN)? != 0 {
+        return Err(Errno::INVAL);
+    }
     let base = description(call.state.device.profile());
     let response = DeviceResponseExtended {
         base,
@@ -225,7 +254,8 @@ pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// Carries out ASYNC_EVENT_ALLOC: makes the context's channel for asynchronous events.
 pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
-    let (number, descriptor) = call.open_channel(Kind::Verbs)?;
-    call.context()?.async_channel = Some(number);
+    let (number, descriptor) = call.open_channel(Kind::Asynchronous)?;
+    // The first channel is the one of all objects that name none.
+    call.context()?.async_channel.get_or_insert(number);
     call.request.answer_object(0, descriptor.into())
 }

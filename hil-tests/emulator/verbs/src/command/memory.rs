@@ -7,6 +7,7 @@ use crate::ground::errno::Errno;
 use crate::ground::process_memory;
 use crate::ground::sys::Mapping;
 use crate::state::object::{Mr, Object};
+use crate::state::pages;
 use mlx5_softdev::{Access, Placement, RegionChange};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -45,8 +46,37 @@ const DMABUF: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | R
 
 const PAGE: u64 = 4096;
 
+/// Checks that memory of the program can be pinned for the device (`ib_umem_get`).
+///
+/// # Errors
+/// [`Errno::INVAL`] for no memory, or for memory whose end, rounded up to a page, is no address;
+/// [`Errno::FAULT`] for memory that is not mapped with the needed rights.
+pub(super) fn pinned(address: u64, length: u64, write: bool) -> Result<(), Errno> {
+    let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
+    if end.is_none() || length == 0 {
+        return Err(Errno::INVAL);
+    }
+    if process_memory::mapped(address, length, write) { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// Checks that a ring can be pinned for the device, which needs its begin at a multiple of 64
+/// (`mlx5_umem_find_best_quantized_pgoff`).
+///
+/// # Errors
+/// [`Errno::INVAL`] for another begin, and the errors of [`pinned`].
+pub(super) fn pinned_ring(address: u64, length: u64) -> Result<(), Errno> {
+    pinned(address, length, true)?;
+    if address.is_multiple_of(64) { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Returns whether a region with these access flags needs writable memory (`ib_access_writable`).
+const fn needs_writable(flags: u32) -> bool {
+    flags & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC | MW_BIND) != 0
+}
+
 /// Carries out ALLOC_PD: makes a protection domain.
 pub(super) fn alloc_pd(call: &mut Call<'_>) -> Result<(), Errno> {
+    call.request.structure::<u64>(CORE_IN)?;
     let number = call.state.device.alloc_pd()?;
     call.publish(Object::Pd(number), |request, handle| {
         request.answer(CORE_OUT, &handle.to_ne_bytes())?;
@@ -66,12 +96,10 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
     let flags = asked.access;
     check_access(flags, KNOWN)?;
-    if asked.start % PAGE != asked.hca_va % PAGE || asked.length == 0 {
+    if asked.start % PAGE != asked.hca_va % PAGE {
         return Err(Errno::INVAL);
     }
-    if !process_memory::mapped(asked.start, asked.length, flags & LOCAL_WRITE != 0) {
-        return Err(Errno::FAULT);
-    }
+    pinned(asked.start, asked.length, needs_writable(flags))?;
     let RegisterRequest { start: address, length, .. } = asked;
     let device = &mut call.state.device;
     let key = device.register_at(pd, address, asked.hca_va, length, access(flags))?;
@@ -110,10 +138,9 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
         (mr.address, mr.length, mr.mapping) = (asked.start, asked.length, None);
     }
     let placed = Placement { address: mr.address, start: asked.hca_va, length: mr.length };
-    let writable = mr.access & LOCAL_WRITE != 0;
-    let looks = has(CHANGE_TRANSLATION) || has(CHANGE_ACCESS) && writable;
-    if looks && !process_memory::mapped(mr.address, mr.length, writable) {
-        return Err(Errno::FAULT);
+    let writable = needs_writable(mr.access);
+    if has(CHANGE_TRANSLATION) || has(CHANGE_ACCESS) && writable {
+        pinned(mr.address, mr.length, writable)?;
     }
     let change = RegionChange {
         pd,
@@ -141,7 +168,7 @@ pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     check_access(flags, DMABUF)?;
     let end = offset.checked_add(length).filter(|end| *end != offset).ok_or(Errno::INVAL)?;
-    let mapping = Mapping::new(descriptor as i32, end, flags & LOCAL_WRITE != 0)?;
+    let mapping = Mapping::new(descriptor as i32, end, needs_writable(flags))?;
     let address = mapping.address() + offset;
     let key = call.state.device.register_at(pd, address, iova, length, access(flags))?;
     let mr = Mr { key, address, length, access: flags, mapping: Some(Arc::new(mapping)) };
@@ -202,7 +229,7 @@ pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
         _ => return Err(Errno::OPNOTSUPP),
     }
     call.publish(Object::Uar, |request, handle| {
-        request.answer(0x1002, &0u64.to_ne_bytes())?;
+        request.answer(0x1002, &pages::DOORBELLS.to_ne_bytes())?;
         request.answer(0x1003, &(PAGE as u32).to_ne_bytes())?;
         request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
         request.answer_object(0x1000, handle.into())

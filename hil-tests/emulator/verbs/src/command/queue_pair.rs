@@ -9,8 +9,7 @@ use crate::ground::abi::{
 };
 use crate::ground::errno::Errno;
 use crate::ground::port::is_link_local;
-use crate::ground::process_memory;
-use crate::state::object::{Base, Object, Qp, state_number, state_of};
+use crate::state::object::{Base, Context, Object, Qp, state_number, state_of};
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
@@ -28,9 +27,25 @@ const SIGNAL_ALL: u64 = 1 << 12;
 /// The creation flag against a sender's own multicast packets
 /// (`IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`). It has no effect here, without multicast groups.
 const NO_OWN_MULTICAST: u64 = 1 << 1;
+/// All creation flags of the interface (`enum ib_uverbs_qp_create_flags`).
+const FLAGS: u64 = NO_OWN_MULTICAST | 1 << 8 | 1 << 9 | 1 << 11 | SIGNAL_ALL;
+/// The creation flags that only raw packets have: the frame check sequence is received, VLAN tags are
+/// removed.
+const OF_RAW_PACKETS: u64 = 1 << 8 | 1 << 9;
+/// Kinds of queue pairs that this device lacks: raw packets, XRC, dynamic connections.
+const LACKING: &[u64] = &[8, 9, 10, 0xff];
+
+/// The driver's flags of which this device lacks the features: signatures of requests, dynamic connections.
+const LACKING_FLAGS: u32 = 1 << 0 | 1 << 4 | 1 << 5;
 /// The driver's flags that have no effect here: scatter to CQE (optional for a device, and absent in this
-/// one), the two ways to name a doorbell, packet based credits.
-const HARMLESS_FLAGS: u32 = SCATTER_CQE | 1 << 3 | ALLOW_SCATTER_CQE | 1 << 9 | 1 << 10;
+/// one), and the number of a doorbell page.
+const HARMLESS_FLAGS: u32 = SCATTER_CQE | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
+/// The flag for credits by packets, which only reliable connections have. It has no effect here.
+const PACKET_CREDITS: u32 = 1 << 9;
+/// The flag of a call that names a doorbell page (`MLX5_QP_FLAG_UAR_PAGE_INDEX`).
+const UAR_PAGE_INDEX: u32 = 1 << 10;
+/// The user index that means none (`MLX5_IB_DEFAULT_UIDX`).
+const NO_USER_INDEX: u32 = 0x00ff_ffff;
 /// The flag that allows received data in completion entries (`MLX5_QP_FLAG_SCATTER_CQE`).
 const SCATTER_CQE: u32 = 1 << 1;
 /// The flag that also allows data of a requester in completion entries (`MLX5_QP_FLAG_ALLOW_SCATTER_CQE`).
@@ -47,43 +62,52 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateQp = call.request.structure(UHW_IN)?;
     let mut capabilities: QpCapabilities = call.request.structure(8)?;
     let flags = call.request.number(10);
-    // This device lacks XRC domains, indirection tables, and a choice of the source number.
-    let unknown = [1, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
     let kind = call.request.number(9);
-    let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::OPNOTSUPP)?.1;
-    let known = if transport == Transport::UnreliableDatagram { NO_OWN_MULTICAST } else { 0 } | SIGNAL_ALL;
-    if unknown || flags & !known != 0 {
+    if LACKING.contains(&kind) {
         return Err(Errno::OPNOTSUPP);
     }
-    if asked.flags & !HARMLESS_FLAGS != 0 {
-        return Err(Errno::OPNOTSUPP);
+    let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::INVAL)?.1;
+    // Only XRC has an XRC domain, and only raw packets an indirection table.
+    if [1, 6].into_iter().any(|attribute| call.request.has(attribute)) {
+        return Err(Errno::INVAL);
     }
     let pd = call.pd(call.request.handle(2)?)?;
     let send_cqn = call.cq(call.request.handle(4)?)?.number;
     let recv_cqn = call.cq(call.request.handle(5)?)?.number;
+    let extra = flags & !SIGNAL_ALL;
+    let is_datagram = transport == Transport::UnreliableDatagram;
+    if flags & !FLAGS != 0 || extra != 0 && !is_datagram || extra & OF_RAW_PACKETS != 0 {
+        return Err(Errno::INVAL);
+    }
     let srq = match call.request.has(3) {
         true => Some(call.srq(call.request.handle(3)?)?.number),
         false => None,
     };
-    let ring = |count: u32| count == 0 || count.is_power_of_two() && count <= MAX_RING;
-    if !ring(asked.sq_blocks) || !ring(asked.rq_slots) || asked.user_index > 0x00ff_ffff {
-        return Err(Errno::INVAL);
+    let async_channel = call.async_channel(12)?;
+    check_driver(call.context()?, &asked, transport)?;
+    // This device has no choice of the source number, and pads no writes.
+    if call.request.has(11) || extra & !NO_OWN_MULTICAST != 0 {
+        return Err(Errno::OPNOTSUPP);
     }
-    let receives = asked.rq_slots > 0 && srq.is_none();
-    if receives && !(4..=10).contains(&asked.rq_shift) {
+    let ring = |count: u32| count == 0 || count.is_power_of_two() && count <= MAX_RING;
+    let receives = srq.is_none() && capabilities.max_recv_wr != 0;
+    let slots = match receives {
+        true => asked.rq_slots > 0 && (4..=10).contains(&asked.rq_shift),
+        false => asked.rq_slots == 0 && asked.rq_shift == 0,
+    };
+    if capabilities.max_recv_wr > MAX_RING || !slots || !ring(asked.sq_blocks) || !ring(asked.rq_slots) {
         return Err(Errno::INVAL);
     }
     // The queue pair reports the size of its receive ring, which may differ from the requested size.
     capabilities.max_recv_wr = asked.rq_slots;
     capabilities.max_recv_sge = if receives { 1 << (asked.rq_shift - 4) } else { 0 };
-    let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift.min(10);
-    let sq = asked.buffer.checked_add(rq_bytes).ok_or(Errno::FAULT)?;
+    let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift;
     let bytes = rq_bytes + u64::from(asked.sq_blocks) * BLOCK;
-    if !process_memory::mapped(asked.buffer, bytes, true)
-        || !process_memory::mapped(asked.doorbell_record, 8, true)
-    {
-        return Err(Errno::FAULT);
+    if bytes > 0 {
+        memory::pinned_ring(asked.buffer, bytes)?;
     }
+    let sq = asked.buffer.wrapping_add(rq_bytes);
+    memory::pinned(asked.doorbell_record, 8, true)?;
     let number = call.state.device.create_qp(QpAttributes {
         transport,
         pd,
@@ -138,6 +162,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         blocks: asked.sq_blocks,
         logged: 0,
         async_events: 0,
+        async_channel,
         capabilities,
         signal_all: flags & SIGNAL_ALL != 0,
         context,
@@ -151,6 +176,25 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         request.answer(UHW_OUT, response.as_bytes())?;
         request.answer_object(0, handle.into())
     })
+}
+
+/// Checks the driver's input of QP_CREATE as Linux does: flags, user index, doorbell page.
+fn check_driver(context: &Context, asked: &CreateQp, transport: Transport) -> Result<(), Errno> {
+    let credits = if transport == Transport::ReliableConnection { PACKET_CREDITS } else { 0 };
+    // The kernel knows all bytes before these (`check_ucmd_data`).
+    if asked.reserved != 0 || asked.flags & !(LACKING_FLAGS | HARMLESS_FLAGS | credits) != 0 {
+        return Err(Errno::INVAL);
+    }
+    if asked.flags & LACKING_FLAGS != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let user_index = match context.cqe_version {
+        0 => asked.user_index == NO_USER_INDEX,
+        _ => asked.user_index < NO_USER_INDEX,
+    };
+    // Without pages of its own, a context has no page for a queue pair that names none.
+    let page = asked.flags & UAR_PAGE_INDEX != 0 || context.static_pages.is_some();
+    if user_index && page { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// Returns the fields of the context that say which data the kernel lets the device write into completion
@@ -177,8 +221,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let qp = call.qp(handle)?.clone();
     call.destroy(handle, |_| true)?;
-    let channel = call.context()?.async_channel;
-    let events = call.state.read_events(channel, qp.async_events, qp.user_handle);
+    let events = call.state.read_events(qp.async_channel, qp.async_events, qp.user_handle);
     call.request.answer(1, &events.to_ne_bytes())
 }
 

@@ -11,8 +11,8 @@ pub(crate) const VERBS_IOCTL: u64 = 0xc018_1b01;
 /// The driver number of an mlx5 device (`RDMA_DRIVER_MLX5`).
 const DRIVER_MLX5: u32 = 1;
 
-/// The most attributes of a call. No method has as many.
-const MAX_ATTRIBUTES: u16 = 64;
+/// The most bytes of a call's header and attributes: a page.
+const LONGEST: u16 = 4096;
 
 /// The program's flag for an attribute that must not be skipped (`UVERBS_ATTR_F_MANDATORY`).
 const MANDATORY: u16 = 1;
@@ -45,21 +45,54 @@ struct Attribute {
 }
 const _: () = assert!(size_of::<Attribute>() == 16);
 
-/// Kind and length of an attribute.
+/// Kind and length of an attribute (`include/rdma/uverbs_ioctl.h` of the kernel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Input of at least this number of bytes. Bytes that the method does not know must be zero.
-    In(u16),
-    /// Input of any length.
-    InAny,
-    /// Room for an answer of at least this number of bytes.
-    Out(u16),
-    /// Room for an answer of any length.
-    OutAny,
+    /// Input of at least and at most these numbers of bytes.
+    In(u16, u16),
+    /// Input of 4 or 8 bytes whose bits are flags (`UVERBS_ATTR_FLAGS_IN`).
+    Flags,
+    /// Room for an answer of at least and at most these numbers of bytes.
+    Out(u16, u16),
     /// The handle or file descriptor of an object.
     Object,
     /// The place for the handle or file descriptor of a new object.
     NewObject,
+}
+
+impl Kind {
+    /// A constant, which always has 8 bytes (`UVERBS_ATTR_CONST_IN`).
+    pub(crate) const CONSTANT: Self = input(8);
+
+    /// Returns whether an attribute of this kind may have this length.
+    const fn may_have(self, length: u16) -> bool {
+        match self {
+            Self::In(least, most) | Self::Out(least, most) => least <= length && length <= most,
+            Self::Flags => matches!(length, 4 | 8),
+            Self::Object | Self::NewObject => length == 0,
+        }
+    }
+}
+
+/// Returns the kind of an input of exactly this number of bytes (`UVERBS_ATTR_TYPE`).
+pub(crate) const fn input(bytes: u16) -> Kind {
+    Kind::In(bytes, bytes)
+}
+
+/// Returns the kind of an input of at least this number of bytes (`UVERBS_ATTR_MIN_SIZE`,
+/// `UVERBS_ATTR_STRUCT`). Bytes that the method does not know must be zero.
+pub(crate) const fn input_from(bytes: u16) -> Kind {
+    Kind::In(bytes, u16::MAX)
+}
+
+/// Returns the kind of an answer with room for exactly this number of bytes.
+pub(crate) const fn output(bytes: u16) -> Kind {
+    Kind::Out(bytes, bytes)
+}
+
+/// Returns the kind of an answer with room for at least this number of bytes.
+pub(crate) const fn output_from(bytes: u16) -> Kind {
+    Kind::Out(bytes, u16::MAX)
 }
 
 /// The specification of an attribute of a method.
@@ -102,12 +135,8 @@ impl Request {
     /// kernel returns them.
     pub(crate) fn read(address: u64) -> Result<Self, Errno> {
         let header: Header = load(address)?;
-        if header.attributes > MAX_ATTRIBUTES {
-            return Err(Errno::INVAL);
-        }
-        if usize::from(header.length)
-            != size_of::<Header>() + usize::from(header.attributes) * size_of::<Attribute>()
-        {
+        let length = size_of::<Header>() + usize::from(header.attributes) * size_of::<Attribute>();
+        if header.length > LONGEST || usize::from(header.length) != length {
             return Err(Errno::INVAL);
         }
         if header.reserved1 != 0 || header.reserved2 != 0 {
@@ -124,23 +153,23 @@ impl Request {
         Ok(Self { object: header.object, method: header.method, address, attributes })
     }
 
-    /// Checks all attributes of the call against the specifications of the method's attributes.
+    /// Checks all attributes of the call against the specifications of the method's attributes, as Linux does
+    /// (`uverbs_set_attr`, `uverbs_process_attr`).
     ///
     /// # Errors
     /// The errno of the kernel: [`Errno::PROTONOSUPPORT`] for an unknown attribute that is marked as
     /// mandatory, else [`Errno::INVAL`].
     pub(crate) fn check(&self, specs: &[Spec]) -> Result<(), Errno> {
-        for attribute in &self.attributes {
-            match specs.iter().find(|spec| spec.id == attribute.id) {
-                None if attribute.flags & MANDATORY != 0 => return Err(Errno::PROTONOSUPPORT),
-                None => {}
-                Some(spec) => match spec.kind {
-                    Kind::In(least) | Kind::Out(least) if attribute.length < least => {
-                        return Err(Errno::INVAL);
-                    }
-                    Kind::Object | Kind::NewObject if attribute.length != 0 => return Err(Errno::INVAL),
-                    _ => {}
-                },
+        for (index, attribute) in self.attributes.iter().enumerate() {
+            let Some(spec) = specs.iter().find(|spec| spec.id == attribute.id) else {
+                match attribute.flags & MANDATORY {
+                    0 => continue,
+                    _ => return Err(Errno::PROTONOSUPPORT),
+                }
+            };
+            let is_first = self.find(attribute.id).is_some_and(|(first, _)| first == index);
+            if !is_first || attribute.reserved != 0 || !spec.kind.may_have(attribute.length) {
+                return Err(Errno::INVAL);
             }
         }
         let missing = specs.iter().any(|spec| spec.required && !self.has(spec.id));
@@ -196,14 +225,21 @@ impl Request {
     /// Returns the object handle that an attribute holds.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] if the attribute is missing.
+    /// [`Errno::NOENT`] if the attribute is missing, or for a number that no object has; [`Errno::INVAL`] for
+    /// a negative number.
     pub(crate) fn handle(&self, id: u16) -> Result<u32, Errno> {
-        self.find(id).map(|(_, attribute)| attribute.data as u32).ok_or(Errno::INVAL)
+        let (_, attribute) = self.find(id).ok_or(Errno::NOENT)?;
+        let number = u64::try_from(attribute.data.cast_signed()).map_err(|_| Errno::INVAL)?;
+        u32::try_from(number).map_err(|_| Errno::NOENT)
     }
 
     /// Returns the file descriptor that an attribute holds, or `None` if the attribute is missing.
-    pub(crate) fn descriptor(&self, id: u16) -> Option<i32> {
-        self.find(id).map(|(_, attribute)| attribute.data as i64 as i32)
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] for a number of more than 32 bits.
+    pub(crate) fn descriptor(&self, id: u16) -> Result<Option<i32>, Errno> {
+        let number = |(_, attribute): (usize, &Attribute)| i32::try_from(attribute.data.cast_signed());
+        self.find(id).map(number).transpose().map_err(|_| Errno::INVAL)
     }
 
     /// Returns the room for an output in bytes, or 0 if the attribute is missing.

@@ -1,10 +1,10 @@
 //! Calls that make, modify, query and destroy shared receive queues.
 
+use super::memory;
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
 use crate::ground::errno::Errno;
-use crate::ground::process_memory;
 use crate::state::object::{Base, Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 use zerocopy::IntoBytes;
@@ -13,6 +13,9 @@ use zerocopy::IntoBytes;
 pub(super) const MAX_RECEIVES: u32 = 32767;
 /// The most segments of a receive request.
 pub(super) const MAX_SEGMENTS: u32 = 31;
+
+/// The last of the kinds of shared receive queues (`IB_UVERBS_SRQT_TM`).
+const TAG_MATCHING: u32 = 2;
 
 /// The bit of `attr_mask` for the limit (`enum ib_srq_attr_mask`).
 const LIMIT: u32 = 1 << 1;
@@ -24,8 +27,15 @@ const OCTOWORD: u32 = 16;
 
 /// Carries out SRQ_CREATE: makes a shared receive queue.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
-    let asked: CreateSrq = call.request.structure(UHW_IN)?;
+    // Linux refuses unknown bytes of this structure with another errno than those of others.
+    let asked: CreateSrq = call.request.structure(UHW_IN).map_err(|errno| match errno {
+        Errno::OPNOTSUPP => Errno::INVAL,
+        errno => errno,
+    })?;
     let [receives, segments, kind] = [5, 6, 9].map(|attribute| call.request.number(attribute) as u32);
+    if kind > TAG_MATCHING || asked.reserved0 != 0 || asked.reserved1 != 0 {
+        return Err(Errno::INVAL);
+    }
     // This device lacks signatures of slots, XRC domains and tag matching.
     if kind != 0 || asked.flags != 0 {
         return Err(Errno::OPNOTSUPP);
@@ -34,14 +44,12 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let pd = call.pd(call.request.handle(1)?)?;
+    let async_channel = call.async_channel(10)?;
     let slots = (receives + 1).next_power_of_two();
     let stride = ((segments + 1) * OCTOWORD).next_power_of_two().max(LEAST);
     let bytes = u64::from(slots) * u64::from(stride);
-    if !process_memory::mapped(asked.buffer, bytes, true)
-        || !process_memory::mapped(asked.doorbell_record, 4, true)
-    {
-        return Err(Errno::FAULT);
-    }
+    memory::pinned_ring(asked.buffer, bytes)?;
+    memory::pinned(asked.doorbell_record, 4, true)?;
     let number = call.state.device.create_srq(SrqAttributes {
         pd,
         topology: Topology::LinkedList,
@@ -52,7 +60,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })?;
     let (receives, segments) = (slots - 1, stride / OCTOWORD - 1);
     let user_handle = Some(call.request.number(4));
-    let srq = Srq { number, user_handle, base: Base::default(), receives, segments, async_events: 0 };
+    let base = Base::default();
+    let srq = Srq { number, user_handle, base, receives, segments, async_events: 0, async_channel };
     call.publish(Object::Srq(srq), |request, handle| {
         request.answer(11, &receives.to_ne_bytes())?;
         request.answer(12, &segments.to_ne_bytes())?;
@@ -67,8 +76,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let srq = call.srq(handle)?.clone();
     call.destroy(handle, |_| true)?;
-    let channel = call.context()?.async_channel;
-    let events = call.state.read_events(channel, srq.async_events, srq.user_handle);
+    let events = call.state.read_events(srq.async_channel, srq.async_events, srq.user_handle);
     call.request.answer(1, &events.to_ne_bytes())
 }
 

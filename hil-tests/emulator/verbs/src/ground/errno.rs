@@ -11,6 +11,8 @@ impl Errno {
     pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
     /// The device is gone.
     pub(crate) const IO: Self = Self(libc::EIO);
+    /// The program may not do this.
+    pub(crate) const PERM: Self = Self(libc::EPERM);
     /// The file descriptor is of another kind than the call needs, or is not open.
     pub(crate) const BADF: Self = Self(libc::EBADF);
     /// No object number, descriptor or memory is left.

@@ -181,6 +181,26 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
     usize::try_from(length).ok()
 }
 
+/// Returns the length of the next message of a program's socket, and leaves the message there. Waits for a
+/// message unless the descriptor is non-blocking. Returns 0 if the other end is shut down and no message is
+/// left.
+///
+/// # Errors
+/// The errno of the system, such as `EAGAIN`, or `ENOTSOCK` for another file.
+pub(crate) fn next_message(descriptor: RawFd) -> Result<usize, Errno> {
+    // SAFETY: a buffer of no bytes is not written to.
+    let length = unsafe { libc::recv(descriptor, std::ptr::null_mut(), 0, libc::MSG_PEEK | libc::MSG_TRUNC) };
+    let errno = |_| Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+    usize::try_from(length).map_err(errno)
+}
+
+/// Returns whether reads from a descriptor never wait.
+pub(crate) fn is_nonblocking(descriptor: RawFd) -> bool {
+    // SAFETY: the call reads no memory of this program.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
 /// Writes as many bytes of `pieces` to a socket as it takes now, and returns how many. If the peer is gone,
 /// returns an error and raises no SIGPIPE, which would end the program.
 pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {

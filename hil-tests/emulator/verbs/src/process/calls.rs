@@ -11,6 +11,8 @@ use crate::ground::{descriptors, notice, sys};
 use crate::process::lock::{Inside, lock};
 use crate::process::{bell, life, schedule, worker};
 use crate::state::{Counts, State};
+#[cfg(not(feature = "fuzz"))]
+use crate::state::{channel::Kind, pages::PageRequest};
 use mlx5_softdev::{Device, Memory};
 use std::os::fd::RawFd;
 
@@ -136,20 +138,44 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Returns the clock's file and the position in this file that a program maps when it maps `offset` of the
-/// device's file. Returns `None` if `offset` is not a page of the clock.
+/// Returns the file and the position in this file that a program maps instead of a page of the device's file,
+/// or `None` if the program may map the device's file itself.
 ///
 /// # Errors
-/// [`Errno::IO`] for a device that belongs to a parent process.
+/// The errno with which Linux refuses the mapping; [`Errno::IO`] for a device that belongs to a parent
+/// process.
 #[cfg(not(feature = "fuzz"))]
-pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd, i64)>, Errno> {
+pub(crate) fn page(descriptor: RawFd, asked: &PageRequest) -> Result<Option<(RawFd, i64)>, Errno> {
     let inside = lock();
     if inside.orphans.contains(&descriptor) {
         drop(inside);
         missing::met(Missing::Forked);
         return Err(Errno::IO);
     }
-    Ok(inside.state.as_ref().and_then(|state| state.clock_page(offset)))
+    inside.state.as_ref().map_or(Ok(None), |state| state.page(descriptor, asked))
+}
+
+/// Returns the errno of a read from a descriptor that is a context, or a channel without events whose context
+/// is gone. Returns `None` for another descriptor.
+#[cfg(not(feature = "fuzz"))]
+pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
+    let inside = lock();
+    let state = inside.state.as_ref()?;
+    match state.channel_of(descriptor) {
+        Some((_, channel)) => Some(channel.kind().after_the_end(sys::is_nonblocking(descriptor))),
+        None => state.context_of(descriptor).map(|_| Errno::INVAL),
+    }
+}
+
+/// Returns the errno of a read from a channel with too little room for the next event.
+#[cfg(not(feature = "fuzz"))]
+pub(crate) fn too_little_room(descriptor: RawFd) -> Errno {
+    let inside = lock();
+    let channel = inside.state.as_ref().and_then(|state| state.channel_of(descriptor));
+    match channel {
+        Some((_, channel)) if channel.kind() == Kind::Commands => Errno::NOSPC,
+        _ => Errno::INVAL,
+    }
 }
 
 /// Opens the file of connection management for a program, on `descriptor`, which is an eventfd.

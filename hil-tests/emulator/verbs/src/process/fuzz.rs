@@ -7,7 +7,7 @@
 use crate::command::commands::{COMMANDS, Command};
 use crate::command::dispatch;
 use crate::command::methods::METHODS;
-use crate::command::numbers::{COMMAND, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE};
+use crate::command::numbers::{COMMAND, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, QP, UHW_IN};
 use crate::command::request::{Kind, Spec};
 use crate::fabric::News;
 use crate::fabric::codec::{Packet, decode, encode, encode_notice};
@@ -240,6 +240,7 @@ fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<
     let command = is_write.then(|| &COMMANDS[input.below(COMMANDS.len())]);
     let is_devx = matches!(method.object, DEVX | DEVX_OBJECT | DEVX_COMMANDS);
     let opens = std::ptr::eq(method, &METHODS[GET_CONTEXT]);
+    let (makes_qp, mut limits) = ((method.object, method.method) == (QP, 0), INPUTS);
     for spec in method.attributes {
         if !spec.required && !is_write && input.below(3) == 0 {
             continue;
@@ -247,10 +248,15 @@ fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<
         let flaw = input.below(64);
         let kind = CallKind { command, is_devx, opens };
         let (length, data) = attribute(spec, kind, input, &mut inputs, &mut outputs);
+        match spec.id {
+            CAPABILITIES if makes_qp => limits = data,
+            UHW_IN if makes_qp => match_receives(limits, data),
+            _ => {}
+        }
         let length = if flaw == 1 { u16::from_le_bytes(input.bytes()) } else { length };
         let data = if flaw == 2 { input.number() } else { data };
         let (id, flags) = (if flaw == 3 { u16::from(input.byte()) } else { spec.id }, u16::from(flaw != 4));
-        call.extend([id, length, flags, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        call.extend([id, length, flags, u16::from(flaw == 5)].iter().flat_map(|word| word.to_ne_bytes()));
         call.extend(data.to_ne_bytes());
         count += 1;
     }
@@ -265,6 +271,17 @@ fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<
     let address = if input.below(64) == 1 { input.number() } else { CALL };
     let context = state.context_of(DESCRIPTOR).expect("the context is open");
     made.extend(dispatch(state, context, address).ok().flatten());
+}
+
+/// The attribute of QP_CREATE with the limits of the queue pair.
+const CAPABILITIES: u16 = 8;
+
+/// Makes the number of receives in the limits of a queue pair equal to the slots of its ring, since a call
+/// with different numbers is refused. `driver` is the address of the driver's input, which has the slots.
+fn match_receives(limits: u64, driver: u64) {
+    let mut slots = [0; 4];
+    ProcessMemory.read(driver + 20, &mut slots).expect("inputs are memory");
+    ProcessMemory.write(limits + 4, &slots).expect("inputs are memory");
 }
 
 /// The properties of a call that its inputs depend on.
@@ -287,7 +304,7 @@ fn attribute(
     outputs: &mut u64,
 ) -> (u16, u64) {
     match spec.kind {
-        Kind::In(_)
+        Kind::In(..)
             if spec.id == COMMAND
                 && let Some(command) = command =>
         {
@@ -295,20 +312,25 @@ fn attribute(
         }
         Kind::Object => (0, input.byte().into()),
         Kind::NewObject => (0, 0),
-        Kind::In(length @ ..=8) => (length, input.number()),
-        Kind::InAny if is_devx => events(input, inputs),
-        Kind::In(_) | Kind::InAny => {
-            let least = match spec.kind {
-                Kind::In(_) if is_devx => 16 << input.below(6),
-                Kind::In(least) => least.into(),
-                _ => command.map_or(64, |command| command.input),
+        Kind::Flags => (8, input.number()),
+        Kind::In(least, ..=8) => (least, input.number()),
+        // A list of events is the only input of at least 2 bytes.
+        Kind::In(2, _) => events(input, inputs),
+        Kind::In(least, _) => {
+            let least = match command {
+                _ if is_devx => 16 << input.below(6),
+                Some(command) => command.input,
+                None => least.into(),
             };
             let extra = if input.below(4) == 0 { input.byte().into() } else { 0 };
             let mut bytes = structure(input, least + extra);
             if opens {
-                // The context is opened with DEVX.
+                // The context is opened with DEVX, with two doorbell registers, and for completion entries of
+                // version 1.
                 bytes.resize(bytes.len().max(32), 0);
+                bytes[..4].copy_from_slice(&2_u32.to_ne_bytes());
                 bytes[8..12].copy_from_slice(&1_u32.to_ne_bytes());
+                bytes[16] = 1;
             }
             if is_devx {
                 // In one of eight cases, the opcode or type comes from the input and is arbitrary.
@@ -321,12 +343,14 @@ fn attribute(
             }
             put(&bytes, inputs)
         }
-        Kind::Out(_) | Kind::OutAny => {
-            let least = match spec.kind {
-                Kind::Out(least) => least.into(),
-                _ => command.map_or(64, |command| command.output),
+        Kind::Out(least, most) => {
+            let least = match (command, least) {
+                (Some(command), _) => command.output,
+                (None, 0) => 64,
+                (None, least) => least.into(),
             };
-            let length = if input.below(4) == 0 || is_devx { 512 } else { least };
+            let is_long = input.below(4) == 0 || is_devx;
+            let length = if is_long { usize::from(most).min(512) } else { least };
             let at = *outputs;
             *outputs = at + 512;
             (length as u16, at)

@@ -6,6 +6,7 @@
 //! library keeps a second descriptor of the program's end. With it, the library takes back unread events when
 //! their object is destroyed, as the kernel does.
 
+use crate::ground::errno::Errno;
 use crate::ground::{descriptors, sys};
 use std::collections::VecDeque;
 use std::io;
@@ -19,8 +20,10 @@ const LONGEST: usize = 8 + 64;
 /// The purpose of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Asynchronous events of verbs, or events of completion queues of verbs.
-    Verbs,
+    /// Asynchronous events of verbs.
+    Asynchronous,
+    /// Events of completion queues of verbs.
+    Completions,
     /// Events of objects that commands of the device made, with or without their data.
     Devx {
         /// Whether events carry only their cookies.
@@ -28,6 +31,18 @@ pub(crate) enum Kind {
     },
     /// Answers to asynchronous commands of the device.
     Commands,
+}
+
+impl Kind {
+    /// Returns the errno of a read from an empty channel of this kind after the end of its context. The
+    /// channels of the driver look for the end only when a read would wait (`devx_async_event_read`,
+    /// `devx_async_cmd_event_read`).
+    pub(crate) const fn after_the_end(self, is_nonblocking: bool) -> Errno {
+        match self {
+            Self::Devx { .. } | Self::Commands if is_nonblocking => Errno::AGAIN,
+            _ => Errno::IO,
+        }
+    }
 }
 
 /// A queue of events with a file descriptor at its end.
@@ -72,7 +87,11 @@ impl Channel {
     }
 
     /// Ends the channel because its context is gone. Threads that wait for an event wake up and get none.
-    pub(crate) fn end(&self) {
+    /// Unread events are lost, apart from asynchronous events of verbs.
+    pub(crate) fn end(&mut self) {
+        if self.kind != Kind::Asynchronous {
+            self.retract(|_| true);
+        }
         sys::end_socket(self.reader.as_fd());
     }
 
@@ -121,7 +140,7 @@ mod tests {
 
     #[test]
     fn unread_events_can_be_taken_back() {
-        let (mut channel, _program) = Channel::new(Kind::Verbs, 0).unwrap();
+        let (mut channel, _program) = Channel::new(Kind::Completions, 0).unwrap();
         for event in [1u8, 2, 1, 3] {
             channel.push(&[event; 8]);
         }
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn more_events_than_the_socket_holds_are_kept_in_order() {
-        let (mut channel, _program) = Channel::new(Kind::Verbs, 0).unwrap();
+        let (mut channel, _program) = Channel::new(Kind::Completions, 0).unwrap();
         for event in 0..5000u64 {
             channel.push(&event.to_ne_bytes());
         }

@@ -13,6 +13,8 @@ mod messages;
 mod news;
 mod notify;
 pub(crate) mod object;
+#[cfg_attr(feature = "fuzz", allow(dead_code))]
+pub(crate) mod pages;
 pub(crate) mod port;
 mod record;
 
@@ -217,8 +219,8 @@ impl State {
     }
 
     /// Ends the channels of a context.
-    pub(crate) fn end_channels(&self, context: u32) {
-        for channel in self.channels.values().filter(|channel| channel.is_of(context)) {
+    pub(crate) fn end_channels(&mut self, context: u32) {
+        for channel in self.channels.values_mut().filter(|channel| channel.is_of(context)) {
             channel.end();
         }
     }
@@ -263,14 +265,6 @@ impl State {
             .map(|(descriptor, _)| *descriptor)
     }
 
-    /// Returns the clock's file and the position in this file that a program maps when it maps `offset` of
-    /// the device's file. Returns `None` if `offset` is not a page of the clock.
-    pub(crate) fn clock_page(&self, offset: i64) -> Option<(RawFd, i64)> {
-        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (file, from) = clock.page(u64::try_from(offset).ok()?)?;
-        Some((file.as_raw_fd(), from as i64))
-    }
-
     /// Makes a channel of a context and returns its number and the program's descriptor.
     ///
     /// # Errors
@@ -283,10 +277,10 @@ impl State {
         Ok((number, descriptor))
     }
 
-    /// Returns the number of the channel that a descriptor stands for, and the channel's purpose.
-    pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, Kind)> {
+    /// Returns the channel that a descriptor stands for, and the channel's number.
+    pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, &Channel)> {
         match self.files.get(&descriptor) {
-            Some(File::Channel(number)) => Some((*number, self.channels.get(number)?.kind())),
+            Some(File::Channel(number)) => Some((*number, self.channels.get(number)?)),
             _ => None,
         }
     }

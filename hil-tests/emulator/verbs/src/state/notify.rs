@@ -16,24 +16,23 @@ impl State {
             let (subject, kind) = events::of_kernel(event);
             self.subscriptions.deliver(subject, &events::entry(event), &mut self.channels);
             for context in self.contexts.values_mut() {
-                let channel = context.async_channel;
                 let found = context.queues_mut().find_map(|object| match object {
                     Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
                         qp.async_events = qp.async_events.wrapping_add(1);
-                        qp.user_handle
+                        qp.user_handle.zip(qp.async_channel)
                     }
                     Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
                         srq.async_events = srq.async_events.wrapping_add(1);
-                        srq.user_handle
+                        srq.user_handle.zip(srq.async_channel)
                     }
                     Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
                         cq.async_events = cq.async_events.wrapping_add(1);
-                        cq.user_handle
+                        cq.user_handle.zip(cq.async_channel)
                     }
                     _ => None,
                 });
-                if let Some(element) = found
-                    && let Some(channel) = channel.and_then(|number| self.channels.get_mut(&number))
+                if let Some((element, channel)) = found
+                    && let Some(channel) = self.channels.get_mut(&channel)
                 {
                     channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
                 }

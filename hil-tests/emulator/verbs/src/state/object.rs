@@ -44,6 +44,8 @@ pub(crate) struct Cq {
     pub(crate) completion_events: u32,
     /// The number of asynchronous events of the object.
     pub(crate) async_events: u32,
+    /// The number of the channel for asynchronous events of the object, if there is one.
+    pub(crate) async_channel: Option<u32>,
 }
 
 /// A queue pair.
@@ -68,6 +70,8 @@ pub(crate) struct Qp {
     pub(crate) logged: u16,
     /// The number of asynchronous events of the object.
     pub(crate) async_events: u32,
+    /// The number of the channel for asynchronous events of the object, if there is one.
+    pub(crate) async_channel: Option<u32>,
     /// The limits that the queue pair was created with.
     pub(crate) capabilities: QpCapabilities,
     /// Whether every request gets a completion.
@@ -96,6 +100,8 @@ pub(crate) struct Srq {
     pub(crate) segments: u32,
     /// The number of asynchronous events of the object.
     pub(crate) async_events: u32,
+    /// The number of the channel for asynchronous events of the object, if there is one.
+    pub(crate) async_channel: Option<u32>,
 }
 
 /// An object that was made by a command of the device (DEVX).
@@ -213,6 +219,11 @@ pub(crate) struct Context {
     pub(crate) opened: bool,
     /// Whether the program may send its own commands to the device.
     pub(crate) devx: bool,
+    /// The version of completion entries: 0 or 1.
+    pub(crate) cqe_version: u8,
+    /// The number of doorbell pages that belong to the context from the start, or `None` if the program
+    /// allocates all pages itself (`MLX5_LIB_CAP_DYN_UAR`).
+    pub(crate) static_pages: Option<u32>,
     /// The number of the channel for asynchronous events, if there is one.
     pub(crate) async_channel: Option<u32>,
     /// How the device has ended for this context, if it has.
@@ -344,6 +355,7 @@ mod tests {
             fired: None,
             completion_events: 0,
             async_events: 0,
+            async_channel: None,
         })
     }
 

@@ -73,7 +73,7 @@ fn a_removed_device_is_gone_until_it_is_opened_anew() {
             assert_eq!(end.poll().0, DONE);
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(crate::verbs::read(channel), Ok(0), "its channels have ended");
+        assert_eq!(crate::verbs::read(channel), Err(libc::EIO), "its channels have ended");
         let registered = || end.context.register(0, end.data.0, 4096, 1);
         assert_eq!(registered(), Err(libc::EIO));
         let destroyed = || call(end.context.0, 7, 1, &mut [Attribute::Handle(0, region)]);

@@ -162,9 +162,9 @@ fn memory_pages_and_vectors() {
         assert_eq!(page(1), Ok(()));
         assert_eq!(page(2), Err(libc::EOPNOTSUPP));
 
-        let vector = |number| {
-            let mut queue = [0; 4];
-            let mut attributes = [Attribute::Number(0x1000, number), Attribute::Out(0x1001, &mut queue)];
+        let vector = |number: u32| {
+            let (mut queue, number) = ([0; 4], number.to_ne_bytes());
+            let mut attributes = [Attribute::In(0x1000, &number), Attribute::Out(0x1001, &mut queue)];
             call(context.0, 0x1000, 0x1002, &mut attributes).map(drop)
         };
         assert_eq!((vector(0), vector(1)), (Ok(()), Err(libc::ENOENT)));
@@ -178,13 +178,14 @@ fn what_is_asked_for_of_events() {
         let channel = event_channel(&context);
         let (psv, _) = create(&context, &psvs(&context, 1)).unwrap();
         let numbers = |count: usize| [3_u8, 0].repeat(count);
-        let ask = |context: &Context, channel: i32, object: Option<u32>, numbers: &[u8], more: &[u16]| {
-            let mut attributes =
-                vec![Attribute::Handle(0x1000, channel as u32), Attribute::In(0x1002, numbers)];
-            attributes.extend(more.iter().map(|id| Attribute::Number(*id, 0)));
-            attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
-            call(context.0, 0x1000, 0x1003, &mut attributes).map(drop)
-        };
+        let ask =
+            |context: &Context, channel: i32, object: Option<u32>, numbers: &[u8], more: &[(u16, &[u8])]| {
+                let mut attributes =
+                    vec![Attribute::Handle(0x1000, channel as u32), Attribute::In(0x1002, numbers)];
+                attributes.extend(more.iter().map(|(id, bytes)| Attribute::In(*id, bytes)));
+                attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
+                call(context.0, 0x1000, 0x1003, &mut attributes).map(drop)
+            };
         assert_eq!(ask(&context, channel, Some(psv), &numbers(16), &[]), Ok(()));
         assert_eq!(ask(&context, channel, Some(psv), &numbers(17), &[]), Err(libc::EINVAL), "too many");
         assert_eq!(ask(&context, channel, Some(psv), &[], &[]), Err(libc::EINVAL), "none");
@@ -192,7 +193,7 @@ fn what_is_asked_for_of_events() {
         assert_eq!(ask(&context, channel, Some(psv), &[0x77, 0], &[]), Err(libc::EINVAL), "no such");
         assert_eq!(ask(&context, channel, Some(psv), &[9, 0], &[]), Err(libc::EINVAL), "of a port");
         assert_eq!(ask(&context, channel, None, &[9, 0], &[]), Ok(()));
-        let both = [0x1003, 0x1004];
+        let both: [(u16, &[u8]); 2] = [(0x1003, &[0; 4]), (0x1004, &[0; 8])];
         assert_eq!(ask(&context, channel, Some(psv), &numbers(1), &both), Err(libc::EINVAL), "two targets");
         let other = event_channel(&plain);
         assert_eq!(ask(&plain, other, None, &[9, 0], &[]), Err(libc::EINVAL), "without DEVX");
@@ -297,5 +298,366 @@ fn paths_and_values_of_queue_pairs() {
         assert_eq!(address_handle(54, 2), Err(libc::EINVAL));
         assert_eq!(address_handle(53, 0), Err(libc::EINVAL));
         assert_eq!(address_handle(44, 255), Err(libc::ENODATA));
+    });
+}
+
+#[test]
+fn attributes_of_calls() {
+    preloaded("linux::attributes_of_calls", || {
+        let context = Context::new();
+        let pd = context.pd();
+        let end = |attributes: &mut [Attribute<'_>]| call(context.0, 1, 0, attributes).map(drop);
+        let raw = |length, reserved, data| Attribute::Raw(0, length, verbs::MANDATORY, reserved, data);
+        let handle = u64::from(pd);
+        assert_eq!(end(&mut [raw(0, 0, handle), raw(0, 0, handle)]), Err(libc::EINVAL), "twice");
+        assert_eq!(end(&mut [raw(0, 1, handle)]), Err(libc::EINVAL), "a reserved field");
+        assert_eq!(end(&mut [raw(8, 0, handle)]), Err(libc::EINVAL), "a handle with a length");
+        assert_eq!(end(&mut [raw(0, 0, 1 << 32 | handle)]), Err(libc::ENOENT), "a handle of 33 bits");
+        assert_eq!(end(&mut [raw(0, 0, u64::MAX)]), Err(libc::EINVAL), "a negative handle");
+        assert_eq!(end(&mut []), Err(libc::EINVAL), "no handle");
+        let unknown = |flags, count: usize| {
+            let mut attributes = vec![raw(0, 0, handle)];
+            attributes.extend((0..count).map(|_| Attribute::Raw(50, 3, flags, 7, 0)));
+            end(&mut attributes)
+        };
+        assert_eq!(unknown(verbs::MANDATORY, 1), Err(libc::EPROTONOSUPPORT));
+        assert_eq!(unknown(0, 254), Err(libc::EINVAL), "more than a page");
+        assert_eq!(unknown(0, 253), Ok(()), "ones that may be skipped");
+
+        let vector = |number: &[u8]| {
+            let mut queue = [0; 4];
+            let mut attributes = [Attribute::In(0x1000, number), Attribute::Out(0x1001, &mut queue)];
+            call(context.0, 0x1000, 0x1002, &mut attributes).map(drop)
+        };
+        for length in [0, 3, 5, 8] {
+            assert_eq!(vector(&[0; 8][..length]), Err(libc::EINVAL), "{length} bytes for a number of 4");
+        }
+        assert_eq!(vector(&[0; 4]), Ok(()));
+        let channel = |flags: &[u8]| {
+            let mut attributes = [Attribute::New(0x1000), Attribute::In(0x1001, flags)];
+            call(context.0, 0x1005, 0x1000, &mut attributes).map(drop)
+        };
+        for length in [0, 3, 5, 6, 7] {
+            assert_eq!(channel(&[0; 8][..length]), Err(libc::EINVAL), "{length} bytes of flags");
+        }
+        assert_eq!((channel(&[0; 4]), channel(&[0; 8])), (Ok(()), Ok(())));
+        let mut wide = vec![0; 12];
+        let mut attributes = [Attribute::Number(0, 1), Attribute::Out(1, &mut wide)];
+        assert_eq!(call(context.0, 0, 2, &mut attributes), Err(libc::EINVAL), "QUERY_PORT without room");
+        let alloc = |bytes: &[u8]| verbs::command(context.0, 3, bytes, &mut [0; 4], &mut [0; 4]);
+        assert_eq!(alloc(&[0; 16]), Ok(()), "a longer structure");
+        assert_eq!(alloc(&[[0; 8], [1; 8]].concat()), Err(libc::EOPNOTSUPP), "a field of a later version");
+    });
+}
+
+#[test]
+fn channels_of_calls() {
+    preloaded("linux::channels_of_calls", || {
+        let (context, other) = (Context::new(), Context::new());
+        let completions = |context: &Context| {
+            let mut descriptor = [0; 4];
+            verbs::command(context.0, 17, &[0; 8], &mut descriptor, &mut []).unwrap();
+            u32::from_ne_bytes(descriptor)
+        };
+        let asynchronous = |context: &Context| call(context.0, 0x10, 0, &mut [Attribute::New(0)]).unwrap();
+        let [own, foreign] = [&context, &other].map(|context| (completions(context), asynchronous(context)));
+        let memory = Pages::new(8192);
+        let driver = verbs::cq_driver(memory.0, memory.0 + 4096);
+        let cq = |channel: Option<u32>, events: Option<u32>| {
+            let more =
+                [channel.map(|fd| Attribute::Handle(3, fd)), events.map(|fd| Attribute::Handle(7, fd))];
+            context.cq_with(&driver, 0, more.into_iter().flatten().collect())
+        };
+        assert!(cq(Some(own.0), Some(own.1)).is_ok());
+        assert_eq!(cq(Some(foreign.0), None), Err(libc::EBADF), "another context's");
+        assert_eq!(cq(Some(own.1), None), Err(libc::EBADF), "one for asynchronous events");
+        assert_eq!(cq(None, Some(foreign.1)), Err(libc::EBADF), "another context's events");
+        assert_eq!(cq(None, Some(own.0)), Err(libc::EBADF), "one for completions");
+        assert_eq!(cq(Some(context.0.unsigned_abs()), None), Err(libc::EBADF), "the context itself");
+        assert_eq!(cq(Some(u32::MAX), None), Err(libc::EINVAL), "no number of a descriptor");
+        let (pd, made) = (context.pd(), cq(None, None).unwrap());
+        let rings = Pages::new(8192);
+        let driver = verbs::qp_driver(rings.0, memory.0 + 4096 + 64);
+        let qp = |events| context.qp_with(pd, made, &driver, 16, vec![Attribute::Handle(12, events)]);
+        assert!(qp(own.1).is_ok());
+        assert_eq!(qp(foreign.1), Err(libc::EBADF));
+        assert_eq!(qp(own.0), Err(libc::EBADF));
+
+        let (psv, number) = create(&context, &psvs(&context, 1)).unwrap();
+        let events = event_channel(&other);
+        let mut attributes = [
+            Attribute::Handle(0x1000, events.unsigned_abs()),
+            Attribute::Handle(0x1001, psv),
+            Attribute::In(0x1002, &[3, 0]),
+            Attribute::Number(0x1004, 0),
+        ];
+        assert_eq!(call(context.0, 0x1000, 0x1003, &mut attributes), Err(libc::EBADF), "another's events");
+        let answers = call(other.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap();
+        let input = named(0x602, number);
+        let mut attributes = [
+            Attribute::Handle(0x1000, psv),
+            Attribute::In(0x1001, &input),
+            Attribute::Handle(0x1002, answers),
+            Attribute::Number(0x1003, 0),
+            Attribute::Number(0x1004, 16),
+        ];
+        assert_eq!(call(context.0, 0x1001, 0x1004, &mut attributes), Err(libc::EBADF), "another's answers");
+    });
+}
+
+/// A ring whose end is no address.
+const WRAPS: u64 = u64::MAX - 4095;
+
+/// Returns the driver's input of a call with some other bytes, each with its offset.
+fn changed(driver: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
+    let mut driver = driver.to_vec();
+    for (at, byte) in changes {
+        driver[*at] = *byte;
+    }
+    driver
+}
+
+#[test]
+fn doorbell_registers_of_contexts() {
+    preloaded("linux::doorbell_registers_of_contexts", || {
+        let context = |bytes: &[(usize, u8)]| Context::with(bytes).map(|context| verbs::close(context.0));
+        assert_eq!(context(&[]), Err(libc::EINVAL), "none");
+        assert_eq!(context(&[(0, 1), (4, 2)]), Err(libc::EINVAL), "more fast ones than there are");
+        assert_eq!(context(&[(1, 2), (0, 1)]), Err(libc::ENOMEM), "513");
+        assert_eq!(context(&[(1, 2)]), Ok(()), "512");
+        assert_eq!(context(&[(24, 2)]), Ok(()), "pages are allocated by the program");
+    });
+}
+
+#[test]
+fn completion_queues() {
+    preloaded("linux::completion_queues", || {
+        let (context, dynamic) = (Context::new(), Context::with(&[(8, 1), (16, 1), (24, 2)]).unwrap());
+        let memory = Pages::new(8192);
+        let good = verbs::cq_driver(memory.0, memory.0 + 4096);
+        let create = |changes: &[(usize, u8)], flags| {
+            context.cq_with(&changed(&good, changes), flags, Vec::new()).map(drop)
+        };
+        assert_eq!((create(&[], 0), create(&[], 3)), (Ok(()), Ok(())));
+        assert_eq!(create(&[], 4), Err(libc::EINVAL), "an unknown flag");
+        assert_eq!(create(&[(22, 8)], 0), Err(libc::EINVAL), "an unknown flag of the driver");
+        assert_eq!(create(&[(22, 1)], 0), Err(libc::EOPNOTSUPP), "padded entries");
+        assert_eq!(create(&[(20, 1)], 0), Err(libc::EOPNOTSUPP), "compressed entries");
+        assert_eq!((create(&[(26, 1)], 0), create(&[(28, 1)], 0)), (Err(libc::EINVAL), Err(libc::EINVAL)));
+        assert_eq!(create(&[(16, 65)], 0), Err(libc::EINVAL), "entries of 65 bytes");
+        assert_eq!(create(&[(0, 32)], 0), Err(libc::EINVAL), "a ring at 32");
+        let at = |ring, record| context.cq(ring, record, 0).map(drop);
+        assert_eq!(at(WRAPS, memory.0 + 4096), Err(libc::EINVAL), "a ring that wraps");
+        assert_eq!(at(memory.0, u64::MAX - 3), Err(libc::EINVAL), "a record that wraps");
+        let short = context.cq_with(&good[..21], 0, Vec::new());
+        assert_eq!(short, Err(libc::EINVAL), "without the driver's flags");
+
+        let create =
+            |changes: &[(usize, u8)]| dynamic.cq_with(&changed(&good, changes), 0, Vec::new()).map(drop);
+        assert_eq!(create(&[]), Err(libc::EINVAL), "without a doorbell page");
+        assert_eq!(create(&[(22, 2)]), Ok(()));
+    });
+}
+
+#[test]
+fn queue_pairs() {
+    preloaded("linux::queue_pairs", || {
+        let memory = Pages::new(1 << 14);
+        let record = memory.0 + (3 << 12);
+        let good = verbs::qp_driver(memory.0, record);
+        let bench = |bytes: &[(usize, u8)], cq_flags| {
+            let context = Context::with(bytes).unwrap();
+            let driver = changed(&verbs::cq_driver(memory.0 + 8192, record + 64), &[(22, cq_flags)]);
+            let (pd, cq) = (context.pd(), context.cq_with(&driver, 0, Vec::new()).unwrap());
+            (context, pd, cq)
+        };
+        let (context, pd, cq) = bench(&[(0, 2), (16, 1)], 0);
+        let create = |changes: &[(usize, u8)], receives, more| {
+            context.qp_with(pd, cq, &changed(&good, changes), receives, more).map(drop)
+        };
+        let with = |changes: &[(usize, u8)]| create(changes, 16, Vec::new());
+        assert_eq!(with(&[]), Ok(()));
+        let kind = |number| create(&[], 16, vec![Attribute::Number(9, number)]);
+        assert_eq!((kind(0), kind(5)), (Err(libc::EINVAL), Err(libc::EINVAL)), "unknown kinds");
+        assert_eq!(kind(9), Err(libc::EOPNOTSUPP), "XRC");
+        let flags =
+            |kind, flags| create(&[], 16, vec![Attribute::Number(9, kind), Attribute::Number(10, flags)]);
+        assert_eq!(flags(2, 1 << 12), Ok(()), "a completion of each request");
+        for unknown in [1, 1 << 2, 1 << 13, 1 << 40] {
+            assert_eq!(flags(4, unknown), Err(libc::EINVAL), "{unknown:#x}");
+        }
+        assert_eq!((flags(4, 2), flags(2, 2)), (Ok(()), Err(libc::EINVAL)), "own multicasts");
+        assert_eq!(flags(4, 1 << 8), Err(libc::EINVAL), "of raw packets");
+        assert_eq!(flags(4, 1 << 11), Err(libc::EOPNOTSUPP), "padded writes");
+        // Flags of the driver.
+        assert_eq!(with(&[(28, 1 << 1)]), Ok(()), "scatter to CQE");
+        assert_eq!(with(&[(28, 1 << 2)]), Err(libc::EINVAL), "tunnels");
+        assert_eq!(with(&[(28, 1 << 3)]), Err(libc::EINVAL), "a register that is not there");
+        assert_eq!(with(&[(29, 1 << 1)]), Ok(()), "credits by packets");
+        let datagrams = vec![Attribute::Number(9, 4)];
+        assert_eq!(create(&[(29, 1 << 1)], 16, datagrams), Err(libc::EINVAL), "of datagrams");
+        assert_eq!(with(&[(29, 1 << 4)]), Err(libc::EINVAL), "an unknown flag");
+        assert_eq!(with(&[(28, 1)]), Err(libc::EOPNOTSUPP), "signatures of requests");
+        assert_eq!(with(&[(54, 1)]), Err(libc::EINVAL), "a reserved field");
+        // User indices of version 1.
+        assert_eq!(with(&[(32, 7)]), Ok(()));
+        assert_eq!(with(&[(32, 0xff), (33, 0xff), (34, 0xff)]), Err(libc::EINVAL), "none");
+        assert_eq!(with(&[(35, 1)]), Err(libc::EINVAL), "25 bits");
+        // Rings.
+        assert_eq!(create(&[], 0, Vec::new()), Err(libc::EINVAL), "slots without receives");
+        assert_eq!(create(&[(20, 0), (24, 0)], 0, Vec::new()), Ok(()), "neither");
+        assert_eq!(with(&[(20, 0)]), Err(libc::EINVAL), "receives without slots");
+        assert_eq!(with(&[(16, 3)]), Err(libc::EINVAL), "three blocks");
+        assert_eq!(with(&[(0, 32)]), Err(libc::EINVAL), "a ring at 32");
+        let ring = context.qp(pd, cq, WRAPS, record).map(drop);
+        assert_eq!(ring, Err(libc::EINVAL), "a ring that wraps");
+        let short = context.qp_with(pd, cq, &good[..47], 16, Vec::new());
+        assert_eq!(short, Err(libc::EINVAL), "a short input of the driver");
+
+        let (context, pd, cq) = bench(&[(0, 2)], 0);
+        let old = |changes| context.qp_with(pd, cq, &changed(&good, changes), 16, Vec::new()).map(drop);
+        assert_eq!(old(&[]), Err(libc::EINVAL), "a user index for entries of version 0");
+        assert_eq!(old(&[(32, 0xff), (33, 0xff), (34, 0xff)]), Ok(()));
+        let (context, pd, cq) = bench(&[(16, 1), (24, 2)], 2);
+        let dynamic = |changes| context.qp_with(pd, cq, &changed(&good, changes), 16, Vec::new()).map(drop);
+        assert_eq!(dynamic(&[]), Err(libc::EINVAL), "without a doorbell page");
+        assert_eq!(dynamic(&[(29, 1 << 2)]), Ok(()));
+    });
+}
+
+#[test]
+fn memory_of_regions() {
+    preloaded("linux::memory_of_regions", || {
+        const MW_BIND: u32 = 1 << 4;
+        let context = Context::new();
+        let (pd, memory) = (context.pd(), Pages::new(4096));
+        let register = |address, length, access| context.register(pd, address, length, access).map(drop);
+        assert_eq!(register(WRAPS, 4096, 1), Err(libc::EINVAL), "its end is no address");
+        assert_eq!(register(WRAPS - 4096, 4097, 1), Err(libc::EINVAL), "neither is the end of its last page");
+        assert_eq!(register(memory.0, 0, 1), Err(libc::EINVAL));
+        assert_eq!(register(memory.0, 4096, MW_BIND), Ok(()));
+        memory.protect(4096);
+        assert_eq!(register(memory.0, 4096, MW_BIND), Err(libc::EFAULT), "windows may write");
+        assert_eq!(register(memory.0, 4096, 1), Err(libc::EFAULT));
+        assert_eq!(register(memory.0, 4096, 0), Ok(()), "it is only read");
+        let umem = |address, length| {
+            let mut id = [0; 4];
+            let mut attributes = [
+                Attribute::New(0x1000),
+                Attribute::Number(0x1001, address),
+                Attribute::Number(0x1002, length),
+                Attribute::Number(0x1003, 0),
+                Attribute::Out(0x1004, &mut id),
+            ];
+            call(context.0, 0x1002, 0x1000, &mut attributes).map(drop)
+        };
+        assert_eq!((umem(memory.0, 4096), umem(WRAPS, 4096)), (Ok(()), Err(libc::EINVAL)));
+    });
+}
+
+#[test]
+fn mappings_of_the_file() {
+    preloaded("linux::mappings_of_the_file", || {
+        const READ: i32 = libc::PROT_READ;
+        const WRITE: i32 = libc::PROT_WRITE;
+        const SHARED: i32 = libc::MAP_SHARED;
+        const CLOCK: i64 = 5 << 20;
+        const INFO: i64 = 7 << 20;
+        let fresh = verbs::open().unwrap();
+        assert_eq!(verbs::map(fresh, 4096, READ, SHARED, CLOCK), Err(libc::EINVAL), "before GET_CONTEXT");
+        let (context, dynamic) = (Context::new(), Context::with(&[(8, 1), (16, 1), (24, 2)]).unwrap());
+        let map = |length, rights, kind, offset| verbs::map(context.0, length, rights, kind, offset);
+        for offset in [CLOCK, INFO] {
+            assert_eq!(map(4096, READ, SHARED, offset), Ok(()));
+            assert_eq!(map(100, READ, SHARED, offset), Ok(()), "the system rounds up");
+            assert_eq!(map(8192, READ, SHARED, offset), Err(libc::EINVAL), "two pages");
+            assert_eq!(map(4096, READ, libc::MAP_PRIVATE, offset), Err(libc::EINVAL));
+            assert_eq!(map(4096, READ | WRITE, SHARED, offset), Err(libc::EPERM));
+        }
+        assert_eq!(map(4096, READ, SHARED, INFO | 4096), Err(libc::EOPNOTSUPP), "another version");
+        assert_eq!(map(4096, READ, SHARED, 1 << 20), Err(libc::ENOSYS), "contiguous pages");
+        assert_eq!(map(4096, WRITE, SHARED, 8 << 20), Err(libc::EINVAL), "memory of the device");
+        // The context has one page for doorbells from the start. Three commands map the page.
+        for command in [0, 2, 3] {
+            assert_eq!(map(4096, WRITE, SHARED, command << 20), Ok(()), "{command}");
+            assert_eq!(map(4096, WRITE, SHARED, command << 20 | 4096), Err(libc::EINVAL), "{command}");
+            let none = verbs::map(dynamic.0, 4096, WRITE, SHARED, command << 20);
+            assert_eq!(none, Err(libc::EINVAL), "{command}");
+        }
+        assert_eq!(map(4096, WRITE, SHARED, 6 << 20), Ok(()), "a further page");
+        let page = |context: &Context| {
+            let (mut offset, mut length, mut number) = ([0; 8], [0; 4], [0; 4]);
+            let mut attributes = [
+                Attribute::New(0x1000),
+                Attribute::Number(0x1001, 1),
+                Attribute::Out(0x1002, &mut offset),
+                Attribute::Out(0x1003, &mut length),
+                Attribute::Out(0x1004, &mut number),
+            ];
+            (call(context.0, 0x1008, 0x1000, &mut attributes).unwrap(), i64::from_ne_bytes(offset))
+        };
+        let (handle, offset) = page(&dynamic);
+        let at = |offset, kind| verbs::map(dynamic.0, 4096, WRITE, kind, offset);
+        assert_eq!(at(offset, SHARED), Ok(()));
+        assert_eq!(at(offset, libc::MAP_PRIVATE), Err(libc::EINVAL));
+        assert_eq!(at(offset + 4096, SHARED), Err(libc::EINVAL), "another page");
+        call(dynamic.0, 0x1008, 0x1001, &mut [Attribute::Handle(0x1000, handle)]).unwrap();
+        assert_eq!(at(offset, SHARED), Err(libc::EINVAL), "a page that is gone");
+    });
+}
+
+#[test]
+fn reads_of_channels() {
+    preloaded("linux::reads_of_channels", || {
+        let end = End::new();
+        assert_eq!(verbs::message_in(end.context.0, 16), Err(libc::EINVAL), "a context");
+        let answers = call(end.context.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap();
+        let ask = |number| {
+            let input = named(0x50b, end.qpn);
+            let mut attributes = [
+                Attribute::Handle(0x1000, end.qp),
+                Attribute::In(0x1001, &input),
+                Attribute::Handle(0x1002, answers),
+                Attribute::Number(0x1003, number),
+                Attribute::Number(0x1004, 120),
+            ];
+            call(end.context.0, 0x1001, 0x1004, &mut attributes).unwrap()
+        };
+        ask(1);
+        let answers = answers.cast_signed();
+        for room in [0, 8, 127] {
+            assert_eq!(verbs::message_in(answers, room), Err(libc::ENOSPC), "{room}");
+        }
+        assert_eq!(verbs::message_in(answers, 128).unwrap().len(), 128, "the answer is still there");
+        verbs::never_wait(answers);
+        assert_eq!(verbs::message_in(answers, 128), Err(libc::EAGAIN));
+        let (verbs_events, events) = (
+            call(end.context.0, 0x10, 0, &mut [Attribute::New(0)]).unwrap().cast_signed(),
+            event_channel(&end.context),
+        );
+        let memory = Pages::new(1 << 14);
+        let (rings, records) = (memory.0 + 4096, memory.0 + (3 << 12));
+        let (pd, cq) = (end.context.pd(), end.context.cq(memory.0, records, 0).unwrap());
+        let driver = verbs::qp_driver(rings, records + 64);
+        let more = vec![Attribute::Handle(12, verbs_events.unsigned_abs())];
+        let (qp, qpn) = end.context.qp_with(pd, cq, &driver, 16, more).unwrap();
+        end.context.modify(qp, 0x39, 1, 0).unwrap();
+        end.context.modify(qp, 0x12_9181, 2, qpn).unwrap();
+        end.context.modify(qp, 0x1_2e01, 3, 0).unwrap();
+        // A WRITE by a key that does not exist. The queue pair that refuses the key has an event.
+        let (_, key) = end.context.register(pd, memory.0, 4096, 1).unwrap();
+        let [high, low] = [memory.0 >> 32, memory.0].map(|half| half as u32);
+        let request = [8, qpn << 8 | 3, 8, 0, high, low, 0x77, 0, 8, key, high, low].map(u32::to_be_bytes);
+        memory.write(4096 + 16 * 64, &request.concat());
+        memory.write((3 << 12) + 64 + 4, &1_u32.to_be_bytes());
+        let event = verbs::message_in(verbs_events, 15);
+        assert_eq!(event, Err(libc::EINVAL), "room for a part of the event");
+        assert_eq!(verbs::message_in(verbs_events, 16).unwrap()[..8], 88_u64.to_ne_bytes());
+        ask(2);
+        verbs::never_wait(events);
+        verbs::close(end.context.0);
+        assert_eq!(verbs::message_in(answers, 128), Err(libc::EAGAIN), "the answer is gone");
+        assert_eq!(verbs::message_in(events, 128), Err(libc::EAGAIN));
+        assert_eq!(verbs::message_in(verbs_events, 128), Err(libc::EIO));
     });
 }

@@ -13,8 +13,8 @@ const PORT: &str = "/sys/class/infiniband/mlx5_0/ports/1";
 fn entry(context: &Context, index: u32) -> Result<(u32, u32, Ipv6Addr), i32> {
     let mut entry = [0; 32];
     let mut attributes = [
-        Attribute::In(0, &1_u32.to_ne_bytes()),
-        Attribute::In(1, &index.to_ne_bytes()),
+        Attribute::Number(0, 1),
+        Attribute::Number(1, index.into()),
         Attribute::In(2, &[0; 4]),
         Attribute::Out(3, &mut entry),
     ];

@@ -153,7 +153,7 @@ fn queue_pair(context: &Context, umem: u32, srqn: u32) -> (u32, Result<u32, i32>
     let (mut page, mut rest) = ([0; 4], ([0; 8], [0; 4]));
     let mut attributes = [
         Attribute::New(0x1000),
-        Attribute::In(0x1001, &[0; 4]),
+        Attribute::Number(0x1001, 0),
         Attribute::Out(0x1002, &mut rest.0),
         Attribute::Out(0x1003, &mut rest.1),
         Attribute::Out(0x1004, &mut page),

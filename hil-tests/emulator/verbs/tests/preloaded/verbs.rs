@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 const VERBS_IOCTL: libc::c_ulong = 0xc018_1b01;
-const MANDATORY: u16 = 1;
+pub(crate) const MANDATORY: u16 = 1;
 const ENTRIES: u32 = 64;
 const BLOCKS: u32 = 64;
 const SLOTS: u32 = 16;
@@ -34,6 +34,8 @@ pub(crate) enum Attribute<'a> {
     Handle(u16, u32),
     /// The place for the handle of a new object.
     New(u16),
+    /// Any attribute: its number, length, flags, reserved field and data.
+    Raw(u16, u16, u16, u16, u64),
 }
 
 /// Page-aligned memory of zeros that is never freed.
@@ -58,6 +60,13 @@ impl Pages {
         // about.
         let now = unsafe { libc::mmap(place, length, libc::PROT_NONE, kind, -1, 0) };
         assert_eq!(now, place);
+    }
+
+    /// Makes the memory readable only.
+    pub(crate) fn protect(self, length: usize) {
+        let place = std::ptr::with_exposed_provenance_mut(self.0 as usize);
+        // SAFETY: the test writes to this memory no more.
+        assert_eq!(unsafe { libc::mprotect(place, length, libc::PROT_READ) }, 0);
     }
 
     /// Stores bytes from `offset` on.
@@ -182,10 +191,40 @@ pub(crate) fn read(descriptor: RawFd) -> Result<usize, Errno> {
 
 /// Reads a message from a descriptor.
 pub(crate) fn message(descriptor: RawFd) -> Vec<u8> {
-    let mut buffer = [0_u8; 128];
+    message_in(descriptor, 1 << 14).expect("a message")
+}
+
+/// Reads a message from a descriptor into this number of bytes.
+pub(crate) fn message_in(descriptor: RawFd, room: usize) -> Result<Vec<u8>, Errno> {
+    let mut buffer = vec![0_u8; room];
     // SAFETY: the buffer lives until the call is over.
     let length = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
-    buffer[..usize::try_from(length).expect("a message")].to_vec()
+    buffer.truncate(usize::try_from(length).map_err(|_| errno())?);
+    Ok(buffer)
+}
+
+/// Makes a descriptor non-blocking.
+pub(crate) fn never_wait(descriptor: RawFd) {
+    // SAFETY: the call takes and changes no memory of this program.
+    assert_eq!(unsafe { libc::fcntl(descriptor, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+}
+
+/// Maps `length` bytes of a file, and unmaps them again.
+pub(crate) fn map(
+    descriptor: RawFd,
+    length: usize,
+    rights: c_int,
+    kind: c_int,
+    offset: i64,
+) -> Result<(), Errno> {
+    // SAFETY: a new mapping touches nothing that exists.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, rights, kind, descriptor, offset) };
+    if address == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    // SAFETY: the mapping is this function's own.
+    assert_eq!(unsafe { libc::munmap(address, length) }, 0);
+    Ok(())
 }
 
 /// Makes a call whose bytes are at `address`, which may be any address.
@@ -209,6 +248,7 @@ pub(crate) fn call(
     let mut new = None;
     for (index, attribute) in attributes.iter_mut().enumerate() {
         let at = 3 + 2 * index;
+        let (mut flags, mut reserved) = (MANDATORY, 0);
         let (id, length, data) = match attribute {
             Attribute::In(id, bytes) if bytes.len() <= 8 => {
                 let mut inline = [0; 8];
@@ -224,8 +264,13 @@ pub(crate) fn call(
                 new = Some(at + 1);
                 (*id, 0, 0)
             }
+            Attribute::Raw(id, length, own_flags, own_reserved, data) => {
+                (flags, reserved) = (*own_flags, *own_reserved);
+                (*id, usize::from(*length), *data)
+            }
         };
-        buffer[at] = u64::from(id) | (length as u64) << 16 | u64::from(MANDATORY) << 32;
+        let [flags, reserved] = [flags, reserved].map(u64::from);
+        buffer[at] = u64::from(id) | (length as u64) << 16 | flags << 32 | reserved << 48;
         buffer[at + 1] = data;
     }
     call_at(descriptor, buffer.as_mut_ptr().expose_provenance() as u64)?;
@@ -262,6 +307,21 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
+/// Returns the driver's input of CQ_CREATE (`struct mlx5_ib_create_cq`).
+pub(crate) fn cq_driver(ring: u64, record: u64) -> Vec<u8> {
+    let mut driver = longs(&[ring, record]);
+    driver.extend(words(&[64, 0, 0, 0]));
+    driver
+}
+
+/// Returns the driver's input of QP_CREATE (`struct mlx5_ib_create_qp`).
+pub(crate) fn qp_driver(buffer: u64, record: u64) -> Vec<u8> {
+    let mut driver = longs(&[buffer, record]);
+    driver.extend(words(&[BLOCKS, SLOTS, 6, 0, 0, 0]));
+    driver.extend(longs(&[0, 0]));
+    driver
+}
+
 /// A descriptor of an open context.
 pub(crate) struct Context(pub(crate) RawFd);
 
@@ -273,13 +333,22 @@ impl Context {
 
     /// Opens the device and makes a context with these flags (`MLX5_IB_ALLOC_UCTX_DEVX`).
     pub(crate) fn with_flags(flags: u8) -> Self {
+        // Two doorbell registers, and completion entries of version 1.
+        Self::with(&[(0, 2), (8, flags), (16, 1)]).expect("GET_CONTEXT")
+    }
+
+    /// Opens the device and makes a context. `bytes` are those of the driver's input that are not zero
+    /// (`struct mlx5_ib_alloc_ucontext_req_v2`), each with its offset.
+    pub(crate) fn with(bytes: &[(usize, u8)]) -> Result<Self, Errno> {
         let descriptor = open().expect("open");
         let (mut request, mut response) = ([0; 32], [0; 72]);
-        request[8] = flags;
+        for (at, byte) in bytes {
+            request[*at] = *byte;
+        }
         let mut attributes = [Attribute::In(0x1000, &request), Attribute::Out(0x1001, &mut response)];
-        call(descriptor, 0, 3, &mut attributes).expect("GET_CONTEXT");
+        call(descriptor, 0, 3, &mut attributes).inspect_err(|_| close(descriptor))?;
         assert_eq!(word(&response, 40), 72, "response length");
-        Self(descriptor)
+        Ok(Self(descriptor))
     }
 
     /// Makes a protection domain, and returns its handle.
@@ -306,50 +375,65 @@ impl Context {
 
     /// Makes a completion queue and returns its handle.
     pub(crate) fn cq(&self, ring: u64, record: u64, flags: u32) -> Result<u32, Errno> {
-        let mut driver = longs(&[ring, record]);
-        driver.extend(words(&[64, 0, 0, 0]));
+        self.cq_with(&cq_driver(ring, record), flags, Vec::new())
+    }
+
+    /// Makes a completion queue with this input of the driver and with further attributes.
+    pub(crate) fn cq_with<'a>(
+        &self,
+        driver: &'a [u8],
+        flags: u32,
+        more: Vec<Attribute<'a>>,
+    ) -> Result<u32, Errno> {
         let (mut count, mut number) = ([0; 4], [0; 8]);
         let (entries, flags) = ((ENTRIES - 1).to_ne_bytes(), flags.to_ne_bytes());
-        call(
-            self.0,
-            3,
-            0,
-            &mut [
-                Attribute::New(0),
-                Attribute::In(1, &entries),
-                Attribute::Number(2, 77),
-                Attribute::In(5, &flags),
-                Attribute::Out(6, &mut count),
-                Attribute::In(0x1000, &driver),
-                Attribute::Out(0x1001, &mut number),
-            ],
-        )
+        let mut attributes = more;
+        attributes.extend([
+            Attribute::New(0),
+            Attribute::In(1, &entries),
+            Attribute::Number(2, 77),
+            Attribute::In(4, &[0; 4]),
+            Attribute::In(5, &flags),
+            Attribute::Out(6, &mut count),
+            Attribute::In(0x1000, driver),
+            Attribute::Out(0x1001, &mut number),
+        ]);
+        call(self.0, 3, 0, &mut attributes)
     }
 
     /// Makes a queue pair and returns its handle and number.
     pub(crate) fn qp(&self, pd: u32, cq: u32, buffer: u64, record: u64) -> Result<(u32, u32), Errno> {
-        let mut driver = longs(&[buffer, record]);
-        driver.extend(words(&[BLOCKS, SLOTS, 6, 0, 0, 0]));
-        driver.extend(longs(&[0, 0]));
-        let capabilities = words(&[16, 16, 1, 1, 0]);
+        self.qp_with(pd, cq, &qp_driver(buffer, record), 16, Vec::new())
+    }
+
+    /// Makes a queue pair with this input of the driver, this number of receives and further attributes.
+    pub(crate) fn qp_with<'a>(
+        &self,
+        pd: u32,
+        cq: u32,
+        driver: &'a [u8],
+        receives: u32,
+        more: Vec<Attribute<'a>>,
+    ) -> Result<(u32, u32), Errno> {
+        let capabilities = words(&[16, receives, 1, 1, 0]);
         let (mut granted, mut number) = ([0; 20], [0; 4]);
-        let handle = call(
-            self.0,
-            4,
-            0,
-            &mut [
-                Attribute::New(0),
-                Attribute::Handle(2, pd),
-                Attribute::Handle(4, cq),
-                Attribute::Handle(5, cq),
-                Attribute::Number(7, 88),
-                Attribute::In(8, &capabilities),
-                Attribute::Number(9, 2),
-                Attribute::Out(13, &mut granted),
-                Attribute::Out(14, &mut number),
-                Attribute::In(0x1000, &driver),
-            ],
-        )?;
+        let mut attributes = more;
+        let kind = attributes.iter().any(|attribute| matches!(attribute, Attribute::Number(9, _)));
+        if !kind {
+            attributes.push(Attribute::Number(9, 2));
+        }
+        attributes.extend([
+            Attribute::New(0),
+            Attribute::Handle(2, pd),
+            Attribute::Handle(4, cq),
+            Attribute::Handle(5, cq),
+            Attribute::Number(7, 88),
+            Attribute::In(8, &capabilities),
+            Attribute::Out(13, &mut granted),
+            Attribute::Out(14, &mut number),
+            Attribute::In(0x1000, driver),
+        ]);
+        let handle = call(self.0, 4, 0, &mut attributes)?;
         Ok((handle, word(&number, 0)))
     }
 

@@ -92,10 +92,7 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
 /// on a channel or signal an eventfd. The device as a whole has only the event of a port change, which
 /// subscribers never get here.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
-    let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
-    let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
-        return Err(Errno::BADF);
-    };
+    let channel = call.channel(0x1000, |kind| matches!(kind, Kind::Devx { .. }))?.ok_or(Errno::INVAL)?;
     let subject = match call.request.has(0x1001) {
         false => None,
         true => Some(match call.object(call.request.handle(0x1001)?)? {

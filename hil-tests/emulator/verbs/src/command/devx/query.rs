@@ -31,10 +31,7 @@ pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 /// The kernel refuses a query when 1 MiB of answers is unread; here the limit is the room in a socket. A read
 /// with too little room cuts the answer off here, while the kernel keeps the answer.
 pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
-    let descriptor = call.request.descriptor(CHANNEL).ok_or(Errno::INVAL)?;
-    let Some((channel, Kind::Commands)) = call.state.channel_of(descriptor) else {
-        return Err(Errno::BADF);
-    };
+    let channel = call.channel(CHANNEL, |kind| kind == Kind::Commands)?.ok_or(Errno::INVAL)?;
     let length = call.request.number(OUT_LENGTH);
     if length > LONGEST {
         return Err(Errno::INVAL);

@@ -2,12 +2,11 @@
 
 use super::frame::{Answer, Command, Status, opcode};
 use super::linux;
-use crate::command::address;
 use crate::command::call::Call;
 use crate::command::completion::never_armed;
+use crate::command::{address, memory};
 use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::errno::Errno;
-use crate::ground::process_memory;
 use crate::ground::sys::Mapping;
 use crate::state::State;
 use crate::state::object::{Base, Cq, Object, Qp, Umem};
@@ -55,17 +54,17 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.request.has(0x1005) && call.request.number(0x1005) & PAGE == 0 {
         return Err(Errno::INVAL);
     }
-    let umem = match call.request.descriptor(0x1006) {
+    let umem = match call.request.descriptor(0x1006)? {
         Some(descriptor) => {
             let end = address.checked_add(length).ok_or(Errno::INVAL)?;
             let mapping = Mapping::new(descriptor, end, access & 1 != 0)?;
             let address = mapping.address() + address;
             Umem { address, length, _mapping: Some(Arc::new(mapping)) }
         }
-        None if process_memory::mapped(address, length, access & 1 != 0) => {
+        None => {
+            memory::pinned(address, length, access & LOCAL_WRITE != 0)?;
             Umem { address, length, _mapping: None }
         }
-        None => return Err(Errno::FAULT),
     };
     call.publish(Object::Umem(umem), |request, handle| {
         request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
@@ -166,6 +165,7 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         fired: None,
         completion_events: 0,
         async_events: 0,
+        async_channel: None,
     };
     Ok((Object::Cq(cq), Answer::number(number)))
 }
@@ -230,6 +230,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         blocks: 1 << sizes.log_sq_size(),
         logged: 0,
         async_events: 0,
+        async_channel: None,
         capabilities: QpCapabilities::default(),
         signal_all: false,
         context: *qpc,

@@ -39,7 +39,8 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
         doorbell_record,
     })?;
     let (receives, segments) = ((1 << log_slots) - 1, (1 << log_stride) / 16 - 1);
-    let srq = Srq { number, user_handle: None, base, receives, segments, async_events: 0 };
+    let srq =
+        Srq { number, user_handle: None, base, receives, segments, async_events: 0, async_channel: None };
     Ok((Object::Srq(srq), Answer::number(number)))
 }
 

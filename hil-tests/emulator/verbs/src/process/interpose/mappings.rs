@@ -1,10 +1,11 @@
-//! Mappings of the device's file: pages of the clock show the clock, other pages are private memory of the
-//! program.
+//! Mappings of the device's file: pages of the clock show the clock, and doorbell pages are memory of the
+//! program that the device never reads.
 #![allow(unsafe_code)]
 
 use super::next::{Next, fail, guarded};
 use crate::ground::{descriptors, sys};
 use crate::process::calls;
+use crate::state::pages::PageRequest;
 use libc::{c_int, c_void, off64_t, size_t};
 
 type Map = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
@@ -18,7 +19,7 @@ pub(super) fn prepare() {
     NEXT.find();
 }
 
-/// Maps a file. A mapping of the clock's pages of the device's file shows the device's clock.
+/// Maps a file. The device's file can be mapped at the offsets and with the rights that Linux allows.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
@@ -34,8 +35,15 @@ pub(crate) unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     let (mut file, mut from) = (descriptor, offset);
     if descriptors::is_ours(descriptor) {
+        let asked = PageRequest {
+            offset,
+            length: length as u64,
+            writes: rights & libc::PROT_WRITE != 0,
+            executes: rights & libc::PROT_EXEC != 0,
+            is_shared: kind & libc::MAP_TYPE != libc::MAP_PRIVATE,
+        };
         let mut page = None;
-        if let Err(errno) = guarded(|| calls::clock_page(descriptor, offset).map(|found| page = found)) {
+        if let Err(errno) = guarded(|| calls::page(descriptor, &asked).map(|found| page = found)) {
             fail::<*mut c_void>(errno);
             return libc::MAP_FAILED;
         }

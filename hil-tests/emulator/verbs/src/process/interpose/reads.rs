@@ -1,17 +1,19 @@
-//! Reads of events, which a plan of faults may cut short.
+//! Reads of events, whole or not at all as from Linux, unless a plan of faults cuts them short.
 #![allow(unsafe_code)]
 
 use super::next::{fail, next};
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, Fault, Place};
-use crate::ground::{descriptors, owner};
+use crate::ground::{descriptors, owner, sys};
+use crate::process::calls;
 
 use std::ffi::{c_int, c_void};
 
 /// The number of bytes of an event that a short read returns.
 const SHORT: usize = 4;
 
-/// Reads a file. A read of an event returns fewer bytes if a plan of faults says so.
+/// Reads a file. A read of an event without room for the whole event fails, and so does a read after the end
+/// of the device. A read of an event returns fewer bytes if a plan of faults says so.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
@@ -25,7 +27,22 @@ pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, cou
         Some(Fault::Fails { errno, .. }) => fail(Errno(errno)),
         // SAFETY: the caller keeps the contract of the replaced function. The call has at most as much room.
         Some(_) => unsafe { next(descriptor, buffer, count.min(SHORT)) },
-        // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
-        None => unsafe { next(descriptor, buffer, count) },
+        None => {
+            if is_event && let Err(errno) = check_room(descriptor, count) {
+                return fail(errno);
+            }
+            // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
+            unsafe { next(descriptor, buffer, count) }
+        }
+    }
+}
+
+/// Waits for an event of a channel, and checks that the event fits into `count` bytes.
+fn check_room(descriptor: c_int, count: usize) -> Result<(), Errno> {
+    match sys::next_message(descriptor) {
+        Ok(length) if length > count => owner::as_device(|| Err(calls::too_little_room(descriptor))),
+        Ok(length) if length > 0 => Ok(()),
+        Err(errno) if errno.0 != libc::ENOTSOCK => Err(errno),
+        _ => owner::as_device(|| calls::end_of_events(descriptor)).map_or(Ok(()), Err),
     }
 }
