@@ -85,7 +85,7 @@ pub enum Message {
     SendImm(u32),
     /// A send that invalidated this key.
     SendInvalidate(Key),
-    /// An RDMA WRITE with 32 bits of immediate data, as a number.
+    /// An RDMA WRITE with 32 bits of immediate data, as a number (`imm_data` of libibverbs is big endian).
     WriteImm(u32),
 }
 

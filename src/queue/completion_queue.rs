@@ -141,8 +141,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.unclaimed.forget(mkey);
     }
 
-    /// From now on, keeps errors of mkeys that no router has in `shared`, where other completion queues keep
-    /// theirs too.
+    /// From now on, keeps unclaimed signature errors in `shared`, where other completion queues keep theirs
+    /// too. An error is unclaimed if the router did not have its mkey.
     #[cfg(feature = "devx")]
     pub(crate) fn share_unclaimed(&mut self, shared: &alloc::sync::Arc<SharedFaults>) {
         self.unclaimed = Unclaimed::Shared(shared.clone());

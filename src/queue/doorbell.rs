@@ -159,7 +159,7 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 ///
 /// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement the trait
 /// too. The send queue keeps the writes to ring, doorbell record and doorbell in this order, and flushes the
-/// last one. Implementations need no barriers.
+/// write to the doorbell. Implementations need no barriers.
 pub trait Doorbell {
     /// Writes the first 8 bytes of the last request's control segment to the device
     /// ([`LastRequest::control`]).

@@ -124,7 +124,7 @@ impl<'m, Q: QpQueues> QpTable<'m, Q> {
         queues
     }
 
-    /// Returns a queue pair, for posting.
+    /// Returns the queue pair with this number, for posting.
     pub fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Q> {
         let position = self.position(qpn)?;
         self.slots.as_mut().get_mut(position as usize)?.queues.as_mut()

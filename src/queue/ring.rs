@@ -1,5 +1,5 @@
-//! A power of two of slots, addressed by a running index: memory that is shared with a device, or the books
-//! of a queue. Only this file and `producer.rs` access the memory.
+//! Rings of slots, whose number is a power of two, addressed by a running index. Their memory is shared with
+//! a device, or holds the books of a queue. Only this file and `producer.rs` access the memory.
 
 #![allow(unsafe_code)]
 

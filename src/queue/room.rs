@@ -49,7 +49,7 @@ impl<'m, T> From<&'m mut [T]> for Room<'m, T> {
     }
 }
 
-/// The length of an array is a part of its type, whatever receives the array.
+/// `N` is a constant parameter, because arrays of any length convert, and the length is a part of their type.
 impl<'m, T, const N: usize> From<&'m mut [T; N]> for Room<'m, T> {
     fn from(array: &'m mut [T; N]) -> Self {
         Self(Place::Lent(array))

@@ -235,7 +235,7 @@ impl<'m> Slots<'m> {
     pub(crate) fn put(&mut self, handle: Handle, key: Key, done: &WorkCompletion) -> Result<(), PoolError> {
         let state = self.slot(handle)?.state;
         let is_out_of_service = match done.outcome {
-            // Requests of one queue pair may have one name, so the number decides.
+            // Several requests of a queue pair may have the same name (`wr_id`), so the number decides.
             Outcome::Sent { .. } => matches!(
                 state,
                 State::Invalidating { qpn, number } if qpn == done.qpn && done.number.proves(number)

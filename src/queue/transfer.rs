@@ -50,7 +50,7 @@ impl SendRequest<'_, '_> {
     }
 
     /// Writes to the peer's memory, and completes one of the peer's receive requests, whose completion
-    /// contains the 32 bits of `imm` as a number.
+    /// contains the 32 bits of `imm`. `imm` is a number (`imm_data` of libibverbs is big endian).
     ///
     /// # Errors
     /// The errors of [`SendRequest::send`].

@@ -1,5 +1,5 @@
-//! Unclaimed signature errors: when they were polled, the router did not have their mkey. Each error is kept
-//! until its mkey is checked.
+//! Unclaimed signature errors: when the completion queue was polled, the router did not have the mkey of the
+//! error. Each error is kept until its mkey is checked.
 
 use crate::mkey::error::CheckError;
 use crate::mkey::{Mkey, SignatureError, SignatureFault};
@@ -18,7 +18,8 @@ const OWN: usize = 8;
 const SHARED: usize = 256;
 
 /// The first unclaimed error of each mkey, for at most `N` mkeys: [`OWN`] or `SHARED`.
-// The size is a type, because it is a constant of the library: a bare machine gives no memory for it.
+// `N` is a constant parameter, because the library fixes the number: on a bare machine, no caller lends
+// memory for these errors.
 #[derive(Default)]
 pub(crate) struct Faults<const N: usize> {
     faults: Vec<SignatureFault, N>,
@@ -85,7 +86,7 @@ impl SharedFaults {
     }
 }
 
-/// The place where a completion queue keeps the errors of mkeys that no router had.
+/// The place where a completion queue keeps unclaimed errors.
 #[cfg_attr(
     feature = "devx",
     expect(clippy::large_enum_variant, reason = "a bare machine has no heap, and a queue stays where it is")
