@@ -120,7 +120,7 @@ pub struct DigestSpec {
     /// constant.
     pub part: u32,
     /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_indices). No
-    /// other transaction uses it meanwhile.
+    /// other transaction uses this PSV meanwhile.
     pub psv: u32,
 }
 

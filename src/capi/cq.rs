@@ -36,8 +36,8 @@ pub const MLX5MK_FAILED: u32 = 3;
 /// A block's signature was wrong. This completion belongs to no request: the request that moved the data
 /// completes later, as a success.
 pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
-/// An entry is malformed, or its queue pair or mkey is unknown. The error of a call describes its last bad
-/// entry in words.
+/// An entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took the
+/// completion describes the last malformed entry in words.
 pub const MLX5MK_BAD_ENTRY: u32 = 5;
 
 /// A completion, as it was taken from a completion queue.
@@ -46,7 +46,8 @@ pub const MLX5MK_BAD_ENTRY: u32 = 5;
 pub struct Completion {
     /// The name that the program gave the request.
     pub id: u64,
-    /// Private to the library: mlx5mk_pool_put and mlx5mk_windows_put tell requests of one name apart by it.
+    /// Private to the library: mlx5mk_pool_put and mlx5mk_windows_put tell requests of the same name apart by
+    /// this number.
     pub number: u64,
     /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,

@@ -27,10 +27,10 @@ pub const MLX5MK_EVENT_QP_ACCESS: u32 = 17;
 /// A channel for events. Several threads may wait on it at the same time; each event goes to one of them.
 pub struct Events(devx::Events);
 
-/// An event.
+/// An event of a queue pair or a completion queue.
 #[repr(C)]
 pub struct Event {
-    /// The cookie of the subscription.
+    /// The cookie that the program gave when it subscribed to the event.
     pub cookie: u64,
     /// The kind of event: MLX5MK_EVENT_QP_ACCESS or another (PRM event types).
     pub kind: u32,

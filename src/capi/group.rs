@@ -94,7 +94,8 @@ impl CompletionRouter for Router<'_> {
 
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
         self.pools.iter_mut().find_map(|pool| {
-            // SAFETY: the same argument as for a queue pair of the group.
+            // SAFETY: a pool is removed from the completion queue before it is destroyed. No other call uses
+            // it now, because the calls of a group are made one after the other.
             let found = unsafe { pool.as_mut() };
             let position = found.record(fault)?;
             let mkey = found.mkeys.at(position).map_or(TakenMkey::NONE, TakenMkey::from);
@@ -281,8 +282,8 @@ impl Pool {
         Ok(self.mkeys.pool().invalidate(mkey.pooled(), request)?)
     }
 
-    /// Puts an mkey back. A completion proves that its key is out of service. Without one, no peer may know
-    /// the key.
+    /// Puts an mkey back. A completion proves that its key is out of service. Without a completion, no peer
+    /// may know the key.
     pub(super) fn put(
         &mut self,
         mkey: TakenMkey,

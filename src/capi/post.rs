@@ -24,7 +24,7 @@ pub const MLX5MK_OP_SEND_IMM: u32 = 3;
 pub const MLX5MK_OP_SEND_INVALIDATE: u32 = 4;
 /// Writes to the peer's memory.
 pub const MLX5MK_OP_RDMA_WRITE: u32 = 5;
-/// Writes to the peer's memory, and completes one of its receive requests with 32 bits.
+/// Writes to the peer's memory, and completes one of the peer's receive requests with 32 bits.
 pub const MLX5MK_OP_RDMA_WRITE_IMM: u32 = 6;
 /// Reads from the peer's memory.
 pub const MLX5MK_OP_RDMA_READ: u32 = 7;

@@ -61,7 +61,7 @@ pub struct QpSpec {
 /// Both sides use the same options.
 #[repr(C)]
 pub struct ConnectSpec {
-    /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists it).
+    /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists the table).
     /// Default 0.
     pub gid_index: u8,
     /// Traffic class of RoCE; its upper 6 bits are the DSCP. Default 0.

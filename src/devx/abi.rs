@@ -8,7 +8,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-/// Opaque objects of the two libraries.
+/// Opaque objects of libibverbs and libmlx5.
 pub enum IbvDevice {}
 pub enum IbvContext {}
 pub enum IbvAh {}
@@ -21,7 +21,7 @@ pub struct IbvPd {
     pub handle: u32,
 }
 
-/// libibverbs' `struct ibv_qp`: its fields up to the number.
+/// libibverbs' `struct ibv_qp`: its fields up to the number of the queue pair.
 #[repr(C)]
 pub struct IbvQp {
     pub context: *mut IbvContext,
@@ -91,7 +91,7 @@ const _: () = assert!(size_of::<IbvQpAttr>() == 144 && core::mem::offset_of!(Ibv
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, alternate) == 88);
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, timeout) == 130);
 
-/// libibverbs' `struct ibv_cq`: its fields up to the device.
+/// libibverbs' `struct ibv_cq`: its first field.
 #[repr(C)]
 pub struct IbvCq {
     pub context: *mut IbvContext,
@@ -151,7 +151,7 @@ pub struct Mlx5dvAh {
     pub comp_mask: u64,
 }
 
-/// A ring of `struct mlx5dv_qp`.
+/// The send or the receive ring in `struct mlx5dv_qp`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Mlx5dvRing {

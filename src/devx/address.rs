@@ -53,10 +53,10 @@ struct AddressBytes {
 }
 
 impl QpAddress {
-    /// Bytes of an address as it is sent.
+    /// Length in bytes of an address as it is sent.
     pub const BYTES: usize = size_of::<AddressBytes>();
 
-    /// The first byte of every address.
+    /// The version of the bytes of an address, which is their first byte.
     const VERSION: u8 = 1;
 
     /// An empty entry of a GID table.
@@ -74,7 +74,7 @@ impl QpAddress {
         })
     }
 
-    /// Takes the bytes that [`QpAddress::to_bytes`] made.
+    /// Returns the address from the bytes that [`QpAddress::to_bytes`] made.
     ///
     /// # Errors
     /// [`AddressError`] for bytes that [`QpAddress::to_bytes`] never makes.
@@ -97,11 +97,12 @@ impl QpAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum AddressError {
-    /// The bytes have this version, which the library does not know, or are no address at all.
+    /// The first byte of the address, its version, has this value, which the library does not know. The bytes
+    /// may be no address at all.
     Version(u8),
-    /// No packet size has this code.
+    /// The address states its largest packet by this code, which stands for no packet size.
     Mtu(u8),
-    /// A number does not fit its field.
+    /// A number in the address does not fit its field.
     OutOfRange(OutOfRange),
     /// The own port is on Ethernet, and the peer has no GID.
     NoGid,

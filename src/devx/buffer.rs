@@ -140,7 +140,7 @@ impl Buffer {
         if end > self.len() {
             return Err(PieceError::Outside { start: offset, end, length: self.len() });
         }
-        // SAFETY: within the allocation, or at its end.
+        // SAFETY: the address is within the allocation, or at its end.
         Ok(unsafe { self.0.kept().base().add(offset) })
     }
 

@@ -46,7 +46,7 @@ pub struct ConnectOptions {
     /// Retries when the peer has no receive request. Default 7: no limit (`ibv_rc_pingpong`, perftest,
     /// pyverbs).
     pub rnr_retries: Retries,
-    /// The time for which the peer waits before a retry when there is no receive request here. Default 12:
+    /// The time for which the peer waits before a retry when this side has no receive request. Default 12:
     /// 0.64 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub rnr_timer: RnrTimer,
     /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`.
@@ -190,8 +190,8 @@ impl QpControl {
             path,
             port: self.port(),
             mtu,
-            // The largest message has the device's limit, as in Linux. A device refuses a number above its
-            // limit.
+            // The largest message of the queue pair is the device's limit, as in Linux. A device refuses a
+            // larger value.
             log_max_message: LogMessage::new(device.log_max_message).unwrap_or(LogMessage::MAX),
             first_psn: peer_psn,
             log_max_rd_atomic: options.log_max_dest_rd_atomic.unwrap_or(log_in),

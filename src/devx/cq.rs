@@ -88,12 +88,13 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
-    /// Signature errors of all queues of the device that no router has claimed, because it lacked the mkey.
+    /// Unclaimed signature errors of all completion queues of the device: the router did not have the mkey of
+    /// the error.
     unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
 
-/// The memory that the device uses for a completion queue created here.
+/// The memory that the device uses for a completion queue that [`Device::create_cq`] created.
 pub(super) struct CqMemory {
     _ring: sys::Dma,
     _uar: Arc<sys::Uar>,
@@ -350,7 +351,7 @@ impl fmt::Debug for Cq {
     }
 }
 
-/// The library's completion queue, for entries of either size.
+/// The library's completion queue, for entries of 64 or of 128 bytes.
 pub(super) enum AnyCq {
     B64(CompletionQueue<'static>),
     B128(CompletionQueue<'static, Cqe128>),

@@ -37,7 +37,7 @@ pub struct DekCache<I> {
     deks: HashMap<I, Cached>,
 }
 
-/// A key on the device.
+/// A key of the cache, on the device.
 struct Cached {
     /// The key, which is destroyed when this value is dropped.
     dek: Dek,

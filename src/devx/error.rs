@@ -57,11 +57,11 @@ impl Error for LibraryError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// The object belongs to another context than the device.
+    /// The object belongs to another context (`struct ibv_context`) than the device.
     OtherDevice,
-    /// The queue pair belongs to another protection domain.
+    /// The queue pair belongs to another protection domain than the one that the caller passed.
     OtherDomain,
-    /// The queue pair reports to another completion queue.
+    /// The queue pair reports to another completion queue than the one that the caller passed.
     OtherCompletionQueue {
         /// The number of the queue pair's completion queue.
         wanted: Cqn,
@@ -71,7 +71,7 @@ pub enum AdoptError {
         /// The queue pair's service type (PRM `st`).
         service_type: u8,
     },
-    /// The queue pair is not ready to send.
+    /// The queue pair is in this state, and not in RTS (ready to send).
     NotReady(QpState),
     /// The queue pair has no receive queue of its own.
     NoReceiveQueue,
@@ -93,7 +93,8 @@ pub enum AdoptError {
     CompletionsWaiting,
     /// The device may write received data into completion entries.
     ScatterToCqe,
-    /// Work requests must carry a checksum.
+    /// The device checks a checksum in each work request of the queue pair (`wq_sig`), which this library
+    /// does not write.
     ChecksRequests,
     /// The completion queue's entries have this size, which is neither 64 nor 128 bytes.
     EntryBytes(u32),
@@ -257,7 +258,8 @@ pub enum DevxError {
     },
     /// An AES-XTS key has equal halves.
     EqualHalves(EqualHalves),
-    /// A completion queue has too few entries for all that may complete: it could overrun.
+    /// A completion queue has too few entries for all completions that may be outstanding: the queue could
+    /// overrun.
     CompletionQueueTooSmall {
         /// The number of the completion queue.
         cq: Cqn,

@@ -35,10 +35,10 @@ impl EventKind {
     pub const QP_ERRORS: [Self; 3] = [Self::QP_CATASTROPHIC, Self::QP_INVALID_REQUEST, Self::QP_ACCESS];
 }
 
-/// An event.
+/// An event of a queue pair or a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The cookie of the subscription.
+    /// The cookie that the program gave when it subscribed to the event.
     pub cookie: u64,
     /// The kind of the event.
     pub kind: EventKind,

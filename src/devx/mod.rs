@@ -101,7 +101,8 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
-    /// Signature errors of all completion queues that no router has claimed, because it lacked the mkey.
+    /// Unclaimed signature errors of all completion queues of the device: the router did not have the mkey of
+    /// the error.
     unclaimed: Arc<SharedFaults>,
 }
 

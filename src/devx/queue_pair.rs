@@ -443,12 +443,12 @@ impl QpControl {
         &self.0.object
     }
 
-    /// Returns the port of the device.
+    /// Returns the number of the device's port that the queue pair uses.
     pub(super) fn port(&self) -> u8 {
         self.0.spec.port
     }
 
-    /// Returns the protection domain.
+    /// Returns the protection domain of the queue pair.
     pub(super) fn domain(&self) -> &ProtectionDomain {
         &self.0.object.kept().domain
     }
@@ -577,8 +577,8 @@ impl QueuePair {
             }
         }
         self.control.modify(&QpToReset(*qpn))?;
-        // In RESET the device writes no more completions. After RESET it reads the rings from their
-        // beginning, so they are emptied here.
+        // In RESET the device writes no more completions. After RESET the device reads the rings from their
+        // beginning, so the queues are emptied here.
         readers.iter_mut().for_each(|reader| reader.discard(*qpn));
         let outstanding = &mut self.outstanding;
         self.send.restart(|request| outstanding.add_send(request));

@@ -181,7 +181,7 @@ impl Drop for Umem {
     fn drop(&mut self) {
         // SAFETY: this is the end of the registration.
         match unsafe { self.0.deregister() } {
-            // SAFETY: dropped once, here.
+            // SAFETY: the field is dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.0) },
             Err(error) => drop_failed(&error),
         }

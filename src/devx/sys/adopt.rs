@@ -26,7 +26,7 @@ pub(in crate::devx) struct QpParts {
     pub(in crate::devx) register: NonNull<u64>,
 }
 
-/// The slots of a completion ring, of either size.
+/// The slots of a completion ring, with entries of 64 or of 128 bytes.
 pub(in crate::devx) enum CqSlots {
     B64(&'static mut [Cqe]),
     B128(&'static mut [Cqe128]),
@@ -131,7 +131,8 @@ impl Context {
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) })?;
         let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cq_uar, cqn, .. } = out;
         let (count, nowhere) = (cqe_cnt as usize, AdoptError::Layout("the ring"));
-        // SAFETY: as for queue pairs.
+        // SAFETY: libmlx5 keeps the completion queue's ring, record and page at these addresses; the caller
+        // vouches that nobody else uses ring and record.
         unsafe {
             let ring = match cqe_size as usize {
                 64 => slots(buf, count).map(CqSlots::B64),

@@ -58,7 +58,7 @@ impl Allocation {
         if !inside {
             return Err(DevxError::call("laying out of a ring", io::ErrorKind::InvalidInput.into()));
         }
-        // SAFETY: inside the allocation, as just checked.
+        // SAFETY: the address is inside the allocation, as just checked.
         Ok(unsafe { self.base.add(offset) }.cast())
     }
 

@@ -21,9 +21,9 @@ pub(in crate::devx) struct Umem {
     raw: NonNull<DevxUmem>,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Send for Umem {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Sync for Umem {}
 
 impl Umem {

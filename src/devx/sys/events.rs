@@ -33,9 +33,9 @@ pub(in crate::devx) struct EventChannel {
     raw: NonNull<EventChannelRaw>,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Send for EventChannel {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Sync for EventChannel {}
 
 impl EventChannel {
@@ -166,7 +166,7 @@ impl AsFd for EventChannel {
 
 impl Drop for EventChannel {
     fn drop(&mut self) {
-        // SAFETY: created by `create`.
+        // SAFETY: `create` created the channel, and nobody uses it any more.
         unsafe { (self.context.api.mlx5dv_devx_destroy_event_channel)(self.raw.as_ptr()) };
     }
 }

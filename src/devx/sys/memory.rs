@@ -23,9 +23,9 @@ pub(in crate::devx) struct Pd {
     owned: bool,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Send for Pd {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Sync for Pd {}
 
 impl Pd {
@@ -86,9 +86,9 @@ pub(in crate::devx) struct Mr<K = ()> {
     kept: ManuallyDrop<(K, Arc<Pd>)>,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl<K: Send> Send for Mr<K> {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl<K: Sync> Sync for Mr<K> {}
 
 impl<K> Mr<K> {
@@ -170,7 +170,7 @@ impl<K> Mr<K> {
         let (_, pd) = &*self.kept;
         // SAFETY: the region is registered, and only this call ends the registration.
         check("ibv_dereg_mr", unsafe { (pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) })?;
-        // SAFETY: dropped once, here.
+        // SAFETY: the field is dropped once, here.
         unsafe { ManuallyDrop::drop(&mut self.kept) };
         Ok(())
     }

@@ -31,9 +31,9 @@ enum Raw {
     Other,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl<K: Send> Send for Object<K> {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl<K: Sync> Sync for Object<K> {}
 
 impl<K> Object<K> {
@@ -191,7 +191,7 @@ impl<K> Object<K> {
 impl<K> Drop for Object<K> {
     fn drop(&mut self) {
         match self.end() {
-            // SAFETY: dropped once, here.
+            // SAFETY: the field is dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
             // The device may still write to the resources, so they are leaked.
             Err(error) => drop_failed(&error),

@@ -30,9 +30,9 @@ pub(in crate::devx) struct CommandChannel {
     longest: AtomicUsize,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Send for CommandChannel {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Sync for CommandChannel {}
 
 impl CommandChannel {
@@ -136,7 +136,7 @@ impl AsFd for CommandChannel {
 
 impl Drop for CommandChannel {
     fn drop(&mut self) {
-        // SAFETY: created by `create`.
+        // SAFETY: `create` created the channel, and nobody uses it any more.
         unsafe { (self.context.api.mlx5dv_devx_destroy_cmd_comp)(self.raw.as_ptr()) };
     }
 }

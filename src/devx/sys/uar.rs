@@ -17,9 +17,9 @@ pub(in crate::devx) struct Uar {
     raw: NonNull<DevxUar>,
 }
 
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Send for Uar {}
-// SAFETY: as for Context.
+// SAFETY: libibverbs and libmlx5 lock their objects; all their functions may be called from any thread.
 unsafe impl Sync for Uar {}
 
 impl Uar {
@@ -28,7 +28,7 @@ impl Uar {
     /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`.
     const NON_CACHED: u32 = 1;
 
-    /// Allocates a page that is not cached.
+    /// Allocates a page of doorbell registers whose mapping is not cached.
     pub(in crate::devx) fn alloc(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
         Self::alloc_as(context, Self::NON_CACHED)
     }
