@@ -193,7 +193,7 @@ fn what_was_put_back_first_is_taken_first() {
 
 #[test]
 fn a_lost_handle_is_found() {
-    /// Loses the handle if the request is refused.
+    /// Takes an mkey and loses its handle, because the request for the mkey is refused.
     fn begin(pool: &mut MkeyPool<'_>) -> Result<PooledMkey, PostError> {
         let (handle, _) = pool.take().ok_or(PoolError::NotInUse)?;
         Err::<(), _>(PostError::SendRingFull { needed: 3, free: 0 })?;
