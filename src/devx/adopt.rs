@@ -83,8 +83,8 @@ impl Device {
         }
         let object = sys::Object::of_other(&self.context, None);
         let cqn = Cqn::from_low_bits(cqn);
-        // SAFETY: libmlx5 arms the queue in this page, which is mapped as long as the context is open. The
-        // doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
+        // SAFETY: libmlx5 arms the queue by a register of this page, which is mapped as long as the context
+        // is open. The doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
         Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }

@@ -393,7 +393,8 @@ impl fmt::Display for DevxError {
 /// Returns advice for a device that cannot be opened.
 fn opening(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
-        // If libibverbs may not open the device's file, it searches elsewhere and then reports ENOENT.
+        // If libibverbs may not open the device's file, it searches for another file of the device, and then
+        // reports ENOENT.
         Some(libc::EACCES | libc::EPERM | libc::ENOENT) => {
             "This user needs read and write access to the device's file in /dev/infiniband, and a \
              container needs that file inside (docker: --device=/dev/infiniband/uverbs0)"

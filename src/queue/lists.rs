@@ -166,8 +166,8 @@ impl Configuration for ByPointer<'_, '_> {
     }
 
     fn form(&self) -> LayoutForm {
-        // `note_list` notes the form and length of a list after the post, so this function gives only the
-        // form of an interleaved layout.
+        // For a list, `Unchanged` leaves the form that the mkey has noted: after the post, `note_list` notes
+        // form and length of the list.
         if self.list.is_interleaved() {
             LayoutForm::Interleaved { entries: 0 }
         } else {

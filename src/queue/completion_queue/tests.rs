@@ -641,7 +641,7 @@ fn inner_requests_complete_unseen() {
         send.request(1).configure_mkey(&mut mkey, &prepared, Layout::Unchanged).unwrap();
     }
     send.ring_doorbell();
-    // Work requests within the three configurations, all of which complete.
+    // Each entry completes a part of a configuration: the UMR, or the first of the two SET_PSVs.
     let (mut ring, record) = queue(&[0, 3, 5, 8].map(|counter| cqe(CqeOpcode::REQUESTER, counter, 0)));
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
     let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
