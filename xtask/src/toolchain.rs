@@ -185,6 +185,18 @@ impl Toolchain {
         Self { name, triple, rustc, cargo, target, flags }
     }
 
+    /// Returns a call of cargo in a folder outside of this repository, which names its targets itself.
+    /// `cross` adds the flags for the cores of a board.
+    pub fn elsewhere(&self, folder: &Path, cross: bool, arguments: &[&str]) -> Command {
+        let mut command = program(&self.cargo, arguments);
+        command.current_dir(folder).env("RUSTC", &self.rustc).env_remove("LD_LIBRARY_PATH");
+        command.env_remove("CARGO_TARGET_DIR").env("RUSTC_BOOTSTRAP", "1");
+        if cross {
+            command.env("CARGO_ENCODED_RUSTFLAGS", self.flags.join("\u{1f}"));
+        }
+        command
+    }
+
     /// Returns a call of cargo for the target of this toolchain. It builds in `target/cross`.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);

@@ -2,6 +2,7 @@
 
 mod check;
 mod image;
+mod template;
 
 use image::{build, emulate, machine};
 use std::io;
@@ -14,6 +15,7 @@ pub(crate) const HELP: &str = "\
 cargo xtask firmware --board bluefield2|bluefield3 [--image FILE] [--filter TEXT]
                      [--after CASE] [--ways WAYS] [--provoke WAY]
 cargo xtask firmware --check
+cargo xtask firmware --template
 cargo xtask firmware --board bluefield2|bluefield3 --count
 
 Builds the bare-metal image that runs the scenarios on the software device (hil-tests/firmware),
@@ -27,6 +29,8 @@ log. The exit status is the image's.
   --provoke WAY   run no scenario, but provoke a fault that the image must report: data-abort,
                   write-to-code, stack-overflow, panic, panic-while-logging; or hang
   --check         check the images of both boards, with each provoked fault except a hang
+  --template      build, test and run hil-tests/examples/firmware-template in an empty folder, as
+                  its page says
   --count         count the instructions of the benchmarks, for `cargo xtask bench`
 ";
 
@@ -38,6 +42,9 @@ const OPTIONS: [&str; 6] = ["--board", "--image", "--filter", "--after", "--ways
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments == ["--check"] {
         return run::status(check::check(&mut io::stdout()));
+    }
+    if arguments == ["--template"] {
+        return run::status(template::follow(&mut io::stdout()));
     }
     if let [name, board, count] = arguments
         && (name.as_str(), count.as_str()) == ("--board", "--count")

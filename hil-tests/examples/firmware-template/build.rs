@@ -1,0 +1,14 @@
+//! Tells the linker which scripts make the image.
+
+fn main() {
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
+        return;
+    }
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo::rerun-if-changed=link.x");
+    // The build script of defmt says where defmt's linker script is.
+    for argument in [&format!("--script={folder}/link.x"), "--script=defmt.x", "--gc-sections"] {
+        println!("cargo::rustc-link-arg-bins={argument}");
+    }
+    println!("cargo::rustc-env=DEFMT_LOG=info");
+}

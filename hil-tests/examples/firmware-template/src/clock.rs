@@ -1,0 +1,30 @@
+//! Delays by the generic timer of Arm, which every core of a BlueField has.
+
+use core::arch::asm;
+use embedded_hal::delay::DelayNs;
+
+/// The generic timer.
+pub(crate) struct GenericTimer;
+
+/// Returns the timer's count, and its ticks in a second.
+fn read() -> (u64, u64) {
+    let (count, frequency): (u64, u64);
+    // SAFETY: both registers can be read at EL1, and reading changes nothing. The barrier keeps the processor
+    // from reading the count early.
+    unsafe {
+        asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) count, out(reg) frequency,
+             options(nomem, nostack));
+    }
+    (count, frequency)
+}
+
+impl DelayNs for GenericTimer {
+    fn delay_ns(&mut self, nanoseconds: u32) {
+        let (start, frequency) = read();
+        // At most 2^32 nanoseconds and some gigahertz: the product fits.
+        let ticks = (u64::from(nanoseconds) * frequency).div_ceil(1_000_000_000);
+        while read().0.wrapping_sub(start) < ticks {
+            core::hint::spin_loop();
+        }
+    }
+}

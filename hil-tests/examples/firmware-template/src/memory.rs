@@ -1,0 +1,27 @@
+//! Memory that the linker script sets aside.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use firmware::DeviceMemory;
+
+// SAFETY: only the addresses are used. The linker script defines both symbols.
+unsafe extern "C" {
+    static mut __dma_start: DeviceMemory;
+    static mut __dma_end: u8;
+}
+
+/// Returns the memory that the device reads and writes. Returns `None` at the second call, or if the linker
+/// script sets too little aside.
+pub(crate) fn for_device() -> Option<&'static mut DeviceMemory> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let (start, end) = (&raw mut __dma_start, &raw mut __dma_end);
+    let room = end.addr().saturating_sub(start.addr());
+    if room < size_of::<DeviceMemory>() || TAKEN.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the linker script places nothing else there, at a multiple of 4096, and the size was checked.
+    // The flag makes sure that this is the only reference.
+    unsafe {
+        start.write(DeviceMemory::new());
+        Some(&mut *start)
+    }
+}

@@ -1,0 +1,88 @@
+//! `cargo xtask firmware --template`: builds, tests and runs the template for firmware in an empty folder, as
+//! its page says.
+
+use super::image::emulate;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use xtask::debian;
+use xtask::run::{self, check, program, root};
+use xtask::toolchain::{Board, System, Toolchain};
+
+const TEMPLATE: &str = "hil-tests/examples/firmware-template";
+/// The dependency of the template on this repository. In a folder of its own it is another path.
+const DEPENDENCY: &str = "path = \"../../..\"";
+/// The image, below the folder of the template.
+const IMAGE: &str = "target/aarch64-firmware/release/firmware";
+
+/// Lines of the image's log, in order.
+const LOG: [&str; 4] = [
+    "info: UMR configure mkey 0x001234/00: access remote read, list of 2 entries, 128 bytes",
+    "info: RDMA_WRITE: 128 bytes in 1 data segment",
+    "info: no completion: TimedOut",
+    "info: done",
+];
+
+/// Follows the page, and shows the log.
+pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
+    debian::install(debian::EMULATORS)?;
+    let folder = run::temporary("template")?;
+    copy(&root().join(TEMPLATE), folder.path()).map_err(|error| format!("{TEMPLATE}: {error}"))?;
+    let manifest = folder.path().join("Cargo.toml");
+    let lost = |error: io::Error| format!("{}: {error}", manifest.display());
+    let text = fs::read_to_string(&manifest).map_err(lost)?;
+    if !text.contains(DEPENDENCY) {
+        return Err(format!("{TEMPLATE}/Cargo.toml has no `{DEPENDENCY}`"));
+    }
+    fs::write(&manifest, text.replace(DEPENDENCY, &format!("path = {:?}", root()))).map_err(lost)?;
+    let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
+    check(toolchain.elsewhere(folder.path(), false, &["test", "--lib", "--quiet"]))?;
+    check(toolchain.elsewhere(folder.path(), true, &["firmware", "--quiet"]))?;
+    let image = folder.path().join(IMAGE);
+    let words = [
+        "--pdeathsig",
+        "KILL",
+        "qemu-system-aarch64",
+        "-M",
+        "virt",
+        "-cpu",
+        "cortex-a72",
+        "-m",
+        "1G",
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+        "-nic",
+        "none",
+        "-serial",
+        "stdio",
+        "-kernel",
+    ];
+    let mut machine = program("timeout", &["60", "setpriv"]);
+    machine.args(words).arg(&image);
+    let mut log = Vec::new();
+    let status = emulate(machine, &image, &mut log)?;
+    let log = String::from_utf8_lossy(&log).into_owned();
+    out.write_all(log.as_bytes()).map_err(|error| error.to_string())?;
+    let mut lines = log.lines();
+    match LOG.into_iter().find(|wanted| !lines.any(|line| line.starts_with(wanted))) {
+        Some(wanted) => Err(format!("the log of the template lacks `{wanted}`")),
+        None if status != 0 => Err(format!("QEMU ended with {status}")),
+        None => Ok(()),
+    }
+}
+
+/// Copies the files of a folder, but no file that a build in it has made.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        if path.is_file() {
+            fs::copy(&path, to.join(&name))?;
+        } else if name != "target" {
+            fs::create_dir_all(to.join(&name))?;
+            copy(&path, &to.join(&name))?;
+        }
+    }
+    Ok(())
+}
