@@ -214,26 +214,31 @@ impl State {
         let own: Vec<(SocketAddr, bool)> =
             own.filter_map(|id| Some((id.source?, id.may_share_port))).collect();
         let view = self.view_name();
-        let is_free = |port| {
-            let overlaps = |other: SocketAddr| {
-                let any = other.ip().is_unspecified() || asked.ip().is_unspecified();
-                other.port() == port && (any || other.ip() == asked.ip())
+        // An identifier with all addresses of this machine conflicts by another errno than one with the same
+        // address (kernel `cma_check_port`).
+        let conflict = |port, other: SocketAddr| match other.ip() {
+            _ if other.port() != port => None,
+            ip if ip.is_unspecified() || asked.ip().is_unspecified() => Some(libc::EADDRNOTAVAIL),
+            ip => (ip == asked.ip()).then_some(libc::EADDRINUSE),
+        };
+        let refusal = |port| {
+            let mut own = own.iter().filter(|(_, shares)| !(may_share && *shares));
+            let of_others = || {
+                let mut others = others.iter().filter(|other| other.space == space && other.view == view);
+                others.find_map(|other| conflict(port, other.address))
             };
-            !own.iter().any(|(other, shares)| overlaps(*other) && !(may_share && *shares))
-                && !others
-                    .iter()
-                    .any(|other| other.space == space && other.view == view && overlaps(other.address))
+            own.find_map(|(other, _)| conflict(port, *other)).or_else(of_others)
         };
         if asked.port() != 0 {
-            let is_free = is_free(asked.port());
-            return if is_free { Ok(asked.port()) } else { Err(Errno(libc::EADDRINUSE)) };
+            return refusal(asked.port()).map_or(Ok(asked.port()), |errno| Err(Errno(errno)));
         }
         // Each process begins its search at another port.
         let (first, last) = PORTS;
         let count = u32::from(last - first) + 1;
         let start = self.fabric.slot() * 110 + u32::from(self.book.next_port);
-        let found =
-            (0..count).map(|step| first + ((start + step) % count) as u16).find(|port| is_free(*port));
+        let found = (0..count)
+            .map(|step| first + ((start + step) % count) as u16)
+            .find(|port| refusal(*port).is_none());
         self.book.next_port = self.book.next_port.wrapping_add(1);
         found.ok_or(Errno(libc::EADDRNOTAVAIL))
     }
