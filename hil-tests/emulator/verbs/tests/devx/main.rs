@@ -384,9 +384,13 @@ fn sizes_that_no_queue_pair_has_are_refused() {
             let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
             assert!(matches!(refused, Err(DevxError::Queue(_))), "{entries_per_slot}: {refused:?}");
         }
-        let spec = QueuePairSpec::default();
-        // A send queue of 63 blocks does not compile, see `compile_fail` of hil-tests.
-        assert!(matches!(device.create_qp(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
+        for (send_blocks, receive_slots) in
+            [(0, 16), (63, 16), (1 << 16, 16), (64, 0), (64, 3), (64, 1 << 16)]
+        {
+            let spec = QueuePairSpec { send_blocks, receive_slots, ..QueuePairSpec::default() };
+            let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
+            assert!(matches!(refused, Err(DevxError::Queue(_))), "{spec:?}: {refused:?}");
+        }
         assert!(matches!(device.create_cq(3), Err(DevxError::Queue(_))));
     });
 }

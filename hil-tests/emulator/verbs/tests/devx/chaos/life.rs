@@ -19,10 +19,13 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::time::Duration;
 
 /// Blocks of a send queue, and slots of a receive queue.
-const BLOCKS: usize = 32;
-const SLOTS: usize = 8;
+const BLOCKS: u32 = 32;
+const SLOTS: u32 = 8;
 
-type Queue = QueuePair;
+/// Returns the specification of a queue pair with these sizes.
+fn spec() -> QueuePairSpec {
+    QueuePairSpec { send_blocks: BLOCKS, receive_slots: SLOTS, ..QueuePairSpec::default() }
+}
 
 /// The bit that is set in the name of a receive request.
 const RECEIVE: u64 = 1 << 63;
@@ -39,7 +42,7 @@ const TRIES: usize = 3;
 pub(super) struct Life {
     books: [Books; 2],
     qpns: [Qpn; 2],
-    queues: QpTable<'static, Queue>,
+    queues: QpTable<'static, QueuePair>,
     next: u64,
     /// Whether each queue pair may have been reset although the reset was reported as failed. The device then
     /// flushes requests from the beginning of the ring on, while the queue has them at other positions.
@@ -77,16 +80,15 @@ impl Life {
     pub(super) fn new(device: Device) -> Outcome<Self> {
         let pd = device.alloc_pd()?;
         let events = device.events()?;
-        let (cq, mut completions) =
-            device.create_cq(CqSpec::entries_for(2, BLOCKS as u32, SLOTS as u32, 2))?;
+        let (cq, mut completions) = device.create_cq(CqSpec::entries_for(2, BLOCKS, SLOTS, 2))?;
         completions.channel()?;
         cq.notify_error(&events, 1)?;
         let mut queues = QpTable::on_heap(2);
         let mut qpns = [Qpn::default(); 2];
         for qpn in &mut qpns {
             let user_index = UserIndex::new(queues.next_user_index())?;
-            let spec = QueuePairSpec { user_index, entries_per_slot: 1, ..QueuePairSpec::default() };
-            let queue: Queue = device.create_qp(&pd, &cq, &cq, spec)?;
+            let spec = QueuePairSpec { user_index, entries_per_slot: 1, ..spec() };
+            let queue = device.create_qp(&pd, &cq, &cq, spec)?;
             queue.control().notify(&events, &EventKind::QP_ERRORS, 2)?;
             *qpn = queue.qpn();
             assert!(queues.insert(queue).is_ok());
@@ -117,7 +119,7 @@ impl Life {
         Ok(life)
     }
 
-    fn queue(&mut self, half: usize) -> &mut Queue {
+    fn queue(&mut self, half: usize) -> &mut QueuePair {
         self.queues.get_mut(self.qpns[half]).unwrap()
     }
 
@@ -300,7 +302,7 @@ impl Life {
             },
             3 => count(self.device.create_cq(16), tally),
             _ => {
-                let made = self.device.create_qp(&self.pd, &self.cq, &self.cq, QueuePairSpec::default());
+                let made = self.device.create_qp(&self.pd, &self.cq, &self.cq, spec());
                 match made {
                     Ok(queue) => self.short_life(queue, tally)?,
                     Err(_) => tally.refused += 1,
@@ -312,7 +314,7 @@ impl Life {
 
     /// Posts requests on a new queue pair, drops the queue pair, and compares the requests that it hands
     /// back.
-    fn short_life(&mut self, mut queue: Queue, tally: &mut Tally) -> Result<(), String> {
+    fn short_life(&mut self, mut queue: QueuePair, tally: &mut Tally) -> Result<(), String> {
         let mut books = Books::default();
         count(queue.control().connect_loopback(), tally);
         for _ in 0..3 {
@@ -337,7 +339,7 @@ impl Life {
                 }
                 Err(_) => {
                     tally.refused += 1;
-                    let is_empty = queue.outstanding() == 0 && queue.free_slots() == SLOTS as u32;
+                    let is_empty = queue.outstanding() == 0 && queue.free_slots() == SLOTS;
                     unsure[half] = !is_empty;
                     books[half].reset_failed(is_empty);
                     return Ok(false);
