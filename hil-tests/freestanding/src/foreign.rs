@@ -355,18 +355,28 @@ pub fn entry_foreign_pool(
     pool.remove_unused()
 }
 
+/// A user's own form of memory for a pool.
+pub struct Own<'m, T>(&'m mut [T]);
+
+impl<'m, T> From<Own<'m, T>> for Room<'m, T> {
+    fn from(Own(memory): Own<'m, T>) -> Self {
+        memory.into()
+    }
+}
+
 /// Makes a pool of mkeys in the user's memory, and fills another one.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_pool<'m>(
-    mkeys: (&'m mut [Mkey], &'m mut [Mkey; 500]),
-    slots: (&'m mut [PoolSlot], &'m mut [PoolSlot; 500]),
+    mkeys: [Own<'m, Mkey>; 2],
+    slots: [Own<'m, PoolSlot>; 2],
     supply: Supply,
 ) -> Option<[MkeyPool<'m>; 2]> {
-    let mut filled = MkeyPool::empty(mkeys.0, slots.0).ok()?;
+    let ([mkeys, other_mkeys], [slots, other_slots]) = (mkeys, slots);
+    let mut filled = MkeyPool::empty(mkeys, slots).ok()?;
     for mkey in supply {
         filled.insert(mkey).ok()?;
     }
-    Some([filled, MkeyPool::new(mkeys.1, slots.1).ok()?])
+    Some([filled, MkeyPool::new(other_mkeys, other_slots).ok()?])
 }
 
 /// Calls each function of a pool of memory windows.
@@ -394,13 +404,9 @@ pub fn entry_foreign_windows(
 /// Makes a pool of memory windows in the user's memory.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_windows<'m>(
-    windows: &'m mut [MemoryWindow],
-    slots: &'m mut [PoolSlot],
+    windows: Own<'m, MemoryWindow>,
+    slots: Own<'m, PoolSlot>,
 ) -> Option<WindowPool<'m>> {
-    let (windows, slots) = (Room::from(windows), Room::from(slots));
-    if windows.as_ref().is_empty() {
-        return None;
-    }
     WindowPool::new(windows, slots).ok()
 }
 
@@ -413,7 +419,9 @@ pub fn entry_foreign_print(
     receive: &Receive<'_>,
     (router, table): (&QpRouter<'_, Books>, &mut QpTable<'_, Books>),
     (pool, windows): (&MkeyPool<'_>, &WindowPool<'_>),
+    (slot, room): (&TableSlot<Books>, &Room<'_, TableSlot<Books>>),
 ) -> fmt::Result {
+    write!(out, "{slot:?} {room:?}")?;
     write!(out, "{queue:?} {shared:?} {receive:?} {router:?} {table:?} {pool:?} {windows:?}")?;
     write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))
 }
