@@ -56,10 +56,22 @@ impl<M: Memory> Device<M> {
             // Further requests may follow the repeated ones.
             self.active.insert(number);
         }
+        self.settle();
+    }
+
+    /// Does the work of a run, except that the receiver-not-ready timer stands still: continues queue pairs
+    /// whose state has changed, and flushes receives of queue pairs in the error state.
+    pub fn settle(&mut self) {
         let pending = |number: &u32| self.pending_receives(*number) > 0;
         let due: Vec<u32> = self.failed.iter().copied().filter(pending).collect();
         self.active.extend(due);
         self.progress();
+    }
+
+    /// Returns whether a queue pair is in the error state. Its later receives have no doorbell, so
+    /// [`Device::settle`] has to look for them.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     fn progress(&mut self) {

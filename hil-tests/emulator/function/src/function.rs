@@ -135,6 +135,8 @@ impl Function {
                     for (place, word) in (offset as usize..).step_by(4).zip(words) {
                         self.device.write_register(place, u32::from_be_bytes(*word));
                     }
+                    // A command may have changed the state of a queue pair, whose requests are flushed now.
+                    self.device.settle();
                 }
             }
         }
@@ -237,11 +239,14 @@ impl Function {
     }
 
     /// Does the work that is due without a new doorbell: executes a doorbell whose block has not arrived
-    /// completely, and repeats requests whose receiver was not ready. Returns whether more work is due.
+    /// completely, repeats requests whose receiver was not ready, and flushes receives of failed queue pairs.
+    /// Returns whether more work is due.
     pub fn run(&mut self) -> bool {
         self.device.settle_doorbells();
         if self.device.is_waiting() {
             self.device.run();
+        } else {
+            self.device.settle();
         }
         self.raise();
         self.is_due()
@@ -249,7 +254,7 @@ impl Function {
 
     /// Returns whether [`Function::run`] has work.
     pub fn is_due(&self) -> bool {
-        self.device.has_open_doorbell() || self.device.is_waiting()
+        self.device.has_open_doorbell() || self.device.is_waiting() || self.device.has_failed()
     }
 
     /// Signals raised interrupts to the client.

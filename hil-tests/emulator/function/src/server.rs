@@ -18,8 +18,8 @@ const DESCRIPTORS: usize = 16;
 /// The time in nanoseconds for which the server waits for the rest of a block after its first 8 bytes. A
 /// message of the client ends the wait, so the client is never delayed.
 const BLOCK_NS: i64 = 20_000_000;
-/// The time in nanoseconds after which the server repeats requests whose receiver was not ready. A message of
-/// the client ends this wait too.
+/// The time in nanoseconds after which the server repeats requests whose receiver was not ready, and looks at
+/// receives of failed queue pairs. A message of the client ends this wait too.
 const WAIT_NS: i64 = 1_000_000;
 
 /// The number of kinds of interrupts, and the number of the kind MSI-X. The kinds are INTx, MSI, MSI-X,

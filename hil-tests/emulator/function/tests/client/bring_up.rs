@@ -532,7 +532,8 @@ impl Driver {
                 break entry;
             }
             looks += 1;
-            assert!(looks < 10, "no completion");
+            assert!(looks < 1000, "no completion");
+            std::thread::sleep(std::time::Duration::from_millis(1));
         };
         self.completed += 1;
         self.machine.write(CQ_RECORD, &(self.completed & 0x00ff_ffff).to_be_bytes());
@@ -596,6 +597,37 @@ impl Driver {
         self.make_queues();
     }
 
+    /// Checks that receives of a failed queue pair are flushed, those from before the failure and later ones.
+    /// No doorbell announces receives.
+    fn flush(&mut self) {
+        const RING: u64 = BASE + 0x58000;
+        const RECORD: u64 = BASE + 0x54080;
+        const QPC: usize = 0x18;
+        self.machine.write(RECORD, &[0; 8]);
+        let number = &self.numbers;
+        // Four receives of 16 bytes each, and one send block.
+        let request = Words::new(0x500, 0, 0x118)
+            .u8(QPC + 2, 3 << 3)
+            .u24(QPC + 5, number.pd)
+            .u8(QPC + 8, self.log_max_message)
+            .u8(QPC + 9, 2 << 3)
+            .u8(QPC + 0xb, 1 << 6)
+            .u24(QPC + 0xd, number.uar)
+            .u24(QPC + 0x7d, number.cq)
+            .u24(QPC + 0x9d, number.cq)
+            .u64(QPC + 0xa0, RECORD)
+            .u64(0x110, RING);
+        let qp = self.number(request);
+        let step = |opcode: u16| Words::new(opcode, 0, 0x110).u24(9, qp);
+        self.execute(step(0x502).u8(QPC + 0x18 + 0x29, 1).u8(QPC + 2, 3 << 3), 16);
+        self.machine.write(RECORD, &2_u32.to_be_bytes());
+        self.execute(step(0x507), 16);
+        assert_eq!([self.complete(), self.complete()], [0xe; 2], "flushed by the step");
+        self.machine.write(RECORD, &3_u32.to_be_bytes());
+        assert_eq!(self.complete(), 0xe, "flushed without a step");
+        self.execute(Words::new(0x501, 0, 16).u24(9, qp), 16);
+    }
+
     /// Checks that a completion raises one interrupt.
     fn interrupt(&mut self, descriptor: &OwnedFd) {
         self.drain_msi_events();
@@ -652,6 +684,7 @@ fn drive(machine: Machine) -> Machine {
         driver.interrupt(&descriptor);
     }
     driver.fail();
+    driver.flush();
     driver.copy(15, 100);
     driver.interrupt(&descriptor);
     // An unknown opcode is refused without any other effect.
