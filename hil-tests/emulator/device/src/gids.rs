@@ -26,6 +26,16 @@ impl Gids {
         }
     }
 
+    /// Sets an entry of the table. A GID of zeros empties the entry.
+    pub(crate) fn set_at(&mut self, index: usize, gid: [u8; 16]) {
+        if index >= self.own.len() {
+            self.own.resize(index + 1, [0; 16]);
+        }
+        if let Some(entry) = self.own.get_mut(index) {
+            *entry = gid;
+        }
+    }
+
     pub(crate) fn reach(&mut self, gid: [u8; 16]) {
         if self.others.len() >= Self::OTHERS {
             self.others.clear();
@@ -40,11 +50,27 @@ impl Gids {
 
     /// Returns whether a GID is one of the port's.
     pub(crate) fn is_own(&self, gid: [u8; 16]) -> bool {
-        self.own.contains(&gid)
+        gid != [0; 16] && self.own.contains(&gid)
     }
 
     /// Returns whether a GID leads to another device.
     pub(crate) fn is_others(&self, gid: [u8; 16]) -> bool {
         self.others.contains(&gid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_set_and_emptied() {
+        let (first, other) = ([1; 16], [2; 16]);
+        let mut gids = Gids::new(first);
+        gids.set_at(3, other);
+        assert!(gids.is_own(first) && gids.is_own(other) && !gids.is_own([0; 16]));
+        assert_eq!((gids.at(3), gids.at(1)), (other, [0; 16]));
+        gids.set_at(0, [0; 16]);
+        assert!(!gids.is_own(first));
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct Interface {
     /// Vectors of interrupts that are due.
     pub(crate) interrupts: Vec<u16>,
     pub(crate) blue_flame: Option<BlueFlame>,
+    /// Send queues of packets, by their numbers.
+    pub(crate) packets: BTreeMap<u32, PacketQueue>,
     pub(crate) health: u32,
 }
 
@@ -145,6 +147,17 @@ pub(crate) struct BlueFlame {
     pub(crate) next: u64,
     pub(crate) bytes: [u8; WQEBB_BYTES],
     pub(crate) length: usize,
+}
+
+/// A send queue of packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketQueue {
+    pub(crate) cqn: u32,
+    pub(crate) ring: u64,
+    pub(crate) log_blocks: u8,
+    pub(crate) record: u64,
+    /// The next block.
+    pub(crate) next: u16,
 }
 
 impl Interface {

@@ -22,6 +22,13 @@ pub enum Seen<'a> {
         /// The cause of an error entry.
         cause: Option<Cause>,
     },
+    /// A packet of the network interface was taken, or a request of one of its queues that carries none.
+    Packet {
+        /// The send queue.
+        queue: u32,
+        /// The first block of the work request.
+        block: &'a [u8; 64],
+    },
     /// A command of the command queue was carried out, or refused.
     Command {
         /// The opcode of the command.

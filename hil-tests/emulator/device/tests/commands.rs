@@ -35,7 +35,7 @@ const REMOTE_ATOMIC: u8 = 0x20;
 pub(crate) struct Setup {
     pub(crate) host: Host,
     queue: u64,
-    uar: u32,
+    pub(crate) uar: u32,
     pub(crate) eq: u32,
 }
 
@@ -112,7 +112,7 @@ impl Setup {
         (words, Ring { cqn: 0, address, record, consumer: 0 })
     }
 
-    fn made_cq(&mut self, log: u8) -> Ring {
+    pub(crate) fn made_cq(&mut self, log: u8) -> Ring {
         let (words, ring) = self.cq(log);
         Ring { cqn: self.good(words), ..ring }
     }
@@ -174,7 +174,7 @@ impl Setup {
 }
 
 /// Returns the command with a list of the pages that contain `bytes` bytes from `at` on.
-fn with_pages(mut words: Words, at: u64, bytes: u64) -> Words {
+pub(crate) fn with_pages(mut words: Words, at: u64, bytes: u64) -> Words {
     for page in 0..bytes.div_ceil(4096) {
         words.0.extend((at + 4096 * page).to_be_bytes());
     }

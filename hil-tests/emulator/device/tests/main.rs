@@ -17,6 +17,7 @@ mod judge;
 mod layout;
 mod lists;
 mod long_lists;
+mod network;
 mod objects;
 mod outstanding;
 mod queues;

@@ -18,7 +18,7 @@ fn tapped(host: &mut Host) -> Log {
     };
     host.watch(move |seen| {
         let word = match seen {
-            Seen::Command { .. } => panic!("there is no command queue"),
+            Seen::Command { .. } | Seen::Packet { .. } => panic!("there is no command queue"),
             Seen::Sent(message) => format!("sent {}", words(message)),
             Seen::Received(message) => format!("received {}", words(message)),
             Seen::Completion { cqn, entry, .. } => {

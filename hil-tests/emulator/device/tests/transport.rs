@@ -228,3 +228,26 @@ fn a_queue_pair_that_waits_for_room_can_be_reset() {
     one.device.destroy_qp(one.q[A].qpn).unwrap();
     assert_eq!(one.device.take_message(), None);
 }
+
+#[test]
+fn a_reset_of_the_function_leaves_no_message_and_no_entry() {
+    let mut one = unreliable();
+    one.device.connect(one.q[A].qpn, Peer::Remote(7)).unwrap();
+    one.device.set_gate(|_, _| Passage::Later);
+    let (from, source) = one.filled(&[1; 64]);
+    one.post(A, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
+    one.ring(A);
+    one.device.reset_function();
+    assert_eq!(one.device.take_message(), None);
+    // Released entries would go to the queues of the next driver, which have the same numbers.
+    let attributes = CqAttributes {
+        ring: from,
+        log_entries: 0,
+        entry_bytes: 64,
+        doorbell_record: from,
+        ignore_overrun: false,
+    };
+    let cqn = one.device.create_cq(attributes).unwrap();
+    one.device.release();
+    assert_eq!(one.device.cq_producer(cqn), Ok(0));
+}

@@ -281,5 +281,7 @@ fn properties_of_a_queue_pair_are_selected() {
     let extended = |selected: u64| words().u8(8, 0x80).u64(0x108, selected).u8(0x110, 0x20);
     setup.refused(extended(1), BAD_PARAMETER, "an extension that is none");
     setup.good(words().u32(0x10, 1 << 11).u8(QPC + 4, 0x04));
+    // Linux selects the rights, the P_Key's index and the port when a connection is accepted.
+    setup.good(words().u32(0x10, 1 << 16 | 1 << 4 | 1 << 3 | 1 << 2 | 1 << 1).u8(QPC + 0x92, 0xc0));
     setup.good(extended(1 << 3));
 }

@@ -202,6 +202,7 @@ const COMMANDS: &[(u16, &str)] = &[
     (0xb00, "SYNC_STEERING"),
     (0xb0d, "QUERY_VHCA_STATE"),
     (0xb0e, "MODIFY_VHCA_STATE"),
+    (0xb12, "SYNC_CRYPTO"),
 ];
 
 /// Returns the name of a command, or `None` for an opcode that is not in the table.
@@ -234,8 +235,29 @@ pub fn words(seen: Seen<'_>) -> Option<String> {
             let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
             Some(format!("completion queue {cqn:#x}: {words}{cause}"))
         }
+        Seen::Packet { queue, block } => packet(queue, block),
         Seen::Sent(_) | Seen::Received(_) => None,
     }
+}
+
+/// Describes a packet of the network interface by the Ethernet header in its work request: both addresses and
+/// the type. Returns `None` for a request without a packet.
+fn packet(queue: u32, block: &[u8; 64]) -> Option<String> {
+    const SEND: u8 = 0x0a;
+    const LARGE_SEND: u8 = 0x0e;
+    if ![SEND, LARGE_SEND].contains(&block[3]) {
+        return None;
+    }
+    let inline = u16::from_be_bytes([block[28], block[29]]) & 0x3ff;
+    let what = match &block[30..44] {
+        [to @ .., _, _, _, _, _, _, high, low] if inline >= 14 => {
+            let hex =
+                |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+            format!(" to {}, type {high:#04x}{low:02x}", hex(to))
+        }
+        _ => String::new(),
+    };
+    Some(format!("send queue {queue:#x}: packet{what}, taken: the port is alone on its network"))
 }
 
 #[cfg(test)]
@@ -251,6 +273,7 @@ mod tests {
         assert_eq!(told(0x107, 1, 0, 0), "QUERY_PAGES/0x1");
         assert_eq!(told(0xfff, 0, 2, 1), "command 0xfff: this device does not know it (BAD_OP)");
         assert_eq!(told(0x500, 0, 3, 2), "CREATE_QP: bad parameter (status 0x3, syndrome 0x2)");
+        assert_eq!(told(0xb12, 0, 0, 0), "SYNC_CRYPTO");
         let sorted = COMMANDS.windows(2).all(|pair| pair[0].0 < pair[1].0);
         assert!(sorted, "each opcode once");
     }

@@ -1,14 +1,15 @@
 //! Commands by their opcodes, and the states in which each is allowed.
 
 use super::events::kind;
-use super::port;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
+use super::{ethernet, port};
 use crate::capabilities::capabilities;
 use crate::device::Device;
 use crate::interface_state::{Checksum, Phase};
 use crate::memory::Memory;
 use crate::object::Pd;
+use crate::profile::Port;
 use alloc::vec::Vec;
 
 /// Opcodes of commands about the function, its pages and its port (`MLX5_CMD_OP_*` of Linux).
@@ -126,6 +127,9 @@ impl<M: Memory> Device<M> {
     /// those that SET_HCA_CAP has chosen.
     fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
         let mut found = capabilities(op_mod, self.profile())?;
+        if self.profile().port == Port::Ethernet {
+            found = ethernet::with_offloads(op_mod >> 1, found);
+        }
         if op_mod >> 1 == 0 {
             found = port::with_host(found, self.profile().port);
             let is_now = op_mod & 1 != 0;

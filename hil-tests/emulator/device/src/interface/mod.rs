@@ -6,6 +6,7 @@
 
 mod commands;
 mod delivery;
+mod ethernet;
 mod events;
 mod objects;
 mod opcode;
@@ -18,9 +19,11 @@ mod uar;
 mod users;
 
 use crate::device::Device;
+use crate::gids::Gids;
 use crate::interface_state::{Interface, Phase};
 use crate::memory::Memory;
 use crate::object::Objects;
+use crate::outbound::Outbound;
 
 /// Offsets of registers in BAR 0, in bytes.
 mod register {
@@ -108,6 +111,10 @@ impl<M: Memory> Device<M> {
         self.local.clear();
         self.events.clear();
         self.held.clear();
+        self.outbound = Outbound::default();
+        self.gids = Gids::new(self.profile.port_gid);
+        // Entries that wait were of queues that no longer exist.
+        drop(self.gate.open());
         self.memory.close_all();
         let interface = &mut self.interface;
         interface.uars.clear();
@@ -123,6 +130,7 @@ impl<M: Memory> Device<M> {
         interface.page_request = None;
         interface.more_pages = false;
         interface.blue_flame = None;
+        interface.packets.clear();
     }
 
     /// Returns the state of the command interface.

@@ -1,10 +1,10 @@
 //! Commands that make, change and destroy objects.
 
-use super::opcode;
 use super::queue_pairs::steps;
-use super::reply::{self, HEADER, Refused};
+use super::reply::{self, HEADER, Refused, free};
 use super::request::Request;
 use super::rings::{ENTRY, PAGES, Place};
+use super::{ethernet, opcode};
 use crate::device::{Device, Error};
 use crate::interface_state::{Eq, Notify};
 use crate::memory::Memory;
@@ -12,7 +12,7 @@ use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
 use crate::object::mkey::{Layout, Mkey, MkeyAttributes, MkeySpace, PageEntry};
 use crate::object::srq::{SrqAttributes, Topology};
-use crate::profile::CryptoMode;
+use crate::profile::{CryptoMode, Port};
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::klm::Klm;
@@ -41,15 +41,19 @@ const LOG_MAX_EVENTS: u8 = 22;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// Returns the first number of a range that is free. Refuses if all are used.
-pub(super) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
-    Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
-}
-
 impl<M: Memory> Device<M> {
     pub(super) fn object_command(&mut self, opcode: u16, request: &Request) -> Answer {
         let number = request.u24(9)?;
         let done = |outcome: Result<(), Error>| Ok(outcome.map(|()| reply::done())?);
+        if self.profile().port == Port::Ethernet
+            && let Some(answer) = self.interface_command(opcode, request)
+        {
+            return answer;
+        }
+        let is_number = |opcode: &u16| {
+            let interface = self.profile().port == Port::Ethernet && ethernet::NUMBERS.contains(opcode);
+            NUMBERS.contains(opcode) || interface
+        };
         match opcode {
             opcode::ALLOC_PD => Ok(reply::number(self.alloc_pd()?)),
             opcode::DEALLOC_PD => done(self.dealloc_pd(number)),
@@ -73,7 +77,7 @@ impl<M: Memory> Device<M> {
             opcode::MODIFY_RMP => self.modify_rmp(request),
             opcode::DESTROY_RMP => self.destroy_rmp(number),
             opcode if steps(opcode) => self.step(opcode, number, request),
-            opcode if NUMBERS.contains(&opcode) => self.make_number(opcode),
+            opcode if is_number(&opcode) => self.make_number(opcode),
             opcode::CREATE_MKEY => self.create_mkey_by_command(request),
             opcode::DESTROY_MKEY => done(self.destroy_mkey(MkeyIndex::from_low_bits(number))),
             opcode::CREATE_PSV => {
@@ -105,7 +109,7 @@ impl<M: Memory> Device<M> {
                 self.sync_crypto();
                 Ok(reply::done())
             }
-            _ => match opcode::maker(opcode).filter(|makes| NUMBERS.contains(makes)) {
+            _ => match opcode::maker(opcode).filter(is_number) {
                 Some(makes) if self.interface.numbers.remove(&(makes, number)) => Ok(reply::done()),
                 Some(_) => Err(Refused::RESOURCE),
                 None => Err(Refused::OPCODE),
@@ -116,7 +120,12 @@ impl<M: Memory> Device<M> {
     /// Creates an object that is only a number. Receive queues of XRC share one range of numbers with shared
     /// receive queues, whose numbers are below 0x10_0000 on this device.
     pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
-        let numbers = if opcode == opcode::CREATE_XRC_SRQ { 0x10_0000..0x20_0000 } else { 1..0xffff };
+        let numbers = match opcode {
+            opcode::CREATE_XRC_SRQ => 0x10_0000..0x20_0000,
+            // A counter has a byte for its number.
+            opcode::ALLOC_Q_COUNTER => 1..0x100,
+            _ => 1..0xffff,
+        };
         let number = free(numbers, |number| self.interface.numbers.contains(&(opcode, *number)))?;
         self.interface.numbers.insert((opcode, number));
         Ok(reply::number(number))

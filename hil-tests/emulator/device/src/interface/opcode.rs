@@ -16,6 +16,27 @@ pub(super) const DESTROY_XRC_SRQ: u16 = 0x706;
 pub(super) const CREATE_RMP: u16 = 0x90c;
 pub(super) const MODIFY_RMP: u16 = 0x90d;
 pub(super) const DESTROY_RMP: u16 = 0x90e;
+pub(super) const QUERY_VPORT_STATE: u16 = 0x750;
+pub(super) const QUERY_NIC_VPORT_CONTEXT: u16 = 0x754;
+pub(super) const SET_ROCE_ADDRESS: u16 = 0x761;
+pub(super) const ALLOC_Q_COUNTER: u16 = 0x771;
+pub(super) const DEALLOC_Q_COUNTER: u16 = 0x772;
+pub(super) const ALLOC_TRANSPORT_DOMAIN: u16 = 0x816;
+pub(super) const DEALLOC_TRANSPORT_DOMAIN: u16 = 0x817;
+pub(super) const CREATE_TIR: u16 = 0x900;
+pub(super) const DESTROY_TIR: u16 = 0x902;
+pub(super) const CREATE_SQ: u16 = 0x904;
+pub(super) const DESTROY_SQ: u16 = 0x906;
+pub(super) const CREATE_RQ: u16 = 0x908;
+pub(super) const DESTROY_RQ: u16 = 0x90a;
+pub(super) const CREATE_TIS: u16 = 0x912;
+pub(super) const DESTROY_TIS: u16 = 0x914;
+pub(super) const CREATE_RQT: u16 = 0x916;
+pub(super) const DESTROY_RQT: u16 = 0x918;
+pub(super) const CREATE_FLOW_TABLE: u16 = 0x930;
+pub(super) const DESTROY_FLOW_TABLE: u16 = 0x931;
+pub(super) const CREATE_FLOW_GROUP: u16 = 0x933;
+pub(super) const DESTROY_FLOW_GROUP: u16 = 0x934;
 pub(super) const ALLOC_PD: u16 = 0x800;
 pub(super) const DEALLOC_PD: u16 = 0x801;
 pub(super) const ALLOC_UAR: u16 = 0x802;
@@ -46,6 +67,13 @@ pub(super) const LIVES: &[(u16, u16)] = &[
     (CREATE_UMEM, DESTROY_UMEM),
     (CREATE_XRC_SRQ, DESTROY_XRC_SRQ),
     (ALLOC_XRCD, DEALLOC_XRCD),
+    (ALLOC_Q_COUNTER, DEALLOC_Q_COUNTER),
+    (ALLOC_TRANSPORT_DOMAIN, DEALLOC_TRANSPORT_DOMAIN),
+    (CREATE_TIR, DESTROY_TIR),
+    (CREATE_SQ, DESTROY_SQ),
+    (CREATE_RQ, DESTROY_RQ),
+    (CREATE_TIS, DESTROY_TIS),
+    (CREATE_RQT, DESTROY_RQT),
 ];
 
 /// Returns the opcode that makes the objects that a command destroys, if the command destroys any.

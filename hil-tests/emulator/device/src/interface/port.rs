@@ -1,6 +1,7 @@
 //! Commands about the function and its port: the adapter, registers of the port, and the port's addresses
 //! (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
 
+use super::ethernet;
 use super::reply::{self, HEADER, Refused};
 use super::request::Request;
 use crate::capabilities::{Field, flag, number, put_all};
@@ -43,6 +44,10 @@ pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
             *byte &= !3;
         }
         put_all(&mut found, INFINIBAND);
+    } else {
+        put_all(&mut found, ethernet::GENERAL);
+        // Linux's network interface wants work requests of 16 blocks (`max_wqe_sz_sq`).
+        found.splice(0x52..0x54, 1024_u16.to_be_bytes());
     }
     found
 }
@@ -52,6 +57,7 @@ mod register {
     pub(super) const PMTU: u16 = 0x5003;
     pub(super) const PTYS: u16 = 0x5004;
     pub(super) const PAOS: u16 = 0x5006;
+    pub(super) const PPCNT: u16 = 0x5008;
     pub(super) const PVLC: u16 = 0x500f;
     pub(super) const NODE_DESC: u16 = 0x6001;
     pub(super) const HOST_ENDIANNESS: u16 = 0x7004;
@@ -104,7 +110,9 @@ impl<M: Memory> Device<M> {
             }
             // The port is up, independent of the requested state.
             (register::PAOS, true) => put(2, &[1, 1]),
-            (register::PAOS, false) => {}
+            (register::PAOS | register::PMTU, false) => {}
+            // All counters of the port are 0.
+            (register::PPCNT, true) => {}
             (register::PVLC, true) => [7, 0xb, 0xf].into_iter().for_each(|at| put(at, &[1])),
             _ => return Err(Refused::PARAMETER),
         }
@@ -114,7 +122,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns the GUID of the node: the last 8 bytes of the port's GID.
-    fn guid(&self) -> [u8; 8] {
+    pub(super) fn guid(&self) -> [u8; 8] {
         let [.., a, b, c, d, e, f, g, h] = self.profile().port_gid;
         [a, b, c, d, e, f, g, h]
     }

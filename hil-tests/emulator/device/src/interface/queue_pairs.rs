@@ -251,11 +251,14 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns the properties `drain_sigerr` and `mmo` of INIT2INIT_QP, each if the masks of the command
-    /// select it. If the masks select any other property, the command is refused.
+    /// select it. Besides, the masks may select what Linux lets a user change: the rights, the P_Key's index,
+    /// the Q_Key and the port (`opt_mask` of `qp.c`). If they select any other property, the command is
+    /// refused.
     fn properties(&self, request: &Request) -> Result<(Option<bool>, Option<bool>), Refused> {
         const DRAIN: u32 = 1 << 11;
+        const USUAL: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 16;
         const COPIES: u64 = 1 << 3;
-        let selected = request.u32(OPTIONAL)?;
+        let selected = request.u32(OPTIONAL)? & !USUAL;
         let drain = request.u8(QPC + 4)? & 0x04 != 0;
         if selected & !DRAIN != 0 || selected != 0 && drain && !self.profile().drain_sigerr {
             return Err(Refused::PARAMETER);
@@ -276,7 +279,8 @@ impl<M: Memory> Device<M> {
         let byte = |at: usize| path.get(at).copied().unwrap_or_default();
         let stays = byte(0) & 0x80 != 0;
         let is_global = byte(5) & 0x80 != 0 || self.profile().port == Port::Ethernet;
-        let is_own = path.get(0x10..0x20).is_some_and(|gid| gid == self.profile().port_gid);
+        let gid = path.get(0x10..0x20).and_then(|gid| gid.try_into().ok());
+        let is_own = gid.is_some_and(|gid| self.gids.is_own(gid));
         stays || if is_global { is_own } else { u16::from_be_bytes([byte(6), byte(7)]) == LID }
     }
 

@@ -65,3 +65,8 @@ pub(super) fn number(number: u32) -> Vec<u8> {
 pub(super) fn done() -> Vec<u8> {
     vec![0; LEAST]
 }
+
+/// Returns the first number of a range that is free. Refuses if all are used.
+pub(super) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
+    Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
+}

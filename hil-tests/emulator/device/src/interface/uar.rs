@@ -98,8 +98,10 @@ impl<M: Memory> Device<M> {
             // The device ignores a block that is not the next one of its queue, or whose queue is unknown.
             let _ = self.blue_flame(number, &[bytes]);
         }
-        // A doorbell for an unknown queue is ignored.
-        let _ = self.doorbell(number);
+        if !self.send_packets(number) {
+            // A doorbell for an unknown queue is ignored.
+            let _ = self.doorbell(number);
+        }
     }
 
     /// Adds bytes to the block that is still incomplete, if they continue it. Returns whether they do.

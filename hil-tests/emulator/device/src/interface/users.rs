@@ -4,10 +4,9 @@
 //!
 //! Assumption: an object of another context is refused as if it did not exist.
 
-use super::objects::free;
 use super::opcode;
 use super::queue_pairs::steps;
-use super::reply::{self, Refused};
+use super::reply::{self, Refused, free};
 use super::request::Request;
 use crate::device::{Device, Error};
 use crate::interface_state::{Kind, Umem};
@@ -30,6 +29,7 @@ const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_QP, opcode::CREATE_CQ, 0x95),
     (opcode::CREATE_QP, opcode::CREATE_CQ, 0xb5),
     (opcode::CREATE_RMP, opcode::ALLOC_PD, 0x59),
+    (opcode::CREATE_SQ, opcode::CREATE_CQ, 0x29),
     (opcode::CREATE_PSV, opcode::ALLOC_PD, 9),
     (opcode::CREATE_OBJECT, opcode::ALLOC_PD, 0x1d),
     (opcode::MODIFY_OBJECT, opcode::CREATE_OBJECT, NUMBER),

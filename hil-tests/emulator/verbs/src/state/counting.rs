@@ -64,7 +64,7 @@ impl Tally {
             }
             Seen::Received(message) => self.received(message),
             Seen::Completion { entry, .. } => self.completion(entry),
-            Seen::Command { .. } => {}
+            Seen::Command { .. } | Seen::Packet { .. } => {}
         }
     }
 

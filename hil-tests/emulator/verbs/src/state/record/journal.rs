@@ -47,7 +47,10 @@ impl Journal {
             ) => {
                 self.write(&asked(Line::now("peer"), *from, *to, request));
             }
-            Seen::Received(Message::Response { .. }) | Seen::Sent(_) | Seen::Command { .. } => {}
+            Seen::Received(Message::Response { .. })
+            | Seen::Sent(_)
+            | Seen::Command { .. }
+            | Seen::Packet { .. } => {}
         }
     }
 

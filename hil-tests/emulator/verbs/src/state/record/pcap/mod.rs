@@ -174,7 +174,10 @@ impl Wire {
             Seen::Received(Message::Response { to, sequence, response }) => {
                 self.answer(*to, *sequence, response);
             }
-            Seen::Received(Message::Unanswered { .. }) | Seen::Completion { .. } | Seen::Command { .. } => {}
+            Seen::Received(Message::Unanswered { .. })
+            | Seen::Completion { .. }
+            | Seen::Command { .. }
+            | Seen::Packet { .. } => {}
         }
         if !out.is_empty() {
             flush(&mut out);

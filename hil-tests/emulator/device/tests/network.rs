@@ -1,0 +1,90 @@
+//! The network interface of an Ethernet port: send queues of packets, and objects that are only a number
+//! (`en_main.c` of Linux's mlx5_core).
+
+use crate::commands::*;
+use crate::common::*;
+use std::sync::{Arc, Mutex};
+
+/// Logarithm of the number of blocks of the send queue.
+const LOG: u8 = 2;
+
+/// The first word of a request: its index and opcode SEND. The second: the queue and two segments of 16
+/// bytes. The twelfth byte asks for a completion.
+fn block(queue: u32, index: u16, signaled: bool) -> [u8; 64] {
+    let mut block = [0; 64];
+    block[..4].copy_from_slice(&(u32::from(index) << 8 | 0x0a).to_be_bytes());
+    block[4..8].copy_from_slice(&(queue << 8 | 2).to_be_bytes());
+    block[11] = if signaled { 8 } else { 0 };
+    block
+}
+
+#[test]
+fn packets_are_taken_and_complete_where_they_are_signalled() {
+    let mut setup = Setup::new();
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let seen = shown.clone();
+    setup.host.device.set_tap(move |event| {
+        if let mlx5_softdev::Seen::Packet { queue, .. } = event {
+            seen.lock().unwrap().push(queue);
+        }
+    });
+    let cq = setup.made_cq(4);
+    let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
+    let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u64(0x60, record);
+    let words = with_pages(words.u8(0x71, 6).u8(0x73, LOG), ring, 64 << LOG);
+    setup.refused(words.clone().u24(0x29, 0xffff), BAD_RESOURCE, "no completion queue");
+    setup.refused(words.clone().u8(0x71, 4), BAD_PARAMETER, "a stride that is no block");
+    setup.refused(words.clone().u64(0x60, 4), BAD_PARAMETER, "no record");
+    let queue = setup.good(words);
+    setup.good(Words::new(0x905, 16).u24(9, queue));
+    // Six packets, and thereby a second lap of the ring. The last of each doorbell is signalled.
+    let mut counters = Vec::new();
+    for (index, signaled) in [(0, false), (1, true), (2, true), (3, false), (4, false), (5, true)] {
+        let slot = u64::from(index % (1 << LOG)) * 64;
+        setup.host.put(ring + slot, &block(queue, index, signaled));
+        if signaled {
+            setup.host.put(record + 4, &(u32::from(index) + 1).to_be_bytes());
+            let at = u64::from(setup.uar) * 4096 + 0x800;
+            setup.host.device.write_uar(at, &block(queue, index, signaled)[..8]);
+            let entry = setup.host.get(cq.address + 64 * counters.len() as u64, 64);
+            assert_eq!(entry[0x38..0x3c], (0x0a00_0000 | queue).to_be_bytes());
+            counters.push(u16::from_be_bytes([entry[0x3c], entry[0x3d]]));
+        }
+    }
+    assert_eq!(counters, [1, 2, 5]);
+    assert_eq!(*shown.lock().unwrap(), [queue; 6]);
+    // A producer beyond the ring, and a doorbell without a request, have no effect.
+    for producer in [6, 6 + (1 << LOG) + 1] {
+        setup.host.put(record + 4, &u32::to_be_bytes(producer));
+        let at = u64::from(setup.uar) * 4096 + 0x900;
+        setup.host.device.write_uar(at, &block(queue, 6, true)[..8]);
+    }
+    assert_eq!(shown.lock().unwrap().len(), 6);
+    setup.good(Words::new(0x906, 16).u24(9, queue));
+    setup.refused(Words::new(0x906, 16).u24(9, queue), BAD_RESOURCE, "twice");
+}
+
+#[test]
+fn objects_of_the_interface_end_once() {
+    let mut setup = Setup::new();
+    let table = setup.good(Words::new(0x930, 0x40));
+    let group = setup.good(Words::new(0x933, 0x40).u24(0x15, table));
+    setup.good(Words::new(0x936, 0x40));
+    let ends =
+        [Words::new(0x934, 0x40).u24(0x15, table).u24(0x19, group), Words::new(0x931, 0x40).u24(0x15, table)];
+    let others =
+        [(0x816, 0x817), (0x912, 0x914), (0x771, 0x772), (0x908, 0x90a), (0x916, 0x918), (0x900, 0x902)];
+    let others = others.map(|(makes, ends)| Words::new(ends, 16).u24(9, setup.good(Words::new(makes, 16))));
+    for end in ends.into_iter().chain(others) {
+        setup.good(end.clone());
+        setup.refused(end, BAD_RESOURCE, "twice");
+    }
+}
+
+#[test]
+fn the_table_of_gids_has_room_for_256() {
+    let mut setup = Setup::new();
+    let set = |index| Words::new(0x761, 0x30).u16(8, index).u8(0x1f, 7);
+    setup.good(set(255));
+    setup.refused(set(256), BAD_PARAMETER, "behind the table");
+}
