@@ -135,78 +135,147 @@ pub fn unpack(
     // same time.
     let (home, architecture) = match architecture {
         Architecture::Arm64 => ("arm64", "arm64".to_owned()),
-        Architecture::Own => ("own", answer(program("dpkg", &["--print-architecture"]))?),
+        Architecture::Own => ("own", own()?),
     };
-    let home = root().join("target/debian").join(home);
-    let (folder, wanted) = (home.join(set), packages.join("\n"));
-    let contents = folder.join("root");
-    if fs::read_to_string(folder.join("packages")).is_ok_and(|there| there == wanted) {
-        return Ok(contents);
-    }
-    let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let archives = folder.join("archives");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(lost)?;
-    }
-    for name in [&home.join("state/lists/partial"), &archives.join("partial"), &contents] {
-        fs::create_dir_all(name).map_err(lost)?;
-    }
-    let state = home.join("state");
-    // With an empty list of installed packages, apt fetches every dependency.
-    fs::write(state.join("status"), "").map_err(lost)?;
-    let apt = |arguments: &[&str]| {
-        let mut command = program("apt-get", &["--quiet", "--quiet"]);
-        for (name, value) in [
-            ("APT::Architecture", architecture.clone()),
-            ("APT::Architectures::", architecture.clone()),
+    Archive::new(home, &architecture, None)?.unpack(set, packages, dependencies)
+}
+
+/// Unpacks packages of Debian's unstable release, with their dependencies, for this machine, as [`unpack`]
+/// does. Prints the size of the download before it begins.
+pub fn unpack_sid(set: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    Archive::new("sid", &own()?, Some("sid"))?.unpack(set, packages, Dependencies::Included)
+}
+
+/// Returns Debian's name for the architecture of this machine.
+fn own() -> Result<String, String> {
+    answer(program("dpkg", &["--print-architecture"]))
+}
+
+/// An apt with a state folder of its own below `target`.
+struct Archive {
+    home: PathBuf,
+    options: Vec<(&'static str, String)>,
+    /// Whether the size of a download is printed.
+    tells: bool,
+}
+
+impl Archive {
+    /// `release` names another release than that of this machine's apt.
+    fn new(home: &str, architecture: &str, release: Option<&str>) -> Result<Self, String> {
+        let home = root().join("target/debian").join(home);
+        let state = home.join("state");
+        let lost = |error: std::io::Error| format!("{}: {error}", state.display());
+        fs::create_dir_all(state.join("lists/partial")).map_err(lost)?;
+        // With an empty list of installed packages, apt fetches every dependency.
+        fs::write(state.join("status"), "").map_err(lost)?;
+        let mut options = vec![
+            ("APT::Architecture", architecture.to_owned()),
+            ("APT::Architectures::", architecture.to_owned()),
             ("APT::Sandbox::User", String::new()),
             ("Acquire::Languages", "none".into()),
             ("Dir::State", state.display().to_string()),
             ("Dir::State::status", state.join("status").display().to_string()),
-            ("Dir::Cache", folder.display().to_string()),
-            ("Dir::Cache::archives", archives.display().to_string()),
             ("Dir::Log", state.display().to_string()),
-        ] {
+        ];
+        if let Some(release) = release {
+            let (uri, _) = base(&targets()?).ok_or("apt has no archive of Debian")?;
+            let list = state.join("sources.list");
+            let signed =
+                if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
+            fs::write(&list, format!("deb {signed}{uri} {release} main\n")).map_err(lost)?;
+            options.push(("Dir::Etc::SourceList", list.display().to_string()));
+            options.push(("Dir::Etc::SourceParts", "/dev/null".into()));
+        }
+        Ok(Self { home, options, tells: release.is_some() })
+    }
+
+    /// Returns a call of apt-get. `folder` keeps downloaded packages.
+    fn apt(&self, folder: &Path, arguments: &[&str]) -> Command {
+        let mut command = program("apt-get", &["--quiet", "--quiet"]);
+        let folders =
+            [("Dir::Cache", folder.to_path_buf()), ("Dir::Cache::archives", folder.join("archives"))];
+        let folders = folders.map(|(name, folder)| (name, folder.display().to_string()));
+        for (name, value) in self.options.iter().chain(&folders) {
             command.args(["--option", &format!("{name}={value}")]);
         }
-        command.args(arguments).stdout(Stdio::null());
+        command.args(arguments);
         command
-    };
-    // An old list can name package versions that the archive has removed.
-    let lists = state.join("lists");
-    let is_old = |list: fs::DirEntry| {
-        let age = list.metadata().and_then(|list| list.modified()).ok().and_then(|time| time.elapsed().ok());
-        age.is_none_or(|age| age > LISTS)
-    };
-    let mut known = fs::read_dir(&lists)
-        .map_err(lost)?
-        .flatten()
-        .filter(|list| list.file_name().to_string_lossy().contains("Packages"));
-    if known.all(is_old) {
-        check(apt(&["update"]))?;
     }
-    let mut fetch = match dependencies {
-        Dependencies::Included => apt(&["install", "--download-only", "--yes", "--no-install-recommends"]),
-        Dependencies::Omitted => {
-            let mut download = apt(&["download"]);
-            download.current_dir(&archives);
-            download
+
+    fn unpack(&self, set: &str, packages: &[&str], dependencies: Dependencies) -> Result<PathBuf, String> {
+        let (folder, wanted) = (self.home.join(set), packages.join("\n"));
+        let contents = folder.join("root");
+        if fs::read_to_string(folder.join("packages")).is_ok_and(|there| there == wanted) {
+            return Ok(contents);
         }
-    };
-    fetch.args(packages);
-    check(fetch)?;
-    for entry in fs::read_dir(&archives).map_err(lost)? {
-        let path = entry.map_err(lost)?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            let mut unpack = program("dpkg-deb", &["--extract"]);
-            unpack.args([&path, &contents]);
-            check(unpack)?;
+        let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let archives = folder.join("archives");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(lost)?;
         }
+        for name in [&archives.join("partial"), &contents] {
+            fs::create_dir_all(name).map_err(lost)?;
+        }
+        // An old list can name package versions that the archive has removed.
+        let is_old = |list: fs::DirEntry| {
+            let age =
+                list.metadata().and_then(|list| list.modified()).ok().and_then(|time| time.elapsed().ok());
+            age.is_none_or(|age| age > LISTS)
+        };
+        let mut known = fs::read_dir(self.home.join("state/lists"))
+            .map_err(lost)?
+            .flatten()
+            .filter(|list| list.file_name().to_string_lossy().contains("Packages"));
+        if known.all(is_old) {
+            check(quiet(self.apt(&folder, &["update"])))?;
+        }
+        let install = ["install", "--download-only", "--yes", "--no-install-recommends"];
+        if self.tells {
+            let uris = [&install[..], &["--print-uris"], packages].concat();
+            let (count, bytes) = size(&answer(self.apt(&folder, &uris))?);
+            let set = packages.join(" ");
+            eprintln!(
+                "{set}: {count} packages of Debian sid, {} MB, are fetched and unpacked",
+                bytes / 1_000_000
+            );
+        }
+        let mut fetch = match dependencies {
+            Dependencies::Included => self.apt(&folder, &install),
+            Dependencies::Omitted => {
+                let mut download = self.apt(&folder, &["download"]);
+                download.current_dir(&archives);
+                download
+            }
+        };
+        fetch.args(packages);
+        check(quiet(fetch))?;
+        for entry in fs::read_dir(&archives).map_err(lost)? {
+            let path = entry.map_err(lost)?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                let mut unpack = program("dpkg-deb", &["--extract"]);
+                unpack.args([&path, &contents]);
+                check(unpack)?;
+            }
+        }
+        fs::remove_dir_all(&archives).map_err(lost)?;
+        // The file is written last: a set without this file was unpacked in part, and is unpacked again.
+        fs::write(folder.join("packages"), wanted).map_err(lost)?;
+        Ok(contents)
     }
-    fs::remove_dir_all(&archives).map_err(lost)?;
-    // The file is written last: a set without this file was unpacked in part, and is unpacked again.
-    fs::write(folder.join("packages"), wanted).map_err(lost)?;
-    Ok(contents)
+}
+
+/// The keys of Debian's archives, where the package `debian-archive-keyring` has them.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+fn quiet(mut command: Command) -> Command {
+    command.stdout(Stdio::null());
+    command
+}
+
+/// Returns the number of packages that `apt-get --print-uris` lists, and the sum of their sizes in bytes.
+fn size(uris: &str) -> (usize, u64) {
+    let sizes = uris.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok());
+    sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size))
 }
 
 /// Returns the version of an installed package.
@@ -265,6 +334,11 @@ pub fn bootstrap(system: &Path, packages: &[&str]) -> Result<(), String> {
 /// Returns the Debian archives that apt uses, as lines of a source list: address, suite, component.
 fn sources() -> Result<BTreeSet<String>, String> {
     check(program("apt-get", &["--quiet", "--quiet", "update"]))?;
+    targets()
+}
+
+/// Returns the archives of [`sources`] as apt knows them, without an update.
+fn targets() -> Result<BTreeSet<String>, String> {
     let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
     let words = ["indextargets", "--format", format, "Created-By: Packages", "Origin: Debian"];
     Ok(answer(program("apt-get", &words))?.lines().map(String::from).collect())
@@ -282,6 +356,13 @@ fn base(sources: &BTreeSet<String>) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sizes_of_a_download_are_added() {
+        let uris = "'http://a/x.deb' x.deb 1000 SHA256:00\n'http://a/y.deb' y.deb 234 SHA256:11\n";
+        assert_eq!(size(uris), (2, 1234));
+        assert_eq!(size("Reading package lists...\n"), (0, 0));
+    }
 
     #[test]
     fn the_archive_is_that_of_no_update() {

@@ -242,6 +242,12 @@ pub fn forward(command: Result<Command, String>) -> ExitCode {
     }
 }
 
+/// Quotes a word for the shell.
+#[must_use]
+pub fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Returns whether a command runs and succeeds. Its output is dropped.
 pub fn succeeds(mut command: Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())

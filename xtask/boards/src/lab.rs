@@ -83,7 +83,7 @@ impl Lab {
 
     /// Makes a lab whose boards are machines that QEMU emulates.
     fn of_machines() -> Result<Self, String> {
-        let mut machines = [Machine::new()?, Machine::new()?];
+        let mut machines = [Machine::new(false)?, Machine::new(false)?];
         machines.iter_mut().try_for_each(Machine::start)?;
         let [ports, keys] = [
             machines.each_ref().map(|machine| machine.port().to_string()),

@@ -7,6 +7,7 @@ mod guest;
 mod hil;
 mod lab;
 mod labgrid;
+mod machine;
 mod vdpu;
 
 use std::process::ExitCode;

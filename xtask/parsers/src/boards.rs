@@ -33,13 +33,22 @@ pub struct Description {
     /// The way to reset the board.
     #[serde(default)]
     pub reset: Reset,
+    /// Cases that may end differently here than on another board of a comparison, each with the reason.
+    #[serde(default)]
+    pub differs: BTreeMap<String, String>,
 }
 
 impl Description {
     /// Returns the description of an mlx5 device of this machine.
     fn device(name: &str) -> Self {
         let reach = Reach::Local { device: name.into() };
-        Self { reach, capabilities: vec![], seconds: Seconds::default(), reset: Reset::default() }
+        Self {
+            reach,
+            capabilities: vec![],
+            seconds: Seconds::default(),
+            reset: Reset::default(),
+            differs: BTreeMap::new(),
+        }
     }
 
     /// Returns the time limits of the board.
@@ -92,12 +101,24 @@ pub enum Reach {
     /// The program runs on an emulated aarch64 machine, which is reached over ssh, with libmlx5 and the
     /// stand-in for the kernel.
     Vdpu {
+        /// The machine's own drivers have the software device as a PCI function. The stand-in is left out.
+        #[serde(default)]
+        function: bool,
         /// The import method of keys.
         #[serde(default)]
         crypto: Crypto,
         /// Additional environment variables for the program.
         #[serde(default)]
         environment: BTreeMap<String, String>,
+    },
+    /// The program runs in a guest of QEMU, whose own drivers have the software device as a PCI function.
+    Guest {
+        /// The processor of the guest.
+        #[serde(default)]
+        arch: Processor,
+        /// The port of the function.
+        #[serde(default)]
+        port: Port,
     },
     /// The user has a program that implements the protocol of boards.
     Command {
@@ -128,8 +149,15 @@ impl Reach {
                 let (board, crypto) = (board.name(), crypto.name());
                 format!("software device behind the arm64 libmlx5, cores of {board}, {crypto} keys")
             }
+            Self::Vdpu { function: true, .. } => {
+                "software device as a PCI function of an emulated arm64 machine".into()
+            }
             Self::Vdpu { crypto, .. } => {
                 format!("software device behind libmlx5 in an emulated machine, {} keys", crypto.name())
+            }
+            Self::Guest { arch, port } => {
+                let (arch, port) = (arch.name(), port.name());
+                format!("software device as a PCI function of a guest, {arch}, {port} port")
             }
             Self::Command { command } => format!("that of `{}`", command.join(" ")),
             Self::Labgrid(place) => {
@@ -144,6 +172,49 @@ impl Reach {
 /// Deserializes a board from its name.
 fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
     Board::named(&String::deserialize(from)?).map_err(de::Error::custom)
+}
+
+/// The processor of a guest.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+pub enum Processor {
+    /// x86-64.
+    #[default]
+    #[serde(rename = "x86-64")]
+    X86,
+    /// aarch64.
+    #[serde(rename = "arm64")]
+    Arm64,
+}
+
+impl Processor {
+    /// Returns the value for `cargo xtask guest --arch`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X86 => "x86-64",
+            Self::Arm64 => "arm64",
+        }
+    }
+}
+
+/// The kind of port of the PCI function.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Port {
+    /// InfiniBand.
+    #[default]
+    Infiniband,
+    /// Ethernet, which carries RoCE.
+    Ethernet,
+}
+
+impl Port {
+    /// Returns the value for `cargo xtask guest --port`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Infiniband => "infiniband",
+            Self::Ethernet => "ethernet",
+        }
+    }
 }
 
 /// The import method of data encryption keys on the software device.

@@ -199,8 +199,12 @@ pub(super) const STEPS: &[Step] = &[
            run: || task("xtask-boards", &["lab", "--virtual-dpus"]).into(),
            what: "the step `lab` with emulated machines" },
     Step { name: "guest", lane: Side, tier: Nightly, program: Some("xtask-boards"), packages: none,
-           run: guest,
-           what: "Linux's own drivers of a guest, on the PCI function; QEMU by the variable QEMU" },
+           run: || with_guest(&["guest", "--check"]),
+           what: "Linux's own drivers of a guest, on the PCI function" },
+    Step { name: "hil-guest", lane: Side, tier: Nightly, program: Some("xtask-boards"),
+           packages: || [VERBS, &toolchain::packages(), SSH].concat(),
+           run: || with_guest(HIL_GUEST),
+           what: "all scenarios under Linux's own drivers, case by case as behind the stand-in" },
     Step { name: "dpdk", lane: Side, tier: Nightly, program: None, packages: || [VERBS, PEERS].concat(),
            run: || itself(&["peer", "--dpdk"]).into(),
            what: "DPDK's tests with queue pairs of the size that they ask for" },
@@ -324,13 +328,15 @@ fn mutations() -> Result<(), String> {
     check(cargo(&[&["test", "--quiet"], tests.as_slice(), &["--", "--ignored", "--nocapture"]].concat()))
 }
 
-/// Boots a guest, or skips the step if QEMU lacks the device `vfio-user-pci`.
-fn guest() -> Outcome {
-    let qemu = std::env::var("QEMU").unwrap_or_else(|_| "qemu-system-x86_64".into());
-    if !succeeds(program(&qemu, &["-device", "vfio-user-pci,help"])) {
-        return Outcome::Skipped(format!("{qemu} is not there, or older than 10.1: no vfio-user-pci"));
+/// The boards of the step `hil-guest`. The first is the one that the others are compared with.
+const HIL_GUEST: &[&str] = &["hil", "--board", "uverbs", "--board", "guest", "--board", "vdpu", "--alike"];
+
+/// Runs a task that needs a QEMU with the device `vfio-user-pci`, or skips the step if there is none.
+fn with_guest(arguments: &[&str]) -> Outcome {
+    match task("xtask-boards", &["guest", "--find-qemu"]) {
+        Ok(()) => task("xtask-boards", arguments).into(),
+        Err(why) => Outcome::Skipped(format!("no QEMU of 10.1 or later: {why}")),
     }
-    task("xtask-boards", &["guest", "--qemu", &qemu, "--check"]).into()
 }
 
 fn function() -> Result<(), String> {

@@ -2,55 +2,69 @@
 
 mod image;
 
-use crate::vdpu::image::kernel;
+use crate::machine::arch::Arch;
+use crate::machine::function::{self, Ends};
+use crate::machine::image::kernel;
+use crate::machine::qemu::Qemu;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use xtask::debian::{self, Architecture, Dependencies};
-use xtask::host;
-use xtask::run::{self, program};
+use xtask::debian::{self, Dependencies};
+use xtask::run;
+use xtask_parsers::boards::{Port, Processor};
 
 pub(crate) const HELP: &str = "\
-cargo xtask guest [--qemu PROGRAM] [--seconds N] [--log] [--file PATH]…
-                  [--check | -- COMMAND…]
+cargo xtask guest [--arch NAME] [--qemu PROGRAM] [--port NAME] [--seconds N] [--log]
+                  [--file PATH]… [--find-qemu | --check | -- COMMAND…]
 
-Boots Debian's kernel in QEMU, on an InfiniBand port of the software device as a PCI function. The
-kernel's own mlx5_core and mlx5_ib drive the device. Runs COMMAND in a shell of the guest (without
-one: ibv_devinfo), prints its output, and ends with its exit status. A warning of the kernel is an
-error. Kernel and programs are unpacked from Debian's packages below `target`. Needs an x86-64
-machine; KVM is not used.
+Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
+mlx5_core and mlx5_ib drive the device. Runs COMMAND in the guest and ends with its exit status: a
+line for the shell, or a program and its arguments. Without COMMAND, gives a shell in a terminal,
+and runs ibv_devinfo elsewhere. A warning of the kernel is an error. QEMU 10.1 or later comes from
+the PATH, else it is unpacked below `target` from Debian sid. Kernel and programs are unpacked from
+Debian's packages there too. KVM is not used.
 
-  --qemu PROGRAM   qemu-system-x86_64 of 10.1 or later, which knows vfio-user-pci (else from PATH)
-  --seconds N      how long all of it may take (300)
+  --arch NAME      x86-64 (the default; needs such a machine) or arm64
+  --qemu PROGRAM   take this QEMU
+  --port NAME      infiniband (the default) or ethernet
+  --seconds N      how long all of it may take (300; a shell may take a day)
   --log            print what the function is asked for, and each completion, to standard error
   --file PATH      put a file of this machine into /bin of the guest, such as a program to run there
+  --find-qemu      only look for QEMU, and unpack it if there is none
   --check          ping-pong of all kinds, scenarios of `hil` over DEVX; the drivers let go of
                    the device and take it again
 ";
 
-/// The Debian packages in the guest.
-const PACKAGES: &[&str] = &["linux-image-amd64", "busybox-static", "ibverbs-providers", "ibverbs-utils"];
+/// The Debian packages in the guest, beside the kernel.
+const PACKAGES: &[&str] =
+    &["busybox-static", "ibverbs-providers", "ibverbs-utils", "perftest", "rdmacm-utils"];
 
 /// Parameters of the kernel: print warnings, reboot after a panic (which ends QEMU), leave out mitigations
 /// that are slow under emulation.
-const PARAMETERS: &str = "console=ttyS0 loglevel=5 panic=-1 mitigations=off";
+const PARAMETERS: &str = "loglevel=5 panic=-1 mitigations=off";
 
 /// The size of the guest's memory, which QEMU shares with the process of the PCI function.
 const MEMORY: &str = "768M";
 
-/// The shell script that the guest runs for `--check`.
+/// The script of `--check`.
 const CHECK: &str = include_str!("check.sh");
 
-/// The time limit for the process of the PCI function until it listens on its socket.
-const LISTENS: Duration = Duration::from_secs(10);
+/// The time for further lines after a warning of the kernel, such as its stack.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// The time limit for a shell, in seconds.
+const DAY: u64 = 24 * 60 * 60;
 
 struct Options {
-    qemu: String,
-    limit: Duration,
+    arch: Arch,
+    qemu: Option<String>,
+    port: String,
+    seconds: Option<u64>,
     log: bool,
+    finds: bool,
     check: bool,
     files: Vec<PathBuf>,
     command: String,
@@ -58,26 +72,34 @@ struct Options {
 
 fn options(arguments: &[String]) -> Option<Options> {
     let mut options = Options {
-        qemu: "qemu-system-x86_64".into(),
-        limit: Duration::from_secs(300),
+        arch: Arch::default(),
+        qemu: None,
+        port: "infiniband".into(),
+        seconds: None,
         log: false,
+        finds: false,
         check: false,
         files: Vec::new(),
-        command: "ibv_devinfo".into(),
+        command: String::new(),
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
-            "--qemu" => options.qemu = rest.next()?.clone(),
-            "--seconds" => options.limit = Duration::from_secs(rest.next()?.parse().ok()?),
+            "--arch" => options.arch = Arch::named(rest.next()?)?,
+            "--qemu" => options.qemu = Some(rest.next()?.clone()),
+            "--port" => options.port.clone_from(rest.next()?),
+            "--seconds" => options.seconds = Some(rest.next()?.parse().ok()?),
             "--log" => options.log = true,
             "--file" => options.files.push(rest.next()?.into()),
+            "--find-qemu" => options.finds = true,
             "--check" => (options.check, options.command) = (true, CHECK.into()),
             "--" => {
-                options.command = rest.by_ref().cloned().collect::<Vec<_>>().join(" ");
-                if options.command.is_empty() {
-                    return None;
-                }
+                let words: Vec<String> = rest.by_ref().cloned().collect();
+                options.command = match &words[..] {
+                    [] => return None,
+                    [script] => script.clone(),
+                    words => words.iter().map(|word| run::quote(word)).collect::<Vec<_>>().join(" "),
+                };
             }
             _ => return None,
         }
@@ -90,22 +112,30 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--help") {
         return run::print(HELP, 0);
     }
-    let Some(options) = options(arguments) else { return run::misuse(HELP) };
+    let Some(mut options) = options(arguments) else { return run::misuse(HELP) };
+    if options.finds {
+        return run::status(Qemu::find(options.arch, options.qemu.as_deref()).map(|_| ()));
+    }
+    if options.command.is_empty() && !std::io::stdin().is_terminal() {
+        options.command = "ibv_devinfo".into();
+    }
     match boot(&options) {
         Ok(status) => ExitCode::from(status),
         Err(message) => run::failed(&message),
     }
 }
 
-/// A child process. Dropping this value kills the process.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        // `kill` fails if the process has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Returns a command that runs the scenarios in a guest. Arguments for the scenarios may follow it.
+pub(crate) fn command(processor: Processor, port: Port) -> Result<Vec<String>, String> {
+    let arch = Arch::from(processor);
+    let mut words = vec![run::itself()?.to_string_lossy().into_owned()];
+    words.extend(["guest", "--arch", processor.name(), "--port", port.name()].map(String::from));
+    words.extend(["--seconds".into(), DAY.to_string()]);
+    for file in arch.storage()?.into_iter().chain([arch.scenarios()?]) {
+        words.extend(["--file".into(), file.to_string_lossy().into_owned()]);
     }
+    words.extend(["--", "hil", "--device", "mlx5_0", "--programs", "/bin"].map(String::from));
+    Ok(words)
 }
 
 /// A folder. Dropping this value removes the folder.
@@ -117,107 +147,115 @@ impl Drop for Folder {
     }
 }
 
+/// A line that the guest has written.
+enum Line {
+    /// A line on the console: a message of the kernel, or of QEMU.
+    Console(String),
+    /// A line that the command has printed.
+    Output(String),
+}
+
 /// Boots the guest, and returns the exit status of its command.
 fn boot(options: &Options) -> Result<u8, String> {
-    if !cfg!(target_arch = "x86_64") {
-        return Err("the guest is an x86-64 machine, and this is none".into());
+    if options.arch == Arch::X86 && !cfg!(target_arch = "x86_64") {
+        return Err("packages for an x86-64 guest are unpacked on x86-64 machines only (--arch arm64)".into());
     }
-    let mut knows = Command::new(&options.qemu);
-    let help = knows.args(["-device", "vfio-user-pci,help"]).output();
-    if !help.is_ok_and(|help| help.status.success()) {
-        let qemu = &options.qemu;
-        return Err(format!("{qemu} does not know vfio-user-pci: QEMU 10.1 or later does (--qemu PROGRAM)"));
-    }
-    let packages = debian::unpack(Architecture::Own, "guest", PACKAGES, Dependencies::Included)?;
+    let found = Qemu::find(options.arch, options.qemu.as_deref())?;
+    let names = [&[options.arch.kernel()], PACKAGES].concat();
+    let packages = debian::unpack(options.arch.packages(), "guest", &names, Dependencies::Included)?;
     let folder = Folder(run::root().join("target/guest").join(std::process::id().to_string()));
     fs::create_dir_all(&folder.0).map_err(|error| format!("{}: {error}", folder.0.display()))?;
     let image = folder.0.join("initramfs");
     let mut files = options.files.clone();
     if options.check {
-        host::build_programs(&["hil"])?;
-        files.push(run::built("debug", "hil")?);
+        files.push(options.arch.scenarios()?);
     }
-    fs::write(&image, image::build(&packages, &files, &options.command)?)
+    fs::write(&image, image::build(options.arch, &packages, &files, &options.command)?)
         .map_err(|error| error.to_string())?;
     let socket = folder.0.join("socket");
-    let _function = serve(&socket, options.log)?;
+    let mut served = vec!["--port".to_owned(), options.port.clone()];
+    served.extend(options.log.then(|| "--log".to_owned()));
+    let _function = function::serve(&socket, &served)?;
     let start = Instant::now();
-    let mut qemu = Ends(machine(options, &kernel(&packages)?, &image, &socket)?);
-    let console = qemu.0.stdout.take().ok_or("QEMU has no console")?;
+    let mut qemu = Ends(spawn(options, &found, &kernel(&packages)?, &image, &socket)?);
     let (tell, lines) = channel();
-    std::thread::spawn(move || {
-        BufReader::new(console)
-            .split(b'\n')
-            .map_while(Result::ok)
-            .all(|line| tell.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_ok())
-    });
-    let status = watch(&lines, start + options.limit)?;
+    if let Some(console) = qemu.0.stderr.take() {
+        listen(console, tell.clone(), Line::Console);
+    }
+    if let Some(output) = qemu.0.stdout.take() {
+        listen(output, tell, Line::Output);
+    }
+    let usual = if options.command.is_empty() { DAY } else { 300 };
+    let limit = Duration::from_secs(options.seconds.unwrap_or(usual));
+    let status = watch(&lines, start + limit)?;
     eprintln!("the guest took {} s", start.elapsed().as_secs());
     Ok(status)
 }
 
-/// Starts the process of the PCI function, and waits until the process listens on its socket.
-fn serve(socket: &Path, log: bool) -> Result<Ends, String> {
-    let path = socket.to_string_lossy();
-    let mut arguments = vec!["--socket", &path, "--port", "infiniband"];
-    if log {
-        arguments.push("--log");
-    }
-    let mut function = host::task("mlx5-function", &arguments)?;
-    let spawned = function.stdin(Stdio::null()).spawn();
-    let mut function = Ends(spawned.map_err(|error| format!("the function cannot be started: {error}"))?);
-    let end = Instant::now() + LISTENS;
-    while !socket.exists() {
-        let has_ended = matches!(function.0.try_wait(), Ok(Some(_)));
-        if has_ended || Instant::now() > end {
-            return Err("the function does not listen".into());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(function)
-}
-
-/// Starts QEMU, whose standard output is the guest's console.
-fn machine(options: &Options, kernel: &Path, image: &Path, socket: &Path) -> Result<Child, String> {
-    let function =
-        format!(r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
-    // `setpriv` ends the guest also if this process is killed.
-    let mut qemu = program("setpriv", &["--pdeathsig", "KILL", &options.qemu]);
-    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY])
-        .args(["-machine", "q35,memory-backend=ram", "-object"])
-        .arg(format!("memory-backend-memfd,id=ram,size={MEMORY},share=on"))
+/// Starts QEMU. Its standard error is the console. Its standard output is the serial port of the command, or
+/// stays this process's for a shell.
+fn spawn(
+    options: &Options,
+    qemu: &Qemu,
+    kernel: &Path,
+    image: &Path,
+    socket: &Path,
+) -> Result<Child, String> {
+    let port = options.arch.port();
+    let parameters = format!("console={port}0 output={port}1 {PARAMETERS}");
+    let is_shell = options.command.is_empty();
+    let mut command = qemu.command();
+    command
+        .args(function::options(options.arch, MEMORY, socket))
         .args(["-nodefaults", "-vga", "none", "-display", "none", "-monitor", "none", "-no-reboot"])
-        .args(["-serial", "stdio", "-append", PARAMETERS, "-device", &function, "-kernel"])
+        .args(["-serial", "file:/dev/stderr", "-serial", "stdio", "-append", &parameters, "-kernel"])
         .arg(kernel)
         .arg("-initrd")
         .arg(image)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    qemu.spawn().map_err(|error| format!("{} cannot be run: {error}", options.qemu))
+        .stdin(if is_shell { Stdio::inherit() } else { Stdio::null() })
+        .stdout(if is_shell { Stdio::inherit() } else { Stdio::piped() })
+        .stderr(Stdio::piped());
+    command.spawn().map_err(|error| format!("QEMU cannot be run: {error}"))
 }
 
-/// Prints the output of the guest's command, and returns the command's exit status. A warning of the kernel
-/// is an error, also during the shutdown.
-fn watch(lines: &Receiver<String>, end: Instant) -> Result<u8, String> {
-    let (mut begun, mut status, mut warning) = (false, None, None);
+/// Sends each line of a stream, until the stream ends.
+fn listen(stream: impl Read + Send + 'static, tell: Sender<Line>, kind: fn(String) -> Line) {
+    std::thread::spawn(move || {
+        BufReader::new(stream)
+            .split(b'\n')
+            .map_while(Result::ok)
+            .all(|line| tell.send(kind(String::from_utf8_lossy(&line).trim_end().to_owned())).is_ok())
+    });
+}
+
+/// Prints the output of the guest's command, and on standard error the lines of the console that name mlx5.
+/// Returns the command's exit status. A warning of the kernel is an error, also during the shutdown, and ends
+/// the guest.
+fn watch(lines: &Receiver<Line>, mut end: Instant) -> Result<u8, String> {
+    let (mut status, mut warning) = (None, None);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let line = match lines.recv_timeout(left) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => return Err("the guest takes too long".into()),
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        if ["WARNING: CPU", "BUG: ", "Kernel panic"].iter().any(|text| line.contains(text)) {
-            warning.get_or_insert_with(|| line.clone());
-        }
-        match line.strip_prefix("guest: ") {
-            Some("begin") => begun = true,
-            Some(end) => {
-                status = end.strip_prefix("status ").and_then(|status| status.parse().ok());
-                begun = false;
+            Ok(Line::Output(line)) => {
+                println!("{line}");
+                continue;
             }
-            None if begun || line.contains("mlx5") || warning.is_some() => println!("{line}"),
-            None => {}
+            Ok(Line::Console(line)) => line,
+            Err(RecvTimeoutError::Timeout) if warning.is_none() => {
+                return Err("the guest takes too long".into());
+            }
+            Err(_) => break,
+        };
+        if warning.is_none()
+            && ["WARNING: CPU", "BUG: ", "Kernel panic"].iter().any(|text| line.contains(text))
+        {
+            warning = Some(line.clone());
+            end = end.min(Instant::now() + LAST_WORDS);
+        }
+        if let Some(code) = line.strip_prefix("guest: status ") {
+            status = code.parse().ok();
+        } else if warning.is_some() || ["mlx5", "guest: ", "qemu"].iter().any(|text| line.contains(text)) {
+            eprintln!("{line}");
         }
     }
     match (status, warning) {
@@ -233,18 +271,29 @@ mod tests {
 
     fn watched(lines: &[&str]) -> Result<u8, String> {
         let (tell, seen) = channel();
-        lines.iter().for_each(|line| tell.send((*line).to_owned()).unwrap());
+        lines.iter().for_each(|line| tell.send(Line::Console((*line).to_owned())).unwrap());
         drop(tell);
         watch(&seen, Instant::now() + Duration::from_secs(60))
     }
 
     #[test]
     fn a_guest_ends_as_its_command_does() {
-        assert_eq!(watched(&["guest: begin", "words", "guest: status 0", "more"]), Ok(0));
-        assert_eq!(watched(&["guest: begin", "guest: status 77"]), Ok(77));
-        assert!(watched(&["guest: begin", "words"]).unwrap_err().contains("before its command"));
+        assert_eq!(watched(&["words", "guest: status 0", "more"]), Ok(0));
+        assert_eq!(watched(&["guest: status 77"]), Ok(77));
+        assert!(watched(&["words"]).unwrap_err().contains("before its command"));
         let warned = watched(&["guest: status 0", "[ 1.0] WARNING: CPU: 1 PID: 7 at x.c:1"]);
         assert!(warned.unwrap_err().contains("x.c:1"), "behind the end of the command");
+    }
+
+    #[test]
+    fn what_a_command_prints_is_no_word_of_the_kernel() {
+        let (tell, seen) = channel();
+        for line in ["guest: status 3", "BUG: of a program"] {
+            tell.send(Line::Output(line.into())).unwrap();
+        }
+        tell.send(Line::Console("guest: status 0".into())).unwrap();
+        drop(tell);
+        assert_eq!(watch(&seen, Instant::now() + Duration::from_secs(60)), Ok(0));
     }
 
     #[test]
@@ -257,13 +306,19 @@ mod tests {
     fn options_have_their_words() {
         let parsed = |line: &str| options(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
         let usual = parsed("").unwrap();
-        assert_eq!((usual.qemu.as_str(), usual.command.as_str()), ("qemu-system-x86_64", "ibv_devinfo"));
+        assert_eq!((usual.arch, usual.qemu, usual.command.as_str()), (Arch::X86, None, ""));
         let other = parsed("--qemu /q --seconds 5 --log --file /a/b --file c -- ls -l /sys").unwrap();
-        assert_eq!((other.qemu.as_str(), other.command.as_str(), other.log), ("/q", "ls -l /sys", true));
-        assert_eq!(other.limit, Duration::from_secs(5));
+        assert_eq!(
+            (other.qemu.as_deref(), other.command.as_str(), other.log),
+            (Some("/q"), "'ls' '-l' '/sys'", true)
+        );
+        let script = options(&["--".into(), "ls | wc".into()]).unwrap();
+        assert_eq!(script.command, "ls | wc");
+        assert_eq!((other.seconds, other.port.as_str()), (Some(5), "infiniband"));
         assert_eq!(other.files, ["/a/b", "c"].map(PathBuf::from));
         assert!(!other.check && parsed("--check").unwrap().check);
-        for line in ["--", "--file", "--seconds many", "--qemu", "ls"] {
+        assert_eq!(parsed("--arch arm64").unwrap().arch, Arch::Arm64);
+        for line in ["--", "--file", "--seconds many", "--qemu", "ls", "--arch vax"] {
             assert!(parsed(line).is_none(), "{line}");
         }
     }

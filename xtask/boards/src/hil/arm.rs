@@ -46,6 +46,8 @@ impl Board for QemuUser {
 
 /// A board that is an emulated machine, reached over ssh.
 pub(super) struct Vdpu {
+    /// Whether the machine's own Linux drives the device.
+    drives: bool,
     crypto: Crypto,
     environment: BTreeMap<String, String>,
     // The order of fields matters: `remote` removes its files before the machine is dropped.
@@ -54,24 +56,26 @@ pub(super) struct Vdpu {
 }
 
 impl Vdpu {
-    pub(super) fn new(crypto: Crypto, environment: BTreeMap<String, String>) -> Self {
-        Self { crypto, environment, remote: None, machine: None }
+    pub(super) fn new(drives: bool, crypto: Crypto, environment: BTreeMap<String, String>) -> Self {
+        Self { drives, crypto, environment, remote: None, machine: None }
     }
 }
 
 impl Board for Vdpu {
     fn prepare(&mut self) -> Result<(), Trouble> {
-        let machine = self.machine.insert(Machine::new()?);
+        let machine = self.machine.insert(Machine::new(self.drives)?);
         machine.start()?;
-        let mut environment: BTreeMap<_, _> =
-            qemu_user::variables(format!("./{STAND_IN}"), self.crypto.name()).into();
+        let mut environment = BTreeMap::new();
+        if !self.drives {
+            environment.extend(qemu_user::variables(format!("./{STAND_IN}"), self.crypto.name()));
+        }
         environment.extend(self.environment.clone());
         let ssh = Ssh {
             address: "root@127.0.0.1".into(),
             port: Some(machine.port()),
             key: Some(machine.key()),
             known_hosts: Some(machine.known_hosts()),
-            device: UVERBS.into(),
+            device: if self.drives { "mlx5_0" } else { UVERBS }.into(),
             program: Program::Bluefield2,
             environment,
         };

@@ -2,12 +2,12 @@
 
 use super::board::{Board, Trouble};
 use super::{built, reset};
-use crate::firmware;
+use crate::{firmware, guest};
 use std::collections::BTreeMap;
 use std::process::Command;
 use xtask::toolchain::Board as BlueField;
 use xtask::{emulate, host};
-use xtask_parsers::boards::{Crypto, Engine, Program, Reset};
+use xtask_parsers::boards::{Crypto, Engine, Port, Processor, Program, Reset};
 
 pub(super) struct Local {
     pub(super) words: Vec<String>,
@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Uverbs(Crypto, Engine, BTreeMap<String, String>),
     /// `cargo xtask firmware`, which runs the bare-metal image for a BlueField in QEMU.
     Firmware(BlueField),
+    /// This task's own program, which boots a guest for our program.
+    Guest(Processor, Port),
     /// A user's program, with its arguments.
     Command,
 }
@@ -38,6 +40,7 @@ impl Board for Local {
                 self.words.insert(0, program.to_string_lossy().into_owned());
             }
             Kind::Firmware(board) => self.words = firmware::command(board)?,
+            Kind::Guest(processor, port) => self.words = guest::command(processor, port)?,
             Kind::Command => {}
         }
         if matches!(self.kind, Kind::Device | Kind::Uverbs(..)) {

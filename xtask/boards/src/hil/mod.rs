@@ -3,6 +3,7 @@
 mod arm;
 mod board;
 mod built;
+mod compare;
 mod labgrid;
 mod local;
 mod monitor;
@@ -52,6 +53,8 @@ dies, the case is reported, the board is reset once, and the run goes on after t
   --require CAPABILITY  fail if the board lacks the capability
   --require-board       fail if the board cannot be reached (default: skip it). Without a needed
                         capability, a case is still skipped (see --require)
+  --alike               fail if a case ends differently on two of the boards, unless the file of
+                        boards gives a reason
   --require-cases       fail if the board does not announce every case of this build
   --junit FILE          write the results as JUnit XML
   --html FILE           write the results as an HTML page
@@ -84,6 +87,7 @@ const INTERRUPTED: u8 = 130;
 struct Options {
     board: Vec<String>,
     at_once: bool,
+    alike: bool,
     boards: Option<PathBuf>,
     filter: String,
     ways: Option<Ways>,
@@ -144,6 +148,7 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
         match option.as_str() {
             "--board" => options.board.push(words.value()?),
             "--at-once" => options.at_once = true,
+            "--alike" => options.alike = true,
             "--boards" => options.boards = Some(words.value()?),
             "--filter" => options.filter = words.value()?,
             "--ways" => options.ways = Some(words.value()?),
@@ -208,7 +213,7 @@ fn perform(
     out: &mut (dyn Write + Send),
 ) -> io::Result<Vec<Results>> {
     let origin = origin();
-    let all = if options.at_once {
+    let mut all = if options.at_once {
         at_once(options, chosen, out)?
     } else {
         let mut all = Vec::new();
@@ -217,6 +222,9 @@ fn perform(
         }
         all
     };
+    if options.alike {
+        compare::compare(&mut all, &chosen.iter().map(|(_, board)| &board.differs).collect::<Vec<_>>());
+    }
     for results in &all {
         out.write_all(report::summary(results, options.require_board).as_bytes())?;
     }
@@ -337,7 +345,12 @@ fn make(description: &Description) -> Box<dyn Board> {
         }
         Reach::Firmware { board } => Box::new(Local { words: vec![], kind: Kind::Firmware(*board), reset }),
         Reach::QemuUser { board, crypto } => Box::new(QemuUser::new(*board, *crypto)),
-        Reach::Vdpu { crypto, environment } => Box::new(Vdpu::new(*crypto, environment.clone())),
+        Reach::Vdpu { function, crypto, environment } => {
+            Box::new(Vdpu::new(*function, *crypto, environment.clone()))
+        }
+        Reach::Guest { arch, port } => {
+            Box::new(Local { words: vec![], kind: Kind::Guest(*arch, *port), reset })
+        }
         Reach::Command { command } => Box::new(Local { words: command.clone(), kind: Kind::Command, reset }),
         Reach::Ssh(ssh) => Box::new(Remote::new(ssh.clone(), reset)),
         Reach::Labgrid(place) => Box::new(Lab::new(place.clone(), reset)),
@@ -366,12 +379,14 @@ mod tests {
 
     #[test]
     fn arguments_are_taken_as_the_help_says() {
-        let options =
-            words("--board a --board=b --at-once --boards f --filter r0 --ways batch --list --require xts")
-                .unwrap();
+        let options = words(
+            "--board a --board=b --at-once --alike --boards f --filter r0 --ways batch --list --require xts",
+        )
+        .unwrap();
         let expected = Options {
             board: vec!["a".into(), "b".into()],
             at_once: true,
+            alike: true,
             boards: Some("f".into()),
             filter: "r0".into(),
             ways: Some(Ways::Only(Way::Batch)),

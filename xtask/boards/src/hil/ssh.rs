@@ -128,7 +128,7 @@ impl Board for Remote {
             words.extend(["--programs".into(), ".".into()]);
         }
         words.extend(arguments.iter().cloned());
-        let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+        let words: Vec<String> = words.iter().map(|word| run::quote(word)).collect();
         Ok(self.script(&format!("cd {FOLDER} && {{ {STOP}; exec {}; }}", words.join(" "))))
     }
 
@@ -156,11 +156,6 @@ impl Drop for Remote {
             let _ = finish(self.script(&format!("cd {FOLDER} && {{ {STOP}; cd .. && rm -rf {FOLDER}; }}")));
         }
     }
-}
-
-/// Quotes a word for the shell.
-fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Runs a short command. The last line of its standard error is the reason of a failure.

@@ -1,8 +1,11 @@
 //! The virtual DPU: an aarch64 machine in QEMU with an SSH server, on the loopback interface only.
 
-pub(crate) mod image;
-pub(crate) mod modules;
+mod image;
 
+use crate::machine::arch::Arch;
+use crate::machine::function::{self, Ends};
+use crate::machine::image::kernel;
+use crate::machine::qemu::Qemu;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -29,19 +32,29 @@ const PARAMETERS: &str = "console=ttyAMA0 loglevel=4 panic=-1 mitigations=off kp
 /// The Debian packages in the machine.
 const PACKAGES: &[&str] = &["linux-image-arm64", "busybox-static", "dropbear-bin", "ibverbs-providers"];
 
+/// The size of the memory.
+const MEMORY: &str = "1024M";
+
 /// The machine, with its own SSH keys. It runs from [`Self::start`] until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Machine {
     folder: PathBuf,
     kernel: PathBuf,
     port: u16,
+    /// The QEMU that takes the PCI function. Without it, the machine has no device.
+    emulator: Option<Qemu>,
+    function: Option<Ends>,
     qemu: Option<Child>,
 }
 
 impl Machine {
-    /// Prepares a machine that is switched off: its SSH keys, its kernel, and its root file system.
-    pub(crate) fn new() -> Result<Self, String> {
-        debian::install(debian::EMULATORS)?;
+    /// Makes the keys and the root file system. With `drives`, Linux's own drivers of the machine have the
+    /// software device as a PCI function.
+    pub(crate) fn new(drives: bool) -> Result<Self, String> {
+        let emulator = if drives { Some(Qemu::find(Arch::Arm64, None)?) } else { None };
+        if emulator.is_none() {
+            debian::install(debian::EMULATORS)?;
+        }
         debian::install(debian::SSH)?;
         let packages = debian::unpack(Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
         // The folder of the first machine has the number of this process as its name.
@@ -57,14 +70,16 @@ impl Machine {
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
         // From here on, dropping `machine` removes the folder.
         let port = free_port()?;
-        let machine = Self { folder, kernel: image::kernel(&packages)?, port, qemu: None };
+        let kernel = kernel(&packages)?;
+        let machine = Self { folder, kernel, port, emulator, function: None, qemu: None };
         for key in ["host_key", "client_key"] {
             let mut make = program("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "vdpu", "-f"]);
             make.arg(machine.folder.join(key));
             check(make)?;
         }
         machine.write("known_hosts", format!("[127.0.0.1]:{port} {}", machine.read("host_key.pub")?))?;
-        let image = image::build(&packages, &machine.read("host_key")?, &machine.read("client_key.pub")?)?;
+        let image =
+            image::build(&packages, drives, &machine.read("host_key")?, &machine.read("client_key.pub")?)?;
         machine.write("initramfs", image)?;
         Ok(machine)
     }
@@ -72,6 +87,10 @@ impl Machine {
     /// Switches the machine on, after switching it off if it runs. Returns when its SSH server answers.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         self.stop();
+        if self.emulator.is_some() {
+            let port = ["--port", "infiniband"].map(String::from);
+            self.function = Some(function::serve(&self.folder.join("socket"), &port)?);
+        }
         let qemu = self.qemu.insert(self.spawn()?);
         // A test kills the machine by this number.
         fs::write(self.folder.join("qemu.pid"), qemu.id().to_string()).map_err(|error| error.to_string())?;
@@ -94,6 +113,7 @@ impl Machine {
             let _ = qemu.kill();
             let _ = qemu.wait();
         }
+        self.function = None;
     }
 
     /// Returns the port of the SSH server on the loopback interface.
@@ -116,10 +136,21 @@ impl Machine {
         // The guest reaches no other network. Only this port is forwarded to it.
         let network = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{}-:22", self.port);
         let log = File::create(self.folder.join("qemu.log")).map_err(|error| error.to_string())?;
-        // `setpriv` ends the machine also if this process is killed.
-        let mut qemu = program("setpriv", &["--pdeathsig", "KILL", "qemu-system-aarch64"]);
-        qemu.args(["-machine", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "1024"])
-            .args(["-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot"])
+        let mut qemu = match &self.emulator {
+            Some(emulator) => {
+                let mut qemu = emulator.command();
+                qemu.args(function::options(Arch::Arm64, MEMORY, &self.folder.join("socket")));
+                qemu
+            }
+            None => {
+                // `setpriv` ends the machine also if this process is killed.
+                let mut qemu = program("setpriv", &["--pdeathsig", "KILL", Arch::Arm64.qemu()]);
+                let (machine, processor) = Arch::Arm64.machine();
+                qemu.args(["-machine", machine, "-cpu", processor, "-smp", "2", "-m", MEMORY]);
+                qemu
+            }
+        };
+        qemu.args(["-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot"])
             .args(["-serial", &console, "-netdev", &network, "-device", "virtio-net-device,netdev=net"])
             .args(["-append", PARAMETERS, "-kernel"])
             .arg(&self.kernel)

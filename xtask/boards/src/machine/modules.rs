@@ -1,4 +1,4 @@
-//! The kernel modules of the virtual DPU, in the order in which they are loaded.
+//! The kernel modules of a machine, in the order in which they are loaded.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Returns names and contents of modules and their dependencies. Each module comes after its dependencies.
-pub(crate) fn in_order(folder: &Path, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
+pub(super) fn in_order(folder: &Path, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut files = BTreeMap::new();
     find(folder, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut ordered = Vec::new();

@@ -1,0 +1,137 @@
+//! The root file system of a machine: an archive that its kernel unpacks into memory.
+
+use super::arch::Arch;
+use super::modules;
+use cpio::newc::ModeFileType;
+use cpio::{NewcBuilder, write_cpio};
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+const FOLDERS: &[&str] =
+    &["bin", "dev", "etc", "etc/libibverbs.d", "lib", "lib64", "proc", "root", "sys", "tmp", "usr"];
+
+/// Links to `bin` and `lib` at other usual places.
+const LINKS: &[(&str, &str)] =
+    &[("sbin", "bin"), ("usr/bin", "../bin"), ("usr/lib", "../lib"), ("usr/sbin", "../bin")];
+
+/// Linux's drivers for the device, and the modules whose device files programs open.
+pub(crate) const DRIVERS: &[&str] = &["mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm"];
+
+/// The kind and content of a file in the archive.
+pub(crate) enum Entry {
+    Folder,
+    Program(Vec<u8>),
+    File(Vec<u8>),
+    /// A file that only its owner can read.
+    Secret(Vec<u8>),
+    Link(String),
+}
+
+/// The files of the root file system.
+pub(crate) struct Image {
+    entries: Vec<(String, Entry)>,
+}
+
+impl Image {
+    /// Returns the files that every machine needs: `init`, a shell, all libraries of unpacked packages,
+    /// libmlx5 as a provider of libibverbs, and kernel modules with their dependencies. `etc/modules` names
+    /// the modules in order.
+    pub(crate) fn new(arch: Arch, packages: &Path, drivers: &[&str], init: &[u8]) -> Result<Self, String> {
+        let mut image = Self { entries: Vec::new() };
+        FOLDERS.iter().for_each(|name| image.put(name, Entry::Folder));
+        LINKS.iter().for_each(|(name, target)| image.put(name, Entry::Link((*target).into())));
+        image.put("init", Entry::Program(init.to_vec()));
+        image.program(&packages.join("bin/busybox"))?;
+        let folder = format!("lib/{}", arch.triplet());
+        image.put(&folder, Entry::Folder);
+        for place in [packages.join(&folder), packages.join("usr").join(&folder)] {
+            // A package may have no libraries in one of the two places.
+            for name in names(&place).unwrap_or_default().iter().filter(|name| name.contains(".so")) {
+                let path = place.join(name);
+                let entry = match fs::read_link(&path) {
+                    Ok(target) if target.components().count() == 1 => {
+                        Entry::Link(target.to_string_lossy().into_owned())
+                    }
+                    _ => Entry::Program(read(&path)?),
+                };
+                image.put(&format!("{folder}/{name}"), entry);
+            }
+        }
+        let loader = Path::new(arch.loader()).file_name().unwrap_or_default().to_string_lossy();
+        image.put(arch.loader(), Entry::Link(format!("/{folder}/{loader}")));
+        let driver = "etc/libibverbs.d/mlx5.driver";
+        image.put(driver, Entry::File(read(&packages.join(driver))?));
+        // libibverbs loads providers by names that contain its version. This name is a link to libmlx5.
+        let providers = format!("{folder}/libibverbs");
+        image.put(&providers, Entry::Folder);
+        let provider = only(&packages.join("usr").join(&providers), "libmlx5-")?;
+        image.put(&format!("{providers}/{provider}"), Entry::Link("../libmlx5.so.1".into()));
+        let releases = packages.join("lib/modules");
+        let release = releases.join(only(&releases, "")?);
+        image.put("lib/modules", Entry::Folder);
+        let mut list = String::new();
+        for (name, module) in modules::in_order(&release, drivers)? {
+            list += &format!("{name}\n");
+            image.put(&format!("lib/modules/{name}.ko"), Entry::File(module));
+        }
+        image.put("etc/modules", Entry::File(list.into_bytes()));
+        Ok(image)
+    }
+
+    /// Adds a file, which replaces nothing.
+    pub(crate) fn put(&mut self, name: &str, entry: Entry) {
+        self.entries.push((name.to_owned(), entry));
+    }
+
+    /// Adds a file of this machine as a program.
+    pub(crate) fn program(&mut self, path: &Path) -> Result<(), String> {
+        let name = path.file_name().ok_or_else(|| format!("{} names no file", path.display()))?;
+        self.put(&format!("bin/{}", name.to_string_lossy()), Entry::Program(read(path)?));
+        Ok(())
+    }
+
+    /// Returns the archive of all files.
+    pub(crate) fn archive(self) -> Result<Vec<u8>, String> {
+        let inputs = self.entries.into_iter().map(|(name, entry)| {
+            let (kind, mode, content) = match entry {
+                Entry::Folder => (ModeFileType::Directory, 0o755, Vec::new()),
+                Entry::Program(content) => (ModeFileType::Regular, 0o755, content),
+                Entry::File(content) => (ModeFileType::Regular, 0o644, content),
+                Entry::Secret(content) => (ModeFileType::Regular, 0o600, content),
+                Entry::Link(target) => (ModeFileType::Symlink, 0o777, target.into_bytes()),
+            };
+            (NewcBuilder::new(&name).mode(mode).set_mode_file_type(kind), Cursor::new(content))
+        });
+        write_cpio(inputs, Vec::new()).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the path of the kernel among the unpacked packages.
+pub(crate) fn kernel(packages: &Path) -> Result<PathBuf, String> {
+    let boot = packages.join("boot");
+    Ok(boot.join(only(&boot, "vmlinuz-")?))
+}
+
+/// Returns the names of the files in a folder, in order.
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names: Vec<_> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Returns the name of the only file in a folder whose name begins with `beginning`.
+fn only(folder: &Path, beginning: &str) -> Result<String, String> {
+    let mut found = names(folder)?;
+    found.retain(|name| name.starts_with(beginning));
+    match (found.pop(), found.is_empty()) {
+        (Some(name), true) => Ok(name),
+        _ => Err(format!("{}: not exactly one file {beginning}*", folder.display())),
+    }
+}

@@ -1,0 +1,7 @@
+//! Parts of the machines that QEMU emulates: the emulator, the PCI function, and the root file system.
+
+pub(crate) mod arch;
+pub(crate) mod function;
+pub(crate) mod image;
+mod modules;
+pub(crate) mod qemu;

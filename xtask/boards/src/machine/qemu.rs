@@ -1,0 +1,105 @@
+//! A QEMU that takes PCI functions over vfio-user.
+
+use super::arch::Arch;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use xtask::debian;
+use xtask::run::{answer, program};
+
+/// The versions with which all of `cargo xtask guest --check` has passed.
+const SEEN: &[&str] = &["11.1.3"];
+
+/// A QEMU of 10.1 or later: the beginning of its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Qemu {
+    words: Vec<String>,
+}
+
+impl Qemu {
+    /// Finds the QEMU for a machine: the named program, else the program of the PATH, else the program of
+    /// Debian's unstable release, which is unpacked below `target`.
+    ///
+    /// # Errors
+    /// The named program does not know `vfio-user-pci`, or Debian's packages cannot be had.
+    pub(crate) fn find(arch: Arch, named: Option<&str>) -> Result<Self, String> {
+        if let Some(named) = named {
+            let found = Self { words: vec![named.to_owned()] };
+            return if found.knows() {
+                Ok(found)
+            } else {
+                Err(format!("{named} does not know vfio-user-pci: QEMU 10.1 or later does (--qemu PROGRAM)"))
+            };
+        }
+        let found = Self { words: vec![arch.qemu().to_owned()] };
+        if found.knows() {
+            return Ok(found);
+        }
+        let root = debian::unpack_sid(arch.qemu(), arch.emulator())?;
+        let found = Self { words: words(&root, arch) };
+        if !found.knows() {
+            let qemu = arch.qemu();
+            return Err(format!("{qemu} of Debian sid does not know vfio-user-pci (--qemu PROGRAM)"));
+        }
+        let version = found.version()?;
+        if !SEEN.contains(&version.as_str()) {
+            eprintln!("QEMU {version} of Debian sid has not been tried yet");
+        }
+        Ok(found)
+    }
+
+    /// Returns a command that runs the program. The system ends the program also if this process is killed.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = program("setpriv", &["--pdeathsig", "KILL"]);
+        command.args(&self.words);
+        command
+    }
+
+    /// Returns whether the program has the device `vfio-user-pci`. The exit status tells nothing: QEMU 7.2
+    /// also ends with 0 if it has no such device, but then lists no options.
+    fn knows(&self) -> bool {
+        let mut command = self.command();
+        command.args(["-machine", "none", "-device", "vfio-user-pci,help"]).stderr(Stdio::null());
+        answer(command).is_ok_and(|options| options.contains("vfio-user-pci options"))
+    }
+
+    /// Returns the version, without Debian's additions.
+    fn version(&self) -> Result<String, String> {
+        let mut command = self.command();
+        command.arg("--version");
+        let text = answer(command)?;
+        let version = text.split_once("version ").map_or("", |(_, rest)| rest);
+        Ok(version.split([' ', '(', '+', '\n']).next().unwrap_or_default().to_owned())
+    }
+}
+
+/// Returns the command line of a program that was unpacked, not installed: its own loader starts it with its
+/// own libraries.
+fn words(root: &Path, arch: Arch) -> Vec<String> {
+    let own = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86 };
+    let path = |name: &str| root.join(name).display().to_string();
+    let libraries = format!(
+        "{}:{}",
+        path(&format!("usr/lib/{0}", own.triplet())),
+        path(&format!("lib/{0}", own.triplet()))
+    );
+    let mut words = vec![path(&format!("usr/{}", own.loader())), "--library-path".into(), libraries];
+    words.push(path(&format!("usr/bin/{}", arch.qemu())));
+    for data in ["usr/share/qemu", "usr/share/seabios"] {
+        words.extend(["-L".into(), path(data)]);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_the_device_is_no_such_qemu() {
+        // Both programs end with status 0 and list no options of the device.
+        for named in ["true", "echo"] {
+            let error = Qemu::find(Arch::X86, Some(named)).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}
