@@ -106,7 +106,8 @@ impl<'a> CreateListMkey<'a> {
     /// [`CommandError::TooManyEntries`] for more entries than the device accepts
     /// ([`GeneralCapabilities::log_max_entries`]), [`CommandError::EntryLength`] for an entry of 0 bytes or
     /// over 2 GiB, [`CommandError::SpaceLength`] for a space that is empty or ends after address 2^64 - 1,
-    /// [`CommandError::Unsupported`] for entries of one length on a device that does not support them.
+    /// [`CommandError::Unsupported`] for entries of one length or the right to atomics on a device that does
+    /// not support them.
     pub fn new(
         pd: Pdn,
         access: Access,
@@ -119,6 +120,9 @@ impl<'a> CreateListMkey<'a> {
         if count as u64 > u64::from(max) {
             let entries = u32::try_from(count).unwrap_or(u32::MAX);
             return Err(CommandError::TooManyEntries { command, entries, max });
+        }
+        if access.contains(Access::REMOTE_ATOMIC) && !device.atomic {
+            return Err(CommandError::Unsupported { command, what: "atomics" });
         }
         match entries {
             MkeyEntries::Ksm(..) if !device.fixed_buffer_size => {

@@ -366,3 +366,15 @@ fn lists_that_no_mkey_can_have_are_refused() {
         assert!(KsmEntrySize::new(bytes).is_err(), "{bytes}");
     }
 }
+
+#[test]
+fn a_list_gives_no_right_to_atomics_where_there_are_none() {
+    let entries = [KlmEntry { address: 0, length: 4096, key: Key::from_raw(0x100) }];
+    let new = |access, atomic| {
+        let device = GeneralCapabilities { atomic, ..general(GENERAL) };
+        CreateListMkey::new(pd(), access, 0, MkeyEntries::Klm(&entries), &device).map(drop)
+    };
+    let refused = CommandError::Unsupported { command: Opcode::CREATE_MKEY, what: "atomics" };
+    assert_eq!(new(Access::REMOTE_ATOMIC, false), Err(refused));
+    assert_eq!((new(Access::REMOTE_ATOMIC, true), new(Access::REMOTE_READ, false)), (Ok(()), Ok(())));
+}

@@ -39,19 +39,15 @@ const GENERAL: &[Field] = &[
     number(0x1b, 3, 5, 16),                     // log_max_cq
     number(0x1d, 2, 6, 24),                     // log_max_mkey
     number(0x20, 0, 8, 4),                      // max_indirection
-    flag(0x21, 0),                              // fixed_buffer_size: KSM
     number(0x22, 2, 6, 8),                      // log_max_bsf_list_size
     number(0x23, 2, 6, LOG_MAX_ENTRIES as u64), // log_max_klm_list_size
     flag(0x28, 7),                              // sig_crc64_xp10
     number(0x36, 6, 2, 1),                      // port_type: Ethernet
     number(0x37, 0, 8, 1),                      // num_ports
     flag(0x3e, 0),                              // sig_block_4048
-    number(0x3f, 4, 4, 1),                      // cqe_version
     flag(0x42, 2),                              // sigerr_cqe
     flag(0x42, 7),                              // sho
     flag(0x43, 5),                              // roce
-    flag(0x43, 6),                              // atomic
-    flag(0x44, 0),                              // cq_oi
     flag(0x47, 5),                              // ud
     flag(0x47, 6),                              // uc
     flag(0x47, 7),                              // rc
@@ -115,6 +111,18 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     match op_mod >> 1 {
         KIND_GENERAL => {
             put_all(&mut bytes, GENERAL);
+            if profile.cq_oi {
+                put(&mut bytes, &flag(0x44, 0)); // cq_oi
+            }
+            if profile.user_indices {
+                put(&mut bytes, &number(0x3f, 4, 4, 1)); // cqe_version
+            }
+            if profile.atomic {
+                put(&mut bytes, &flag(0x43, 6)); // atomic
+            }
+            if profile.fixed_entries {
+                put(&mut bytes, &flag(0x21, 0)); // fixed_buffer_size: KSM
+            }
             if profile.crc32c {
                 put(&mut bytes, &flag(0x29, 0)); // sig_crc32c
             }
@@ -161,7 +169,8 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
             }
             put(&mut bytes, &number(0x80, 0, 64, objects)); // general_obj_types
         }
-        KIND_ATOMIC => put_all(&mut bytes, ATOMIC),
+        KIND_ATOMIC if profile.atomic => put_all(&mut bytes, ATOMIC),
+        KIND_ATOMIC => {}
         KIND_ROCE => {
             put_all(&mut bytes, ROCE);
             put(&mut bytes, &number(3, 6, 2, timestamps)); // qp_ts_format
@@ -260,6 +269,22 @@ mod tests {
             ..DeviceProfile::default()
         };
         assert_eq!(told(other), (0x12, 2, 0, 0x80, 1, (0, 0)));
+    }
+
+    #[test]
+    fn what_a_profile_lacks_is_not_told() {
+        let told = |profile: DeviceProfile| {
+            let (general, atomic) = (capabilities(1, &profile).unwrap(), capabilities(7, &profile).unwrap());
+            let general =
+                (general[0x21] & 0x80, general[0x3f] & 0xf, general[0x43] & 2, general[0x44] & 0x80);
+            (general, atomic.iter().any(|byte| *byte != 0))
+        };
+        let full = DeviceProfile::default();
+        assert_eq!(told(full), ((0x80, 1, 2, 0x80), true));
+        assert_eq!(told(DeviceProfile { fixed_entries: false, ..full }).0, (0, 1, 2, 0x80));
+        assert_eq!(told(DeviceProfile { user_indices: false, ..full }).0, (0x80, 0, 2, 0x80));
+        assert_eq!(told(DeviceProfile { atomic: false, ..full }), ((0x80, 1, 0, 0x80), false));
+        assert_eq!(told(DeviceProfile { cq_oi: false, ..full }).0, (0x80, 1, 2, 0));
     }
 
     #[test]

@@ -164,7 +164,8 @@ impl<M: Memory> Device<M> {
     }
 
     pub(crate) fn receive_subject(&self, qpn: u32, counter: u16) -> Subject {
-        let user_index = self.objects.qps.get(qpn).map_or(0, |qp| qp.attributes.user_index);
+        let qp = self.objects.qps.get(qpn).filter(|_| self.profile.user_indices);
+        let user_index = qp.map_or(0, |qp| qp.attributes.user_index);
         Subject { qpn, user_index, counter, wqe_opcode: 0 }
     }
 

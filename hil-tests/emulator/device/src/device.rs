@@ -254,7 +254,19 @@ impl<M: Memory> Device<M> {
             return Err(Error::CryptoMode);
         }
         check_entries(&attributes)?;
+        self.check_features(&attributes)?;
         self.insert_mkey(Mkey::indirect(attributes))
+    }
+
+    /// Checks that the device has the features of a new key.
+    fn check_features(&self, attributes: &MkeyAttributes) -> Result<(), Error> {
+        if attributes.log_entry.is_some() && !self.profile.fixed_entries {
+            return Err(Error::BadAttribute("entries of one length"));
+        }
+        if attributes.access.remote_atomic && !self.profile.atomic {
+            return Err(Error::BadAttribute("atomics"));
+        }
+        Ok(())
     }
 
     /// Creates an indirect key with its entries, which UMRs cannot change (CREATE_MKEY of access mode KLM or
@@ -267,6 +279,7 @@ impl<M: Memory> Device<M> {
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         check_entries(&attributes)?;
+        self.check_features(&attributes)?;
         if attributes.signature || attributes.crypto || attributes.free {
             return Err(Error::BadAttribute("mkey without UMR"));
         }
@@ -359,6 +372,9 @@ impl<M: Memory> Device<M> {
         }
         if !matches!(attributes.entry_bytes, 64 | 128) {
             return Err(Error::BadAttribute("CQE size"));
+        }
+        if attributes.ignore_overrun && !self.profile.cq_oi {
+            return Err(Error::BadAttribute("CQ that ignores overruns"));
         }
         self.objects.cqs.insert(Cq::new(attributes)).ok_or(Error::Exhausted)
     }

@@ -125,6 +125,17 @@ pub struct DeviceProfile {
     pub relaxed_ordering: bool,
     /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
+    /// Completion queues can ignore overruns (capability `cq_oi`).
+    pub cq_oi: bool,
+    /// Completion entries carry the user index of their queue pair (capability `cqe_version` is 1). Without
+    /// it, CREATE_QP accepts only the indices 0 and 0xffffff, which mean none.
+    ///
+    /// Assumption: the refusal of other indices.
+    pub user_indices: bool,
+    /// Mkeys can give the right to atomics (capability `atomic`).
+    pub atomic: bool,
+    /// Mkeys can have entries of one length (KSM; capability `fixed_buffer_size`).
+    pub fixed_entries: bool,
     /// The device has CRC32C signatures of blocks (capability `sig_crc32c`).
     pub crc32c: bool,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`).
@@ -161,6 +172,10 @@ impl Default for DeviceProfile {
             umr_fence: UmrFence::default(),
             relaxed_ordering: true,
             extended_offsets: true,
+            cq_oi: true,
+            user_indices: true,
+            atomic: true,
+            fixed_entries: true,
             crc32c: true,
             drain_sigerr: true,
             log_max_copy: Some(21),

@@ -31,6 +31,9 @@ impl<M: Memory> Device<M> {
         if attributes.log_sq_blocks > 15 {
             return Err(Error::BadAttribute("ring size"));
         }
+        if !self.profile.user_indices && !matches!(attributes.user_index, 0 | 0x00ff_ffff) {
+            return Err(Error::BadAttribute("user index"));
+        }
         match attributes.receive {
             ReceiveQueue::None => {}
             ReceiveQueue::Shared(number) => {

@@ -53,6 +53,49 @@ fn a_domain_is_in_use_by_each_kind_of_object() {
 }
 
 #[test]
+fn features_that_a_profile_lacks_are_refused() {
+    let full = DeviceProfile::default();
+    let refusals = |profile: DeviceProfile| {
+        let mut device = Device::new(Arena::new(BASE, 1 << 20), profile);
+        let pd = device.alloc_pd().unwrap();
+        let cqn = device.create_cq(CQ).unwrap();
+        let qp = QpAttributes {
+            transport: Transport::ReliableConnection,
+            pd,
+            sq: BASE,
+            log_sq_blocks: 3,
+            receive: ReceiveQueue::None,
+            doorbell_record: BASE,
+            send_cqn: cqn,
+            recv_cqn: None,
+            user_index: 7,
+            drain_sigerr: false,
+            rnr_retry: Retries::Infinite,
+        };
+        let cq = device.create_cq(CqAttributes { ignore_overrun: true, ..CQ }).err();
+        let indexed = device.create_qp(qp).err();
+        let plain =
+            [0, 0x00ff_ffff].map(|user_index| device.create_qp(QpAttributes { user_index, ..qp }).err());
+        let mkey = MkeyAttributes::new(pd, 4);
+        let atomic = MkeyAttributes { access: Access::ALL, ..mkey };
+        let atomic = device.create_mkey(atomic).err();
+        let fixed = device.create_mkey(MkeyAttributes { log_entry: Some(12), ..mkey }).err();
+        assert_eq!((device.create_mkey(mkey).err(), plain), (None, [None; 2]));
+        [cq, indexed, atomic, fixed]
+    };
+    let bad = |what| Some(Error::BadAttribute(what));
+    assert_eq!(refusals(full), [None; 4]);
+    let lacks = DeviceProfile { cq_oi: false, ..full };
+    assert_eq!(refusals(lacks), [bad("CQ that ignores overruns"), None, None, None]);
+    let lacks = DeviceProfile { user_indices: false, ..full };
+    assert_eq!(refusals(lacks), [None, bad("user index"), None, None]);
+    let lacks = DeviceProfile { atomic: false, ..full };
+    assert_eq!(refusals(lacks), [None, None, bad("atomics"), None]);
+    let lacks = DeviceProfile { fixed_entries: false, ..full };
+    assert_eq!(refusals(lacks), [None, None, None, bad("entries of one length")]);
+}
+
+#[test]
 fn what_was_destroyed_is_not_there_any_more() {
     let mut host = Host::new();
     let psv = host.device.create_psvs(host.pd, 1).unwrap()[0];

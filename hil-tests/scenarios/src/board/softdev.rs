@@ -415,12 +415,13 @@ impl Board for SoftBoard {
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String> {
-        // Capabilities without any feature (a reply of zeros), and the two that CREATE_MKEY with a list of
+        // Capabilities without any feature (a reply of zeros), and the three that CREATE_MKEY with a list of
         // entries needs.
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
         (capabilities.log_max_entries, capabilities.fixed_buffer_size) = (LOG_MAX_ENTRIES, true);
+        capabilities.atomic = true;
         let pd = Pdn::new(self.pd).map_err(|error| error.to_string())?;
         let command = CreateListMkey::new(pd, access, address, entries, &capabilities)
             .map_err(|error| error.to_string())?;

@@ -86,7 +86,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
         ports: 1,
         comp_mask: RESPONSE_MASK,
         response_length: room as u32,
-        cqe_version: asked.max_cqe_version.min(1),
+        cqe_version: asked.max_cqe_version.min(u8::from(call.state.device.profile().user_indices)),
         // The two bits are for QUERY_DEVICE and CREATE_AH, which carry structures of the driver.
         commands_with_uhw: 3,
         eth_min_inline: 1,
@@ -139,7 +139,7 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
         max_res_rd_atomic: 1 << 19,
         max_qp_init_rd_atomic: 1 << profile.log_max_reads,
         // IBV_ATOMIC_HCA: atomic operations are atomic among requests, but not against the processor.
-        atomic: 1,
+        atomic: profile.atomic.into(),
         max_pkeys: 1,
         max_ah: 1 << 24,
         max_srq: 1 << 15,

@@ -3,7 +3,7 @@
 use crate::ground::fault::Plan;
 use crate::ground::port::{Port, View};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Timestamps, XtsEngine};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// The variable with the directory in which devices of several processes find each other.
@@ -24,6 +24,9 @@ pub(crate) const TIMESTAMPS: &str = "MLX5_UVERBS_TIMESTAMPS";
 /// The variable with the device's limits: `usual` (the default) for 16 READs in flight and messages of 1 GiB,
 /// `low` for 4 READs in flight and messages of 16 MiB.
 pub(crate) const LIMITS: &str = "MLX5_UVERBS_LIMITS";
+/// The variable with the features that the device lacks, as words with commas between them: `cq-oi`,
+/// `cqe-version`, `atomic`, `fixed-buffer-size`. By default, the device has all of them.
+pub(crate) const LACKS: &str = "MLX5_UVERBS_LACKS";
 /// The variable that says whether the kernel has write-combining pages for doorbells (BlueFlame): `yes` (the
 /// default) or `no`.
 pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
@@ -96,7 +99,13 @@ impl Settings {
         let (log_max_copy, unordered_copies) = choice(MEMCPY, std::env::var_os(MEMCPY), copies)?;
         let view = View::from_environment();
         let port = view.port()?;
+        let lacked = lacked(&std::env::var_os(LACKS).unwrap_or_default())?;
+        let has = |feature| !lacked.contains(&feature);
         let profile = DeviceProfile {
+            cq_oi: has("cq-oi"),
+            user_indices: has("cqe-version"),
+            atomic: has("atomic"),
+            fixed_entries: has("fixed-buffer-size"),
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
             drain_sigerr: choice(DRAIN, std::env::var_os(DRAIN), [("yes", true), ("no", false)])?,
@@ -126,6 +135,22 @@ impl Settings {
             faults,
         })
     }
+}
+
+/// The features that [`LACKS`] can name.
+const FEATURES: [&str; 4] = ["cq-oi", "cqe-version", "atomic", "fixed-buffer-size"];
+
+/// Returns the features that a list names.
+fn lacked(list: &OsStr) -> Result<Vec<&'static str>, String> {
+    let list = list.to_string_lossy();
+    let words = list.split(',').filter(|word| !word.is_empty());
+    let feature = |word| FEATURES.into_iter().find(|feature| *feature == word);
+    words
+        .map(|word| {
+            let known = || format!("{LACKS} names `{word}`, but there is only: {}", FEATURES.join(", "));
+            feature(word).ok_or_else(known)
+        })
+        .collect()
 }
 
 /// Returns the choice that `value` names, or the first choice if `value` is empty or not set.
@@ -169,5 +194,8 @@ mod tests {
         assert_eq!(choose(Some("two")), Ok(2));
         assert_eq!(choose(Some("too")).unwrap_err(), "NAME is `too`, but there is only: one, two");
         assert!(choose(Some("One")).is_err());
+        assert_eq!(lacked(OsStr::new("")), Ok(Vec::new()));
+        assert_eq!(lacked(OsStr::new("atomic,cq-oi")), Ok(vec!["atomic", "cq-oi"]));
+        assert!(lacked(OsStr::new("atomic,cq_oi")).unwrap_err().contains("`cq_oi`"));
     }
 }

@@ -3,10 +3,12 @@
 use super::connect::Context;
 use super::umem::created_with;
 use super::{Bench, says, take};
-use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
-use mlx5_mkey::devx::{Device, DevxError, QueuePair, QueuePairSpec};
+use mlx5_mkey::command::{MkeyEntries, TimestampFormat, TimestampSupport, UserIndex};
+use mlx5_mkey::devx::{CqSpec, Device, DevxError, MkeySpec, QueuePair, QueuePairSpec};
 use mlx5_mkey::error::CommandError;
+use mlx5_mkey::mkey::Access;
 use mlx5_mkey::queue::QpRouter;
+use mlx5_mkey::types::KsmEntrySize;
 use mlx5_testing::preload::prepared;
 
 /// Returns fields that CREATE_QP, INIT2RTR and RTR2RTS have written into the queue pair's context: the format
@@ -92,4 +94,67 @@ fn a_device_with_a_free_running_clock_has_its_stamps() {
             }
         });
     }
+}
+
+/// Runs `body` on a device that lacks a feature.
+fn lacking(test: &str, feature: &'static str, body: impl FnOnce(&Device)) {
+    let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_LACKS", feature);
+    };
+    prepared(test, prepare, || {
+        body(&Device::open(None).unwrap());
+    });
+}
+
+fn unsupported<T>(outcome: Result<T, DevxError>, words: &str) {
+    match outcome.map(drop) {
+        Err(error @ DevxError::Command(CommandError::Unsupported { .. })) => {
+            says(&error.to_string(), &[words])
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn no_queue_ignores_overruns_where_none_can() {
+    lacking("contexts::no_queue_ignores_overruns_where_none_can", "cq-oi", |device| {
+        let spec = |ignore_overrun| CqSpec { ignore_overrun, ..CqSpec::from(64_u32) };
+        unsupported(device.create_cq(spec(true)), "ignore overrun");
+        device.create_cq(spec(false)).unwrap();
+    });
+}
+
+#[test]
+fn no_queue_pair_has_an_index_where_completions_lack_it() {
+    lacking("contexts::no_queue_pair_has_an_index_where_completions_lack_it", "cqe-version", |device| {
+        let spec = |index| QueuePairSpec { user_index: UserIndex::new(index).unwrap(), ..Default::default() };
+        unsupported(create(device, spec(7)), "user indices in completions");
+        create(device, spec(0)).unwrap();
+    });
+}
+
+#[test]
+fn nothing_has_atomics_where_there_are_none() {
+    lacking("contexts::nothing_has_atomics_where_there_are_none", "atomic", |device| {
+        // The bench's queue pair gives its peer the right to atomics.
+        unsupported(Bench::new(QueuePairSpec::default()), "atomics");
+        let pd = device.alloc_pd().unwrap();
+        let buffer = pd.alloc_buffer(4096, Access::LOCAL_WRITE).unwrap();
+        let entries = [buffer.entry(0..4096).unwrap()];
+        let list = |access| pd.create_list_mkey(access, 0, MkeyEntries::Klm(&entries));
+        unsupported(list(Access::LOCAL_WRITE | Access::REMOTE_ATOMIC), "atomics");
+        list(Access::LOCAL_WRITE).unwrap();
+    });
+}
+
+#[test]
+fn no_list_has_entries_of_one_length_where_none_can() {
+    let test = "contexts::no_list_has_entries_of_one_length_where_none_can";
+    lacking(test, "fixed-buffer-size", |device| {
+        let pd = device.alloc_pd().unwrap();
+        let plain = MkeySpec { max_entries: 4, ..MkeySpec::default() };
+        let spec = MkeySpec { entry_size: Some(KsmEntrySize::new(4096).unwrap()), ..plain };
+        unsupported(pd.create_mkey(spec), "entries of one length");
+        pd.create_mkey(plain).unwrap();
+    });
 }
