@@ -58,7 +58,7 @@ fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
         if let Some(seed) = seed {
             words.extend(["--seed".into(), seed.to_string()]);
         }
-        let mut command = emulate::command(words, "plaintext", engine)?;
+        let mut command = emulate::idle(words, "plaintext", engine)?;
         // libmlx5 would write a description of every error completion to standard error.
         command.env("MLX5_DEBUG_FILE", "/dev/null");
         Ok(command)

@@ -35,6 +35,14 @@ pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command
     prepare(&options.into_iter().chain(words).collect::<Vec<_>>())
 }
 
+/// Returns a command that runs on a software device that executes no work request. The command may compare
+/// rings, or time their writing. The other arguments are those of [`command`].
+pub fn idle(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
+    let mut command = command(words, crypto, engine)?;
+    command.env("MLX5_UVERBS_EXECUTE", "no");
+    Ok(command)
+}
+
 /// Builds the stand-in, and returns a call of the launcher with these arguments.
 fn prepare(arguments: &[String]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;

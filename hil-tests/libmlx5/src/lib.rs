@@ -276,7 +276,7 @@ impl Drop for RefMkey {
     }
 }
 
-/// A queue pair of libmlx5, in a state in which the device executes no request.
+/// A queue pair of libmlx5 on a device that executes no request.
 pub struct RefQueue {
     device: Rc<Device>,
     raw: NonNull<IbvQp>,
@@ -300,8 +300,11 @@ impl RefQueue {
     /// Creates a queue pair of at least this capacity.
     ///
     /// # Errors
-    /// An error of the library.
+    /// An error of the library, and a device that may execute the requests.
     pub fn create(device: &Rc<Device>, capacity: QpCap) -> io::Result<Self> {
+        if std::env::var_os("MLX5_UVERBS_EXECUTE").is_none_or(|value| value != "no") {
+            return Err(io::Error::other("the device executes requests: MLX5_UVERBS_EXECUTE is not `no`"));
+        }
         const RC: u32 = 2;
         const PD: u32 = 1;
         const SEND_OPS: u32 = 1 << 6;
@@ -370,8 +373,8 @@ impl RefQueue {
         Ok(queue)
     }
 
-    /// Connects the queue pair to itself and takes it to ready-to-send, the state in which libmlx5 posts.
-    /// Then takes it to drained, the state in which the device executes no request.
+    /// Connects the queue pair to itself and takes it to ready-to-send, the only state in which libmlx5
+    /// posts.
     fn bring_up(&self) -> io::Result<()> {
         const STATE: c_int = 1;
         const INIT: c_int = STATE | 1 << 3 | 1 << 4 | 1 << 5;
@@ -397,7 +400,7 @@ impl RefQueue {
         if unsafe { (api.ibv_query_gid)(self.device.context.as_ptr(), 1, 0, &mut attr.gid) } != 0 {
             return Err(io::Error::other("ibv_query_gid"));
         }
-        for (state, mask) in [(1, INIT), (2, RECEIVE), (3, SEND), (4, STATE)] {
+        for (state, mask) in [(1, INIT), (2, RECEIVE), (3, SEND)] {
             attr.state = state;
             // SAFETY: the queue pair is live; the call only reads the attributes.
             let errno = unsafe { (api.ibv_modify_qp)(self.raw.as_ptr(), &mut attr, mask) };

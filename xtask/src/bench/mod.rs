@@ -286,7 +286,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
         program.display().to_string(),
     ];
     words.extend(arguments.iter().copied().map(String::from));
-    let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
+    let mut command = emulate::idle(words, PLAIN_KEYS, ENGINE)?;
     libmlx5.set_up(&mut command);
     // The dynamic linker resolves functions at start-up, outside of the counted function.
     command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
@@ -309,7 +309,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
 /// Times all works with the program in a profile.
 fn time(profile: Profile) -> Result<Vec<Timed>, String> {
     let words = vec![program(profile)?.display().to_string(), "time".into()];
-    let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
+    let mut command = emulate::idle(words, PLAIN_KEYS, ENGINE)?;
     Libmlx5::Stripped.set_up(&mut command);
     run::answer(command).map(|text| times::printed(&text))
 }

@@ -30,6 +30,9 @@ pub(crate) const LACKS: &str = "MLX5_UVERBS_LACKS";
 /// The variable that says whether the kernel has write-combining pages for doorbells (BlueFlame): `yes` (the
 /// default) or `no`.
 pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
+/// The variable that says whether the device executes work requests: `yes` (the default) or `no`, for
+/// programs that compare rings or time their writing.
+pub(crate) const EXECUTE: &str = "MLX5_UVERBS_EXECUTE";
 /// The variable that turns the log on: with any value but `0`, every work request is written to standard
 /// error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
@@ -60,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) view: Option<View>,
     /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
+    /// Whether the device executes work requests.
+    pub(crate) executes: bool,
     /// Whether every request is printed on standard error.
     pub(crate) log: bool,
     /// The file to which every request and completion is appended as a line of JSON.
@@ -123,12 +128,14 @@ impl Settings {
         let faults = faults.map_err(|what| format!("{FAULTS}: {what}"))?;
         let write_combining =
             choice(WRITE_COMBINING, std::env::var_os(WRITE_COMBINING), [("yes", true), ("no", false)])?;
+        let executes = choice(EXECUTE, std::env::var_os(EXECUTE), [("yes", true), ("no", false)])?;
         Ok(Self {
             directory: directory(),
             profile,
             port,
             view: Some(view),
             write_combining,
+            executes,
             log,
             log_json: path(LOG_JSON),
             pcap: path(PCAP),

@@ -123,6 +123,7 @@ impl Standin {
                 port: Port::alone(),
                 view: None,
                 write_combining: true,
+                executes: true,
                 log: false,
                 log_json: None,
                 pcap: None,

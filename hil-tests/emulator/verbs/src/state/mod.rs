@@ -57,6 +57,8 @@ pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 pub(crate) struct State {
     /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
+    /// Whether the device executes work requests.
+    executes: bool,
     /// The software device.
     pub(crate) device: Device<ProcessMemory>,
     /// The context or channel that each of the program's descriptors stands for. Several descriptors may
@@ -150,6 +152,7 @@ impl State {
         };
         let mut state = Self {
             write_combining: settings.write_combining,
+            executes: settings.executes,
             device,
             files: BTreeMap::new(),
             contexts: BTreeMap::new(),
@@ -430,7 +433,9 @@ impl State {
             self.record.requests(self.contexts.values_mut(), self.device.profile());
         }
         for (queue, record) in rung {
-            if let Subject::Qp(number) = queue {
+            if let Subject::Qp(number) = queue
+                && self.executes
+            {
                 let [.., high, low] = record;
                 let _ = self.device.doorbell_at(number, u16::from_be_bytes([high, low]));
             }
