@@ -29,8 +29,7 @@ use std::vec::Vec;
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec};
-/// /// Creates a queue pair whose sizes a configuration file gives, and whose send queue stops after a
-/// /// signature error.
+/// /// Creates a queue pair whose sizes a configuration file gives. Each send request is signalled.
 /// fn create(
 ///     device: &Device,
 ///     pd: &ProtectionDomain,
@@ -40,7 +39,7 @@ use std::vec::Vec;
 ///     let spec = QueuePairSpec {
 ///         send_blocks,
 ///         receive_slots,
-///         drain_on_signature_error: true,
+///         signal_all: true,
 ///         ..QueuePairSpec::default()
 ///     };
 ///     device.create_qp(pd, cq, cq, spec)

@@ -172,8 +172,8 @@ impl<'a> Umr<'a> {
         if self.mask().bsf_enable() { Some(self.context.flags_pd_word().bsf_enable()) } else { None }
     }
 
-    /// Returns the number of the first entry that the request writes, if it replaces only a part of the
-    /// entries. Earlier entries stay.
+    /// Returns the number of the first entry that the request writes, or `None` if the request writes a whole
+    /// layout. The entries that the request does not write stay. The binding of a window gives `Some(0)`.
     pub const fn first_replaced(&self) -> Option<u64> {
         self.head.umr.first_entry()
     }

@@ -325,7 +325,8 @@ fn spdk_makes_a_crc_over_a_transaction() {
     }
 }
 
-/// NVIDIA's SPDK has two forms of a transaction with AES-XTS: the ciphertext is on the wire, or in memory.
+/// NVIDIA's SPDK combines AES-XTS with the CRC over a transaction (the data of one or more mkeys) in two
+/// forms: ciphertext and CRC are on the wire, or both are in memory.
 #[test]
 fn a_transaction_with_aes_xts_has_two_forms() {
     let in_memory = transaction_bsf(3, 4096, 0x0300_0000, 0, 0x4000_0022);

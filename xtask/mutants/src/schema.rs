@@ -12,7 +12,8 @@ use syn::{BinOp, Expr};
 /// A mutant, with the number that turns it on.
 pub(crate) type Numbered<'a> = (u32, &'a Mutant);
 
-/// The text of a file with all its mutants.
+/// A file with its mutants. `text` contains the mutants that a switch can turn on; the lists name these
+/// mutants and the others.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) text: String,

@@ -337,7 +337,7 @@ fn any_bytes_make_a_page() {
             let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
             well_formed(&drawn(&whole, &options));
         }
-        // The request is cut at any place.
+        // Each round cuts the request at another place.
         let cut = Logged {
             place: "mlx5_0 qp 0x1 block 2".into(),
             completion: false,

@@ -30,7 +30,8 @@ const SLOTS: u32 = 256;
 /// The number of low bits of a queue pair number, which stand below the slot.
 const SLOT_SHIFT: u32 = 16;
 
-/// The first free queue pair number. Lower numbers are reserved (InfiniBand QP0, QP1).
+/// The first queue pair number that a process gives out, counted from the begin of the process's range. Lower
+/// numbers stay unused; in the first range they include QP0 and QP1 of InfiniBand.
 const FIRST_QPN: u32 = 0x40;
 
 /// The number of bytes that are read from one peer before other peers have their turn.

@@ -554,8 +554,8 @@ impl State {
         }
     }
 
-    /// Establishes a connection whose program has seen data of the peer before the peer's message that it is
-    /// ready.
+    /// Establishes a connection without the peer's message RTU ("ready to use"): the program has already
+    /// received data from the peer (`rdma_notify`). In another state of the connection, does nothing.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.

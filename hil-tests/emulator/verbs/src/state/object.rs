@@ -24,9 +24,10 @@ pub(crate) struct Base {
 pub(crate) struct Cq {
     /// The object's number in the device.
     pub(crate) number: u32,
-    /// The program's name for the queue in events. `None` if a command of the device made the queue.
+    /// The program's handle for the queue in events (`user_handle` of verbs). `None` if a DEVX command made
+    /// the queue.
     pub(crate) user_handle: Option<u64>,
-    /// The objects that the queue depends on, if a command of the device made it.
+    /// The objects that the queue depends on, if a DEVX command made it.
     pub(crate) base: Base,
     /// The number of the completion channel, if the queue has one.
     pub(crate) channel: Option<u32>,
@@ -55,10 +56,10 @@ pub(crate) struct Qp {
     pub(crate) number: u32,
     /// The transport service.
     pub(crate) transport: Transport,
-    /// The program's name for the queue pair in events. `None` if a command of the device made the queue
-    /// pair.
+    /// The program's handle for the queue pair in events (`user_handle` of verbs). `None` if a DEVX command
+    /// made the queue pair.
     pub(crate) user_handle: Option<u64>,
-    /// The objects that the queue pair depends on, if a command of the device made it.
+    /// The objects that the queue pair depends on, if a DEVX command made it.
     pub(crate) base: Base,
     /// Address of the doorbell record.
     pub(crate) record: u64,
@@ -90,9 +91,10 @@ pub(crate) struct Qp {
 pub(crate) struct Srq {
     /// The object's number in the device.
     pub(crate) number: u32,
-    /// The program's name for the queue in events. `None` if a command of the device made the queue.
+    /// The program's handle for the queue in events (`user_handle` of verbs). `None` if a DEVX command made
+    /// the queue.
     pub(crate) user_handle: Option<u64>,
-    /// The objects that the queue depends on, if a command of the device made it.
+    /// The objects that the queue depends on, if a DEVX command made it.
     pub(crate) base: Base,
     /// The most receive requests that the queue holds.
     pub(crate) receives: u32,

@@ -61,7 +61,7 @@ impl Journal {
     }
 }
 
-/// A JSON object on one line.
+/// A JSON object on one line, which `Line::end` closes.
 struct Line(String);
 
 impl Line {
