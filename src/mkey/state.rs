@@ -37,8 +37,8 @@ pub struct Mkey {
     errors_seen: u32,
     /// The next configuration has to write the count of signature errors.
     error_count_pending: bool,
-    /// The last change of the signature, `Keep` before the first one. Signature errors are interpreted by it,
-    /// even when the state of the mkey is unknown.
+    /// The last change of the signature, `Keep` before the first one. This change says how to read signature
+    /// errors, even when the state of the mkey is unknown.
     signature: SignatureChange,
     crypto: Option<Crypto>,
     kind: MkeyKind,

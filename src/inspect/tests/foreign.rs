@@ -303,7 +303,7 @@ fn data_in_a_completion_is_shown() {
     let page = read.to_string();
     assert!(page.contains("0x000  00010203 04050607 08090a0b 0c0d0e0f"), "{page}");
     assert!(page.contains("inline data           32 bytes"), "{page}");
-    // The first half of the slot has 64 bytes for data.
+    // In a slot of 128 bytes, the 64 bytes before the entry hold inline data.
     let long = entry(&[(44, &[0, 0, 0, 40]), (56, &[0, 0, 0, 0x77, 0, 3, 0, 0x28])]);
     let half: Vec<u8> = (0..64).collect();
     let slot = joined(&[&half, &long]);

@@ -21,7 +21,7 @@ fn read() -> (u64, u64) {
 impl DelayNs for GenericTimer {
     fn delay_ns(&mut self, nanoseconds: u32) {
         let (start, frequency) = read();
-        // At most 2^32 nanoseconds and some gigahertz: the product fits.
+        // The product fits into 64 bits: `nanoseconds` is below 2^32, and `frequency` is a few gigahertz.
         let ticks = (u64::from(nanoseconds) * frequency).div_ceil(1_000_000_000);
         while read().0.wrapping_sub(start) < ticks {
             core::hint::spin_loop();
