@@ -1,4 +1,4 @@
-//! Decodes the CRC over a transaction in a signature BSF, which is a digest (SPDK
+//! Decodes a signature BSF whose signature is a digest: the CRC over a transaction (SPDK
 //! `mlx5_set_umr_sig_bsf_seg`).
 
 use super::finding::{Finding, Problem, unknown_code};

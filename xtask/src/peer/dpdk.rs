@@ -86,7 +86,7 @@ const WORK: &[Work] = &[
 /// The number of tests of `cryptodev_mlx5_autotest` that pass.
 const PASSED: usize = 15;
 
-/// Tests that fail before they call the driver: their buffers have 4,288 bytes, and they ask for 4,096 twice.
+/// Tests that fail before they call the driver: they take 4,096 bytes twice from buffers of 4,288 bytes.
 const FAILED: &[&str] = &[
     "AES-256-XTS Encryption (4096-byte plaintext Dataunit 4096) Scatter gather OOP",
     "AES-256-XTS Decryption (4096-byte plaintext Dataunit 4096) Scatter gather OOP",

@@ -195,8 +195,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Takes the packets that a doorbell has rung, and completes requests that ask for it. Returns false if
-    /// no send queue of packets has this number.
+    /// Takes the packets that a doorbell announced, and completes requests that ask for a completion. Returns
+    /// false if no send queue of packets has this number.
     pub(super) fn send_packets(&mut self, number: u32) -> bool {
         let Some(queue) = self.interface.packets.get(&number).copied() else { return false };
         let mut record = [0; 4];
