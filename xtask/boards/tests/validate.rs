@@ -63,7 +63,7 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
     for part in [
         "The case shows: ",
         "The deviation: by request: ",
-        "<li>R30 (CFG 147): ",
+        " (CFG 147): ",
         "ERROR, the device is at block",
         "block 0: RDMA_READ",
         "forbids its peer to read (rre)",

@@ -115,14 +115,18 @@ fn sequence(input: &mut Input<'_>, all: bool, most: usize) {
     assert_eq!((memory.read(0), memory.read(length + 1)), (UNTOUCHED, UNTOUCHED), "beside the ring");
 }
 
-/// Asserts that a queue was refused for its ring size or its limit of inline data.
-fn refused(most: usize, length: usize, config: &SendQueueConfig, error: QueueError) {
+/// Asserts that a queue was refused for its ring size, its limit of inline data, or because its ring has more
+/// blocks than there are slots.
+fn refused(given: usize, length: usize, config: &SendQueueConfig, error: QueueError) {
     match error {
         QueueError::InlineLimit { bytes, max } => {
             assert!(bytes == config.max_inline_data && bytes > max);
         }
         QueueError::Size { entries, max } => {
-            assert!(entries == length && max == most && (!length.is_power_of_two() || length > max));
+            assert!(entries == length && max == 32768 && (!length.is_power_of_two() || length > max));
+        }
+        QueueError::TooFewSlots { needed, slots } => {
+            assert!(needed == length && slots == given && needed > slots);
         }
         other => panic!("{other}"),
     }

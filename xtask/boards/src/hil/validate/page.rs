@@ -267,7 +267,7 @@ mod tests {
             "The device is hardware.",
             "The case shows: ",
             "The deviation: by request: no &lt;access&gt; error",
-            "<li>R30 (CFG 147): ",
+            " (CFG 147): ",
             "<pre>queue pair 0x77: Error, the device is at block 3</pre>",
             "<pre>queue pair 0x77: block 2: RDMA_READ</pre>",
             "<pre>completion of queue pair 0x77: request 1 failed</pre>",
