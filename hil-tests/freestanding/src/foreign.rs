@@ -410,6 +410,12 @@ pub fn entry_foreign_new_windows<'m>(
     WindowPool::new(windows, slots).ok()
 }
 
+/// Returns the first slot of memory that a table can have.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_room<'r>(room: &'r mut Room<'_, TableSlot<Books>>) -> Option<&'r mut TableSlot<Books>> {
+    if room.as_ref().is_empty() { None } else { room.as_mut().first_mut() }
+}
+
 /// Prints each type with a type parameter.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_print(
