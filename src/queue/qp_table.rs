@@ -245,7 +245,8 @@ mod tests {
         // Tables of any size, also full ones, with numbers that follow one another and numbers that do not.
         // The list has the queue pairs of the table in their order.
         for (capacity, factor) in [(0, 1), (1, 1), (3, 0x10_0001), (8, 1), (13, 0x5_1235)] {
-            let mut table = QpTable::on_heap(capacity);
+            let mut slots: Vec<_> = (0..capacity).map(|_| TableSlot::EMPTY).collect();
+            let mut table = QpTable::new(&mut slots[..]);
             let (mut list, mut dice) = (Vec::new(), 1_u32);
             for _ in 0..5_000 {
                 dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

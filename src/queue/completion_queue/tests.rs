@@ -518,9 +518,10 @@ fn polling_retires_what_a_search_would() {
     let mut rings = [[Wqebb::ZERO; 16]; 5];
     let mut receive_rings = [[DataSegment::default(); 4]; 5];
     let records = [const { DoorbellRecord::new() }; 5];
+    let mut slots = [const { TableSlot::EMPTY }; 8];
     let mut world = World {
         dice: Dice(1),
-        table: QpTable::on_heap(8),
+        table: QpTable::new(&mut slots),
         models: Vec::new(),
         away: Vec::new(),
         mkeys: MKEYS.map(|index| signature_mkey(Key::from_raw(index << 8))),
