@@ -209,17 +209,10 @@ fn validate(options: &Options, programs: &Path) -> Result<(String, u8), String> 
     let date = tool("date", &["-u", "+%F %H:%M UTC"]).unwrap_or_default();
     let mut record = Record {
         format: FORMAT,
-        device: vec![],
         machine: machine.about(),
         run: about_run(programs, &date, options, ways),
         checks,
-        capabilities: vec![],
-        announced: 0,
-        cases: vec![],
-        faults: vec![],
-        own: vec![],
-        loopback: vec![],
-        remarks: vec![],
+        ..Record::default()
     };
     let programs_option = ["--programs".to_owned(), programs.display().to_string()];
     let mut here = Here { words: [&hil[..], &programs_option].concat() };

@@ -5,6 +5,7 @@ use super::super::results::{Ending, Results, Verdict};
 use super::machine::{Check, Property};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// The version of the format.
 pub(super) const FORMAT: u32 = 1;
@@ -34,10 +35,10 @@ pub(super) struct Case {
     /// The deviation, or the missing capability.
     pub(super) reason: String,
     pub(super) milliseconds: u64,
-    /// What the case shows.
+    /// The rule that the case shows, in a sentence.
     pub(super) sentence: String,
     pub(super) requirements: Vec<Requirement>,
-    /// What the device does where a case assumes a behaviour or measures one.
+    /// The behaviour of the device where the case assumes or measures one.
     pub(super) measured: Vec<Property>,
     /// Queue pairs, requests and completions of a failed case, in words.
     pub(super) log: Vec<String>,
@@ -93,7 +94,7 @@ pub(super) struct Answer<'a> {
     pub(super) holds: Option<bool>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) format: u32,
     /// The device in words: identity, then capabilities.
@@ -232,8 +233,7 @@ pub(super) fn described(name: &str) -> (String, Vec<Requirement>) {
     let known = SENTENCES.iter().find(|(case, _)| *case == name);
     let scenario = hil_scenarios::scenarios::all().find(|scenario| scenario.name == name);
     let numbers = scenario.map_or(&[][..], |scenario| scenario.requirements);
-    let rows = requirements();
-    let found = numbers.iter().filter_map(|number| rows.get(number).cloned()).collect();
+    let found = numbers.iter().filter_map(|number| ROWS.get(number).cloned()).collect();
     (known.map_or_else(String::new, |(_, words)| (*words).into()), found)
 }
 
@@ -243,7 +243,10 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     Some(row.split(" | ").map(str::trim).collect())
 }
 
-/// Returns the rows of `REQUIREMENTS.md` by number.
+/// The rows of `REQUIREMENTS.md` by number.
+static ROWS: LazyLock<BTreeMap<&str, Requirement>> = LazyLock::new(requirements);
+
+/// Reads the rows of `REQUIREMENTS.md`.
 fn requirements() -> BTreeMap<&'static str, Requirement> {
     let row = |line: &'static str| {
         let [number, source, text, ..] = cells(line)?[..] else { return None };
@@ -315,17 +318,9 @@ pub(super) mod tests {
         };
         let mut record = Record {
             format: FORMAT,
-            device: vec![],
             machine: vec![("kernel".into(), "6.1".into())],
             run: vec![("date".into(), "2026-11-27".into())],
-            checks: vec![],
-            capabilities: vec![],
-            announced: 0,
-            cases: vec![],
-            faults: vec![],
-            own: vec![],
-            loopback: vec![],
-            remarks: vec![],
+            ..Record::default()
         };
         record.take(&results);
         record.take_own("io_list4 1 15.2 273.0");
