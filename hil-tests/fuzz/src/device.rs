@@ -266,15 +266,6 @@ impl World {
     }
 
     fn change_state(&mut self, input: &mut Input<'_>) {
-        let states = [
-            QpState::Reset,
-            QpState::Init,
-            QpState::ReadyToReceive,
-            QpState::ReadyToSend,
-            QpState::SendQueueDrained,
-            QpState::SendQueueError,
-            QpState::Error,
-        ];
         let queue = self.host.q[input.pick(&[A, B])];
         match input.below(8) {
             0 => self.host.device.fill(queue.send_cq.cqn),
@@ -286,7 +277,7 @@ impl World {
             }
             3 => self.host.recover(),
             _ => {
-                let _ = self.host.device.modify(queue.qpn, input.pick(&states));
+                let _ = self.host.device.modify(queue.qpn, input.pick(&QpState::ALL));
             }
         }
     }

@@ -25,6 +25,17 @@ pub enum QpState {
 }
 
 impl QpState {
+    /// All states.
+    pub const ALL: [Self; 7] = [
+        Self::Reset,
+        Self::Init,
+        Self::ReadyToReceive,
+        Self::ReadyToSend,
+        Self::SendQueueDrained,
+        Self::SendQueueError,
+        Self::Error,
+    ];
+
     /// Returns whether a user's MODIFY_QP may go from this state to `next`.
     pub(crate) const fn may_become(self, next: Self) -> bool {
         use QpState as S;

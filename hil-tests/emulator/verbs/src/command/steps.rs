@@ -138,20 +138,10 @@ mod tests {
         (Transport::UnreliableDatagram, [0x71, 0x1, 0x1_0001]),
     ];
 
-    const ALL: [QpState; 7] = [
-        QpState::Reset,
-        QpState::Init,
-        QpState::ReadyToReceive,
-        QpState::ReadyToSend,
-        QpState::SendQueueDrained,
-        QpState::SendQueueError,
-        QpState::Error,
-    ];
-
     #[test]
     fn each_kind_goes_its_own_way() {
         for (transport, way) in WAYS {
-            for (step, asked) in ALL.windows(2).zip(way) {
+            for (step, asked) in QpState::ALL.windows(2).zip(way) {
                 let &[from, to] = step else { continue };
                 let allowed = |asked| is_allowed(asked, *transport, from, to);
                 assert!(allowed(*asked), "{transport:?} to {to:?}");
@@ -184,8 +174,9 @@ mod tests {
     fn other_steps_and_attributes_are_refused() {
         let rc = Transport::ReliableConnection;
         let steps = |asked| {
-            let allowed = |from: &QpState| ALL.iter().filter(|to| is_allowed(asked, rc, *from, **to)).count();
-            ALL.iter().map(allowed).collect::<Vec<_>>()
+            let allowed =
+                |from: &QpState| QpState::ALL.iter().filter(|to| is_allowed(asked, rc, *from, **to)).count();
+            QpState::ALL.iter().map(allowed).collect::<Vec<_>>()
         };
         // Without attributes: to RESET from each state, to ERR from each state but RESET, INIT to INIT, and
         // to RTS from the three sending states.
