@@ -1,6 +1,7 @@
 //! Commands that a program writes to the file of connection management (`rdma/rdma_user_cm.h`; kernel
 //! `drivers/infiniband/core/ucma.c`).
 
+use super::steps::mask;
 use crate::fabric::connection::Parameters;
 use crate::ground::errno::Errno;
 use crate::ground::missing::{self, Missing};
@@ -36,13 +37,17 @@ const OLD_EVENT: usize = 324;
 pub(crate) const GET_EVENT: u32 = 12;
 pub(crate) const MIGRATE: u32 = 18;
 
-/// Bits of `attr_mask` (`enum ib_qp_attr_mask`) for a queue pair's step to INIT, RTR or RTS.
-const STATE: u32 = 1;
-const INIT: u32 = STATE | 1 << 4 | 1 << 5;
-const ACCESS: u32 = 1 << 3;
-const Q_KEY: u32 = 1 << 6;
-const READY_TO_RECEIVE: u32 = STATE | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
-const READY_TO_SEND: u32 = STATE | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+/// The attributes (`attr_mask`) of a connection's steps to INIT, RTR and RTS. INIT has one more.
+const INIT: u32 = mask::STATE | mask::PKEY | mask::PORT;
+const READY_TO_RECEIVE: u32 = mask::STATE
+    | mask::ADDRESS
+    | mask::MTU
+    | mask::RQ_PSN
+    | mask::MIN_RNR_TIMER
+    | mask::MAX_DEST_RD_ATOMIC
+    | mask::DESTINATION;
+const READY_TO_SEND: u32 =
+    mask::STATE | mask::TIMEOUT | mask::RETRIES | mask::RNR_RETRIES | mask::MAX_RD_ATOMIC | mask::SQ_PSN;
 
 /// Local acknowledgement timeout of connections: 4.096 µs times 2 to this power.
 const ACK_TIMEOUT: u8 = 18;
@@ -356,11 +361,11 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
     let datagrams = id.is_for_datagrams();
     let is_known = id.theirs.qpn != 0;
     let mask = match (next, datagrams) {
-        (1, true) => INIT | Q_KEY,
-        (1, false) => INIT | ACCESS,
-        (2, true) => STATE,
+        (1, true) => INIT | mask::QKEY,
+        (1, false) => INIT | mask::ACCESS,
+        (2, true) => mask::STATE,
         (2, false) if is_known => READY_TO_RECEIVE,
-        (3, true) => STATE | 1 << 16,
+        (3, true) => mask::STATE | mask::SQ_PSN,
         (3, false) if is_known => READY_TO_SEND,
         _ => return Err(Errno::INVAL),
     };
