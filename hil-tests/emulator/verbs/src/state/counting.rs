@@ -5,11 +5,12 @@ use crate::ground::counters::{COUNT, Counter, LIFESPAN, Numbers, Values};
 use crate::ground::descriptors;
 use crate::ground::port::Port;
 use crate::ground::settings::Settings;
-use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::cqe::{CqeOpcode, ErrorCqe, OpOwn, Syndrome};
 use mlx5_softdev::{Message, Payload, Request, Response, Seen};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use zerocopy::transmute;
 
 /// Bytes of a packet's headers and trailer without extended headers: Ethernet, IPv6, UDP, BTH, ICRC.
 const HEADERS: usize = 14 + 40 + 8 + 12 + 4;
@@ -20,12 +21,6 @@ const AETH: usize = 4;
 const IMMEDIATE: usize = 4;
 const DETH: usize = 8;
 const ORIGINAL: usize = 8;
-
-/// Opcodes of completions with an error, of a request and of a receive, in the upper half of the last byte of
-/// the entry (PRM `cqe.opcode`). The offset of the syndrome is that of `cqe_err.syndrome`.
-const REQUEST_ERROR: u8 = 0xd;
-const RECEIVE_ERROR: u8 = 0xe;
-const SYNDROME: usize = 55;
 
 /// The counts of this process, shared with the device's tap.
 #[derive(Debug)]
@@ -111,18 +106,19 @@ impl Tally {
     }
 
     fn completion(&self, entry: &[u8; 64]) {
-        let [.., last] = *entry;
-        let syndrome = entry.get(SYNDROME).copied().map(Syndrome);
-        let (all, flushed) = match last >> 4 {
-            REQUEST_ERROR => (Counter::RequesterErrors, Counter::RequesterFlushed),
-            RECEIVE_ERROR => (Counter::ResponderErrors, Counter::ResponderFlushed),
+        let error: ErrorCqe = transmute!(*entry);
+        let opcode = CqeOpcode(OpOwn::from_bits(error.op_own).opcode());
+        let syndrome = Syndrome(error.syndrome);
+        let (all, flushed) = match opcode {
+            CqeOpcode::REQUESTER_ERROR => (Counter::RequesterErrors, Counter::RequesterFlushed),
+            CqeOpcode::RESPONDER_ERROR => (Counter::ResponderErrors, Counter::ResponderFlushed),
             _ => return,
         };
         self.add(all, 1);
-        if syndrome == Some(Syndrome::FLUSHED) {
+        if syndrome == Syndrome::FLUSHED {
             self.add(flushed, 1);
         }
-        if last >> 4 == RECEIVE_ERROR && syndrome == Some(Syndrome::LOCAL_LENGTH) {
+        if opcode == CqeOpcode::RESPONDER_ERROR && syndrome == Syndrome::LOCAL_LENGTH {
             self.add(Counter::ResponderLength, 1);
         }
     }
@@ -209,6 +205,7 @@ impl Counting {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
+    use std::mem::offset_of;
 
     #[test]
     fn messages_are_counted_at_both_ends() {
@@ -249,7 +246,7 @@ mod tests {
         let tally = Tally::new(0, &Port::alone(), [0; COUNT]);
         for (opcode, syndrome) in [(0xd, 0x05), (0xd, 0x13), (0xe, 0x01), (0xe, 0x05), (0x2, 0x05)] {
             let mut entry = [0; 64];
-            (entry[63], entry[SYNDROME]) = (opcode << 4, syndrome);
+            (entry[63], entry[offset_of!(ErrorCqe, syndrome)]) = (opcode << 4, syndrome);
             tally.completion(&entry);
         }
         let counters = [
