@@ -33,12 +33,23 @@ pub(super) const NUMBERS: &[u16] = &[
     opcode::CREATE_FLOW_GROUP,
 ];
 
-/// The commands that have no effect on a port that is alone, and queries whose answer is all zeros:
-/// QUERY_VPORT_COUNTER, QUERY_Q_COUNTER, MODIFY_NIC_VPORT_CONTEXT, SET_L2_TABLE_ENTRY, DELETE_L2_TABLE_ENTRY,
-/// MODIFY_TIR, MODIFY_SQ, MODIFY_RQ, MODIFY_TIS, MODIFY_RQT, SET_FLOW_TABLE_ROOT, SET_FLOW_TABLE_ENTRY,
-/// DELETE_FLOW_TABLE_ENTRY, MODIFY_FLOW_TABLE.
-const WITHOUT_EFFECT: &[u16] =
-    &[0x770, 0x773, 0x755, 0x829, 0x82b, 0x901, 0x905, 0x909, 0x913, 0x917, 0x92f, 0x936, 0x938, 0x93c];
+/// The commands that have no effect on a port that is alone, and the queries whose answer is all zeros.
+const WITHOUT_EFFECT: &[u16] = &[
+    0x770, // QUERY_VPORT_COUNTER
+    0x773, // QUERY_Q_COUNTER
+    0x755, // MODIFY_NIC_VPORT_CONTEXT
+    0x829, // SET_L2_TABLE_ENTRY
+    0x82b, // DELETE_L2_TABLE_ENTRY
+    0x901, // MODIFY_TIR
+    0x905, // MODIFY_SQ
+    0x909, // MODIFY_RQ
+    0x913, // MODIFY_TIS
+    0x917, // MODIFY_RQT
+    0x92f, // SET_FLOW_TABLE_ROOT
+    0x936, // SET_FLOW_TABLE_ENTRY
+    0x938, // DELETE_FLOW_TABLE_ENTRY
+    0x93c, // MODIFY_FLOW_TABLE
+];
 
 /// Fields of `cmd_hca_cap` of an Ethernet port.
 pub(super) const GENERAL: &[Field] = &[
