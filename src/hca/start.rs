@@ -13,8 +13,8 @@ use embedded_hal::delay::DelayNs;
 /// How long the firmware may take to return pages, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).
 const RECLAIM_MS: u32 = 5000;
 
-/// Numbers of pages that one command gives to the firmware: `MANY` as long as it wants so many, then `SOME`,
-/// then one.
+/// Numbers of pages that one command gives to the firmware: `MANY` as long as the firmware wants at least
+/// `MANY`, then `SOME`, then one.
 const MANY: usize = 64;
 const SOME: usize = 8;
 

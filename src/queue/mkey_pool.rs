@@ -193,9 +193,9 @@ impl<'m> MkeyPool<'m> {
     /// a message by which the peer has invalidated the key ([`super::Message::SendInvalidate`]). The next
     /// configuration of the mkey has to be complete.
     ///
-    /// Such a receipt proves by the key alone, whichever queue pair has received it: a device invalidates a
-    /// key of its own before it reports the key. A receipt of another card is no proof, and no check finds
-    /// it.
+    /// The receipt of a message proves by the key alone, whichever queue pair has received the message: a
+    /// device invalidates a key of its own before it reports the key. A receipt of another card is no proof,
+    /// and no check detects its card.
     ///
     /// # Errors
     /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed or the

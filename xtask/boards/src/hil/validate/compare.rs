@@ -1,4 +1,4 @@
-//! What two records have in common, and what one of them adds to the known facts.
+//! The differences of two records, and the facts that follow from one record.
 
 use super::machine::Property;
 use super::record::{Answer, LoopbackResult, Record};

@@ -18,7 +18,7 @@ const CAP_IPC_LOCK: u32 = 14;
 /// Memory that the run locks at most, in bytes.
 const LOCKED: u64 = 64 << 20;
 
-/// What a check means for the run.
+/// The meaning of a check for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Weight {

@@ -10,8 +10,8 @@ if [ "$own" != "$machine" ]; then
     exit 2
 fi
 if ! said=$("$here/bin/runner" validate --help 2>&1); then
-    echo "validate: the programs of this archive do not start here. They need Linux with glibc 2.34 or later" >&2
-    echo "(Ubuntu 22.04, Debian 12). The loader says: $said" >&2
+    echo "validate: the programs of this archive do not start here. They need Linux with glibc" >&2
+    echo "2.34 or later (Ubuntu 22.04, Debian 12). The loader says: $said" >&2
     exit 2
 fi
 stand_in=
