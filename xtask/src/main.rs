@@ -43,9 +43,9 @@ cargo xtask TASK
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
                         run the scenarios on boards: the software device, alone or behind libmlx5,
                         devices of this machine and of other machines; reset boards that hang
-  dist [--validate] [--arch x86-64|arm64] [--check] …
+  dist [--validate | --deb] [--arch x86-64|arm64] [--check] …
                         pack the stand-in and its launcher, or all that validates a card, for
-                        machines without cargo and Rust
+                        machines without cargo and Rust; make Debian packages
   differential [--count N] [--seed S]
                         compare random requests with those of the installed libmlx5
   audit                 check licences, sources and advisories of all crates; find unused

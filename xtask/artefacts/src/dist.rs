@@ -1,20 +1,21 @@
 //! `cargo xtask dist`: packs the stand-in and its launcher, or everything that validates a card, for machines
 //! without cargo and Rust.
 
-use super::glibc;
+use super::files::{ARCHITECTURES, PAGE, cross, put, put_emulator, stand_in};
+use super::{glibc, packages};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use xtask::debian;
 use xtask::debian::{Architecture, Dependencies};
 use xtask::host::STORAGE;
 use xtask::run::{self, answer, check, program, root};
 use xtask::toolchain::Toolchain;
-use xtask::{debian, emulate};
 
 const HELP: &str = "\
-cargo xtask dist [--validate] [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
+cargo xtask dist [--validate | --deb] [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
 
 Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz. It contains the stand-in for the kernel, the
 launcher mlx5-emulate, licences, and hil-tests/emulator/EMULATOR.md as its README. A machine that
@@ -24,6 +25,11 @@ uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs wi
                   benchmarks, the storage example, the stand-in, and a script ./validate that runs
                   them on a card and packs a report (src/guide/bluefield.md). With --check, the
                   script runs on the stand-in, also with a fault of its device
+  --deb           make Debian packages in target/dist instead: mlx5-emulate (the stand-in and its
+                  launcher), libmlx5-mkey1 and libmlx5-mkey-dev (the library for C, its header,
+                  symbols and file for pkg-config), with the crates in each (CycloneDX) and the
+                  checksums of all files there (SHA256SUMS). --check-chroot installs and uses them
+                  in a new Debian system. The variable DEBEMAIL names their maintainer
   --arch NAME     x86-64 or arm64 (default: this machine's)
   --check         also unpack the archive and run ibv_devinfo with it, in an empty environment: as
                   user nobody if root runs this, and under qemu-user for another architecture
@@ -34,25 +40,6 @@ uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs wi
                   sources, compiler and folder make the same bytes
   --help          print this text
 ";
-
-/// The target architectures: the name for the command line, the compiler's triple, and the name of
-/// `std::env::consts::ARCH`.
-const ARCHITECTURES: &[(&str, &str, &str)] =
-    &[("x86-64", "x86_64-unknown-linux-gnu", "x86_64"), ("arm64", "aarch64-unknown-linux-gnu", "aarch64")];
-
-const LIBRARY: &str = "libmlx5_uverbs.so";
-
-/// The page for users of the archive. It becomes the README of the archive.
-const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
-
-/// The other files of the archive: the path in the repository, the path in the archive, and the permissions.
-const FILES: &[(&str, &str, u32)] = &[
-    (emulate::LAUNCHER, "mlx5-emulate", 0o755),
-    ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
-    (PAGE, "README.md", 0o644),
-    ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
-    ("LICENSE-MIT", "LICENSE-MIT", 0o644),
-];
 
 /// The page, the script and the programs of the archive that validates a card: the package, the name of the
 /// program, and its name in the archive.
@@ -89,12 +76,13 @@ enum Content {
 
 pub(super) fn run(arguments: &[String]) -> ExitCode {
     let (mut architecture, mut checks) = (std::env::consts::ARCH, Checks::default());
-    let mut content = Content::Emulator;
+    let (mut content, mut is_deb) = (Content::Emulator, false);
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
             "--help" | "-h" => return run::print(HELP, 0),
             "--validate" => content = Content::Validation,
+            "--deb" => is_deb = true,
             "--check" => checks.own = true,
             "--check-chroot" => checks.chroot = true,
             "--twice" => checks.twice = true,
@@ -102,12 +90,13 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
             other => return run::misuse(&format!("unexpected argument `{other}`\n\n{HELP}")),
         }
     }
-    let known = ARCHITECTURES.iter().find(|(name, _, own)| [*name, *own].contains(&architecture));
-    let Some((name, triple, own)) = known else {
+    let known = ARCHITECTURES.iter().find(|target| [target.name, target.own].contains(&architecture));
+    let Some(target) = known else {
         return run::misuse(&format!("unknown architecture `{architecture}`\n\n{HELP}"));
     };
-    let is_own = *own == std::env::consts::ARCH;
+    let is_own = target.own == std::env::consts::ARCH;
     if checks.chroot && !is_own {
+        let name = target.name;
         return run::misuse(&format!(
             "--check-chroot runs programs for {name}, which this machine cannot run"
         ));
@@ -115,7 +104,21 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     if content == Content::Validation && (checks.chroot || checks.own && !is_own) {
         return run::misuse("--validate has the check --check only, on a machine of the same architecture");
     }
-    match made(content, name, triple, is_own, checks) {
+    if is_deb {
+        if checks.own || checks.twice {
+            return run::misuse("--deb has the check --check-chroot only");
+        }
+        let made = packages::make(target)
+            .and_then(|made| if checks.chroot { packages::try_out(&made).map(|()| made) } else { Ok(made) });
+        return match made {
+            Ok(made) => {
+                let lines: String = made.iter().map(|file| format!("{}\n", file.display())).collect();
+                run::print(&lines, 0)
+            }
+            Err(error) => run::failed(&error),
+        };
+    }
+    match made(content, target.name, target.triple, is_own, checks) {
         Ok(archive) => run::print(&format!("{}\n", archive.display()), 0),
         Err(error) => run::failed(&error),
     }
@@ -164,18 +167,12 @@ fn twice(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, 
     if read(&archive)? == first { Ok(archive) } else { Err("two builds made different archives".into()) }
 }
 
-/// Returns cargo's output folder for a triple.
-fn cross(triple: &str) -> PathBuf {
-    root().join("target/cross").join(triple).join("release")
-}
-
 /// Builds the content of an archive, packs it, and returns the path of the archive.
 fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
-    let toolchain = Toolchain::portable(triple)?;
-    check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
+    let toolchain = stand_in(triple)?;
     let kind = match content {
-        Content::Emulator => "emulate",
         Content::Validation => "validate",
+        Content::Emulator => "emulate",
     };
     let name = format!("mlx5-{kind}-{}-{architecture}", env!("CARGO_PKG_VERSION"));
     let dist = root().join("target/dist");
@@ -186,8 +183,8 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     }
     fs::create_dir_all(&folder).map_err(lost)?;
     match content {
-        Content::Emulator => put_emulator(triple, &folder)?,
         Content::Validation => put_validation(&toolchain, triple, &folder)?,
+        Content::Emulator => put_emulator(triple, &folder)?,
     }
     let archive = dist.join(format!("{name}.tar"));
     let mut tar = program("tar", &["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -197,14 +194,6 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     check(tar)?;
     check(program("gzip", &["--no-name", "--best", "--force", &archive.to_string_lossy()]))?;
     Ok(archive.with_extension("tar.gz"))
-}
-
-/// Puts the stand-in and its launcher into a folder.
-fn put_emulator(triple: &str, folder: &Path) -> Result<(), String> {
-    let library = cross(triple).join(LIBRARY);
-    eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
-    put(&library, &folder.join(LIBRARY), 0o644)?;
-    FILES.iter().try_for_each(|(from, to, rights)| put(&root().join(from), &folder.join(to), *rights))
 }
 
 /// Builds everything that validates a card, and puts it into a folder.
@@ -279,14 +268,6 @@ fn validate(archive: &Path) -> Result<(), String> {
         Some(part) => Err(format!("the report of a broken device lacks `{part}`:\n{page}")),
         None => Ok(()),
     }
-}
-
-fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
-    let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
-    let copied = folder
-        .and_then(|()| fs::copy(from, to))
-        .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(rights)));
-    copied.map_err(|error| format!("{}: {error}", from.display()))
 }
 
 /// Unpacks the archive into a folder, and returns the path of the contents.

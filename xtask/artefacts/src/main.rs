@@ -5,7 +5,9 @@
 
 mod barriers;
 mod dist;
+mod files;
 mod glibc;
+mod packages;
 mod panics;
 mod planted;
 mod reach;

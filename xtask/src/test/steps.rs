@@ -194,6 +194,13 @@ pub(super) const STEPS: &[Step] = &[
            packages: || [&toolchain::packages(), EMULATORS].concat(),
            run: || task("xtask-boards", &["firmware", "--template"]).into(),
            what: "the template for firmware: built, tested and run in an empty folder" },
+    Step { name: "dist-deb", lane: Side, tier: Nightly, program: Some("xtask-artefacts"),
+           packages: || [VERBS, C].concat(),
+           run: || with_root(|| task("xtask-artefacts", &["dist", "--deb", "--check-chroot"])),
+           what: "the Debian packages, installed and used in a new Debian system" },
+    Step { name: "publish", lane: Main, tier: Nightly, program: None, packages: none,
+           run: || check(cargo(PUBLISH)).into(),
+           what: "the registry would take the package: cargo publish --dry-run" },
     Step { name: "lab-machines", lane: Side, tier: Nightly, program: Some("xtask-boards"),
            packages: || [PIP, &toolchain::packages(), EMULATORS, SSH].concat(),
            run: || task("xtask-boards", &["lab", "--virtual-dpus"]).into(),
@@ -221,6 +228,8 @@ pub(super) const STEPS: &[Step] = &[
            run: || with_root(|| itself(&["empty-machine"])),
            what: "the README's commands in a system with only the packages they need" },
 ];
+
+const PUBLISH: &[&str] = &["publish", "--dry-run", "--allow-dirty", "--no-verify", "--package", "mlx5-mkey"];
 
 fn none() -> Vec<Package> {
     Vec::new()

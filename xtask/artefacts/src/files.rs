@@ -1,0 +1,86 @@
+//! The target architectures of `cargo xtask dist`, and the files of the emulator, which archives and packages
+//! contain.
+
+use super::glibc;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use xtask::emulate;
+use xtask::run::{check, root};
+use xtask::toolchain::Toolchain;
+
+/// A target architecture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    /// The name for the command line.
+    pub(super) name: &'static str,
+    /// The compiler's triple.
+    pub(super) triple: &'static str,
+    /// The name of `std::env::consts::ARCH`.
+    pub(super) own: &'static str,
+    /// Debian's name.
+    pub(super) debian: &'static str,
+    /// The name of Debian's folder of libraries.
+    pub(super) multiarch: &'static str,
+}
+
+/// The target architectures.
+pub(super) static ARCHITECTURES: [Target; 2] = [
+    Target {
+        name: "x86-64",
+        triple: "x86_64-unknown-linux-gnu",
+        own: "x86_64",
+        debian: "amd64",
+        multiarch: "x86_64-linux-gnu",
+    },
+    Target {
+        name: "arm64",
+        triple: "aarch64-unknown-linux-gnu",
+        own: "aarch64",
+        debian: "arm64",
+        multiarch: "aarch64-linux-gnu",
+    },
+];
+
+const LIBRARY: &str = "libmlx5_uverbs.so";
+
+/// The page for users of the archive. It becomes the README of the archive.
+pub(super) const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
+
+/// The other files of the archive: the path in the repository, the path in the archive, and the permissions.
+const FILES: &[(&str, &str, u32)] = &[
+    (emulate::LAUNCHER, "mlx5-emulate", 0o755),
+    ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
+    (PAGE, "README.md", 0o644),
+    ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
+    ("LICENSE-MIT", "LICENSE-MIT", 0o644),
+];
+
+/// Returns cargo's output folder for a triple.
+pub(super) fn cross(triple: &str) -> PathBuf {
+    root().join("target/cross").join(triple).join("release")
+}
+
+/// Builds the stand-in, and returns the compiler.
+pub(super) fn stand_in(triple: &str) -> Result<Toolchain, String> {
+    let toolchain = Toolchain::portable(triple)?;
+    check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
+    Ok(toolchain)
+}
+
+/// Puts the stand-in and its launcher into a folder.
+pub(super) fn put_emulator(triple: &str, folder: &Path) -> Result<(), String> {
+    let library = cross(triple).join(LIBRARY);
+    eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
+    put(&library, &folder.join(LIBRARY), 0o644)?;
+    FILES.iter().try_for_each(|(from, to, rights)| put(&root().join(from), &folder.join(to), *rights))
+}
+
+/// Copies a file, makes its folders, and sets its permissions.
+pub(super) fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
+    let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
+    let copied = folder
+        .and_then(|()| fs::copy(from, to))
+        .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(rights)));
+    copied.map_err(|error| format!("{}: {error}", from.display()))
+}
