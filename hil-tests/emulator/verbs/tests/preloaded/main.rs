@@ -155,7 +155,7 @@ fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
         while on_this_thread < 10 {
             rounds += 1;
             assert!(rounds <= 400, "this thread did the device's work in {on_this_thread} of 400 rounds");
-            // After this pause the worker sleeps longer between two looks than this thread needs for the lock.
+            // The worker then sleeps longer between two looks than this thread needs for the lock.
             std::thread::sleep(Duration::from_millis(25));
             end.write(24, end.data.0 + 1024, end.key);
             assert_eq!(errno_behind_a_lock(libc::EXDEV), libc::EXDEV);
