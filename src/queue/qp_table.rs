@@ -44,7 +44,7 @@ pub struct QpTable<'m, Q> {
 /// ```
 pub struct TableSlot<Q> {
     queues: Option<Q>,
-    /// The number of the queue pair. `queues` may return another one later.
+    /// The number of the queue pair, or [`NO_QPN`]. `queues` may return another one later.
     qpn: Qpn,
     /// The first queue pair of the chain that begins at this slot: the position of a slot, or [`NONE`]. The
     /// numbers of all queue pairs of a chain lead to the slot where the chain begins.
@@ -56,9 +56,12 @@ pub struct TableSlot<Q> {
 /// Ends a chain.
 const NONE: u32 = u32::MAX;
 
+/// The number in a slot without a queue pair. No queue pair has this number, which addresses multicasts.
+const NO_QPN: Qpn = Qpn::from_low_bits(0x00ff_ffff);
+
 impl<Q> TableSlot<Q> {
     /// A slot without a queue pair.
-    pub const EMPTY: Self = Self { queues: None, qpn: Qpn::from_low_bits(0), first: NONE, next: NONE };
+    pub const EMPTY: Self = Self { queues: None, qpn: NO_QPN, first: NONE, next: NONE };
 }
 
 impl<'m, Q: QpQueues> QpTable<'m, Q> {
@@ -112,11 +115,13 @@ impl<'m, Q: QpQueues> QpTable<'m, Q> {
         let position = self.position(qpn)?;
         let removed = self.slots.as_mut().get_mut(position as usize)?;
         let (queues, next) = (removed.queues.take(), removed.next);
+        removed.qpn = NO_QPN;
         *self.link(qpn, position)? = next;
         self.count -= 1;
         if position != self.count {
             let last = self.slots.as_mut().get_mut(self.count as usize)?;
-            let (queues, qpn, next) = (last.queues.take(), last.qpn, last.next);
+            let qpn = core::mem::replace(&mut last.qpn, NO_QPN);
+            let (queues, next) = (last.queues.take(), last.next);
             *self.link(qpn, self.count)? = position;
             let slot = self.slots.as_mut().get_mut(position as usize)?;
             (slot.queues, slot.qpn, slot.next) = (queues, qpn, next);
@@ -146,10 +151,11 @@ impl<'m, Q: QpQueues> QpTable<'m, Q> {
     /// Finds a queue pair: at the position that the entry names, or by its number.
     #[inline]
     fn find(&mut self, CqeOrigin { qpn, user_index }: CqeOrigin) -> Option<&mut Q> {
-        let slot = self.slots.as_ref().get(user_index as usize);
-        let is_there = slot.is_some_and(|slot| slot.qpn == qpn && slot.queues.is_some());
-        let position = if is_there { user_index } else { self.position(qpn)? };
-        self.slots.as_mut().get_mut(position as usize)?.queues.as_mut()
+        let at = user_index as usize;
+        if self.slots.as_ref().get(at).is_none_or(|slot| slot.qpn != qpn) {
+            return self.get_mut(qpn);
+        }
+        self.slots.as_mut().get_mut(at)?.queues.as_mut()
     }
 
     /// Returns the position of the queue pair with this number.
