@@ -42,16 +42,20 @@ impl core::error::Error for OutOfRange {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The number of entries is not a power of two, or exceeds the limit.
+    /// A size is not a power of two, or exceeds its limit.
     Size {
-        /// Number of entries that the caller gave.
+        /// Name of the size: unit and queue, such as "blocks of a send queue".
+        what: &'static str,
+        /// The size that the caller gave, in this unit.
         entries: usize,
-        /// Largest number of entries allowed.
+        /// Largest size allowed.
         max: usize,
     },
     /// A queue has fewer slots for its requests than its ring has entries, or a pool has fewer slots than
     /// elements.
     TooFewSlots {
+        /// Name of the slots, such as "slots of a send queue".
+        what: &'static str,
         /// Number of slots that are needed, one for each entry of the ring or each element of the pool.
         needed: usize,
         /// Number of slots that the caller gave.
@@ -84,10 +88,10 @@ pub enum QueueError {
 impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Size { entries, max } => {
-                write!(f, "a queue of {entries} entries: a power of two up to {max} is wanted")
+            Self::Size { what, entries, max } => {
+                write!(f, "{entries} {what}: a power of two up to {max} is wanted")
             }
-            Self::TooFewSlots { needed, slots } => write!(f, "{slots} slots, {needed} are needed"),
+            Self::TooFewSlots { what, needed, slots } => write!(f, "{slots} {what}, {needed} are needed"),
             Self::WindowBound { key } => write!(f, "the window {key} is bound"),
             Self::InlineLimit { bytes, max } => {
                 write!(f, "{bytes} bytes of inline data, {max} are the limit")

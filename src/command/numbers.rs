@@ -1,7 +1,7 @@
 //! Types of numbers that only commands use: numbers of objects, codes of timers, and sizes.
 
-use crate::types::OutOfRange;
-use crate::types::QueueError;
+use crate::types::{OutOfRange, QueueError};
+use crate::wire::data::DataSegment;
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident($inner:ident) = $what:literal, $max:literal;)+) => { $(
@@ -103,7 +103,7 @@ macro_rules! powers_of_two {
             /// [`QueueError::Size`] for any other number.
             pub const fn new(count: u32) -> Result<Self, QueueError> {
                 if !count.is_power_of_two() || count < $least || count > $max {
-                    return Err(QueueError::Size { entries: count as usize, max: $max });
+                    return Err(QueueError::Size { what: $unit, entries: count as usize, max: $max });
                 }
                 Ok(Self(count.trailing_zeros() as u8))
             }
@@ -124,15 +124,32 @@ macro_rules! powers_of_two {
 powers_of_two! {
     /// The number of entries of a completion queue (PRM `log_cq_size`). The limit of a device may be lower
     /// ([`GeneralCapabilities::log_max_cq_entries`](super::GeneralCapabilities::log_max_cq_entries)).
-    CqSize = 1, 4194304, "entries";
+    CqSize = 1, 4194304, "entries of a completion queue";
     /// The number of entries of an event queue (PRM `log_eq_size`).
-    EqSize = 1, 4194304, "entries";
+    EqSize = 1, 4194304, "entries of an event queue";
     /// The size of a send queue in blocks of 64 bytes (PRM `log_sq_size`).
-    SendRingSize = 1, 32768, "blocks";
+    SendRingSize = 1, 32768, "blocks of a send queue";
     /// The number of receive requests of a receive queue (PRM `log_rq_size`).
-    SlotCount = 1, 32768, "slots";
+    SlotCount = 1, 32768, "slots of a receive queue";
     /// The size of a slot of a receive queue in bytes, 16 for each data segment (PRM `log_rq_stride`).
-    SlotStride = 16, 2048, "bytes";
+    SlotStride = 16, 2048, "bytes of a receive slot";
+}
+
+impl SlotStride {
+    /// Returns the size of slots with this many data segments: a power of two from 1 to 128.
+    ///
+    /// # Errors
+    /// [`QueueError::Size`] for any other number.
+    pub const fn of_entries(entries: u32) -> Result<Self, QueueError> {
+        const BYTES: u32 = size_of::<DataSegment>() as u32;
+        match Self::new(entries.saturating_mul(BYTES)) {
+            Ok(stride) => Ok(stride),
+            Err(_) => {
+                let (what, max) = ("entries of a receive slot", 2048 / BYTES as usize);
+                Err(QueueError::Size { what, entries: entries as usize, max })
+            }
+        }
+    }
 }
 
 impl UarPage {

@@ -19,7 +19,7 @@ use crate::queue::{
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
 use crate::wire::prm::command::Opcode;
-use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wire::{WQEBB_BYTES, Wqebb};
 use crate::wqe::error::PostError;
 use crate::wqe::{Local, MemcpyConfig, Sge};
 use std::sync::Arc;
@@ -198,12 +198,11 @@ impl Device {
         receive_cq: &Cq,
         spec: QueuePairSpec,
     ) -> Result<QueuePair, DevxError> {
-        let stride = (spec.entries_per_slot as usize).saturating_mul(OCTOWORD_BYTES);
         let send_ring = SendRingSize::new(spec.send_blocks)?;
         let slots = SlotCount::new(spec.receive_slots)?;
         let (blocks, receives) = (spec.send_blocks as usize, spec.receive_slots as usize);
-        let receive_ring =
-            ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
+        let receive_ring = ReceiveRing { slots, stride: SlotStride::of_entries(spec.entries_per_slot)? };
+        let stride = receive_ring.stride.get() as usize;
         drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
         spec.access.check(&self.report.general)?;
         if self.report.general.cqe_version == 0 && spec.user_index != UserIndex::default() {
@@ -491,6 +490,7 @@ impl QueuePair {
     }
 
     /// Publishes send requests; see [`SendQueue::ring_doorbell`].
+    #[inline]
     pub fn ring_doorbell(&mut self) {
         self.send.ring_doorbell();
     }

@@ -119,7 +119,10 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
         let CommandMemory { entries, blocks } = memory;
         entries.fill(CommandEntry::ZERO);
-        let (entries, blocks) = (Ring::new(entries, ENTRIES)?, Ring::new(blocks, 1 << 16)?);
+        let (entries, blocks) = (
+            Ring::new(entries, "entries of a command queue", ENTRIES)?,
+            Ring::new(blocks, "mailbox blocks of a command queue", 1 << 16)?,
+        );
 
         let state = wait_ready(&mut registers, config.ready_ms, delay)?;
         let revision = (registers.read(Register::InterfaceRevision) >> 16) as u16;

@@ -102,7 +102,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
     pub fn new(ring: &'r mut [E], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
-        let ring = Ring::new(ring, MAX_COMPLETIONS)?;
+        let ring = Ring::new(ring, "entries of a completion queue", MAX_COMPLETIONS)?;
         Ok(Self { ring, record, consumer: 0, events: 0, unclaimed: Unclaimed::default() })
     }
 
@@ -182,11 +182,23 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
+        self.poll_with(router, |_| {})
+    }
+
+    /// Polls as [`CompletionQueue::poll`] does. Calls `prepare` before the queue takes an entry that is no
+    /// success of a send request, and if the queue is empty.
+    #[inline(always)]
+    pub(crate) fn poll_with(
+        &mut self,
+        router: &mut impl CompletionRouter,
+        prepare: impl FnOnce(&mut Self),
+    ) -> Option<Result<Completion, CompletionError>> {
         let before = self.consumer;
         if let Some(work) = self.next_success(router) {
             self.release();
             return Some(Ok(Completion::Work(work)));
         }
+        prepare(self);
         let completion = self.next_of_any_kind(router);
         if self.consumer != before {
             self.release();

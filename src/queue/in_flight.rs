@@ -442,7 +442,7 @@ mod tests {
             for ring in [1, 2, 16, 64] {
                 let most = 1 << 16;
                 let mut slots = SendSlot::array::<64>();
-                let slots = Ring::new(&mut slots[..ring as usize], MAX_SLOTS).unwrap();
+                let slots = Ring::new(&mut slots[..ring as usize], "slots", MAX_SLOTS).unwrap();
                 let mut table = InFlight::new(slots, first_block, most);
                 let mut model = Model::default();
                 let (mut producer, mut dice) = (first_block, 7_u32);

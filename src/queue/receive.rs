@@ -13,6 +13,9 @@ use crate::wqe::error::PostError;
 /// The most entries of a slot, since a receive request has at most 2048 bytes (PRM `log_rq_stride`).
 const MAX_ENTRIES_PER_SLOT: usize = 128;
 
+/// The name of a receive queue's size in errors.
+const SLOTS: &str = "slots of a receive queue";
+
 /// Properties of a queue pair that its receive queue needs.
 ///
 /// ```
@@ -82,15 +85,16 @@ impl<'r> ReceiveQueue<'r> {
         let stride = entries_per_slot as usize;
         let most = MAX_ENTRIES_PER_SLOT.min(entries);
         if !entries_per_slot.is_power_of_two() || stride > most {
-            return Err(QueueError::Size { entries: stride, max: most });
+            return Err(QueueError::Size { what: "entries of a receive slot", entries: stride, max: most });
         }
         let slots = entries / stride;
         if slots > MAX_SLOTS {
-            return Err(QueueError::Size { entries: slots, max: MAX_SLOTS });
+            return Err(QueueError::Size { what: SLOTS, entries: slots, max: MAX_SLOTS });
         }
-        let few = QueueError::TooFewSlots { needed: slots, slots: ids.len() };
-        let ids = Ring::new(ids.get_mut(..slots).ok_or(few)?, MAX_SLOTS)?;
-        let (ring, limit) = (Ring::new(ring, entries)?, slots as u64);
+        let few =
+            QueueError::TooFewSlots { what: "names of receive requests", needed: slots, slots: ids.len() };
+        let ids = Ring::new(ids.get_mut(..slots).ok_or(few)?, SLOTS, MAX_SLOTS)?;
+        let (ring, limit) = (Ring::new(ring, SLOTS, entries)?, slots as u64);
         let (producer, published, consumer) = (0, 0, 0);
         Ok(Self { ring, record, ids, qpn, entries_per_slot, producer, published, consumer, limit })
     }

@@ -39,11 +39,11 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     };
 
     /// Makes a ring over `slots`. Refuses a number of slots that is no power of two or exceeds `max`, which
-    /// is at most 2^31.
-    pub(crate) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
+    /// is at most 2^31. `what` names the slots in the error.
+    pub(crate) fn new(slots: &'r mut [T], what: &'static str, max: usize) -> Result<Self, QueueError> {
         let entries = slots.len();
         if !entries.is_power_of_two() || entries > max {
-            return Err(QueueError::Size { entries, max });
+            return Err(QueueError::Size { what, entries, max });
         }
         let bytes = entries * Self::SLOT;
         Ok(Self { base: NonNull::from(slots).cast(), mask: bytes - Self::SLOT, bytes, memory: PhantomData })

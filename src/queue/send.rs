@@ -12,6 +12,10 @@ use crate::types::Qpn;
 use crate::types::QueueError;
 use crate::wire::Wqebb;
 
+/// The names of a send queue's sizes in errors.
+const BLOCKS: &str = "blocks of a send queue";
+const SLOTS: &str = "slots of a send queue";
+
 /// A send queue over the caller's ring. The caller also lends a [`SendSlot`] for each block of the ring. The
 /// size of the ring, a power of two of blocks of 64 bytes, is known at run time.
 ///
@@ -72,9 +76,10 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
         }
         let first_block = u64::from(config.first_block);
         let (needed, given) = (ring.len(), slots.len());
-        let producer = SqProducer::new(Ring::new(ring, MAX_SLOTS)?, first_block);
-        let slots = slots.get_mut(..needed).ok_or(QueueError::TooFewSlots { needed, slots: given })?;
-        let filed = Ring::new(slots, MAX_SLOTS)?;
+        let producer = SqProducer::new(Ring::new(ring, BLOCKS, MAX_SLOTS)?, first_block);
+        let slots =
+            slots.get_mut(..needed).ok_or(QueueError::TooFewSlots { what: SLOTS, needed, slots: given })?;
+        let filed = Ring::new(slots, SLOTS, MAX_SLOTS)?;
         let in_flight = InFlight::new(filed, first_block, config.max_requests);
         Ok(Self { state: SendState::new(&config, producer, in_flight), record, doorbell })
     }

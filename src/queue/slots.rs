@@ -144,7 +144,7 @@ impl<'m> Slots<'m> {
     pub(crate) fn new(slots: Room<'m, PoolSlot>, count: usize) -> Result<Self, QueueError> {
         let len = slots.as_ref().len();
         if len < count {
-            return Err(QueueError::TooFewSlots { needed: count, slots: len });
+            return Err(QueueError::TooFewSlots { what: "slots of a pool", needed: count, slots: len });
         }
         Ok(Self::with_room(slots, count))
     }

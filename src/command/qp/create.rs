@@ -18,7 +18,7 @@ use crate::wire::prm::qp_context::{
 /// ```
 /// use mlx5_mkey::command::{ReceiveRing, SlotCount, SlotStride};
 /// // 64 messages of up to 4 buffers.
-/// let ring = ReceiveRing { slots: SlotCount::new(64)?, stride: SlotStride::new(4 * 16)? };
+/// let ring = ReceiveRing { slots: SlotCount::new(64)?, stride: SlotStride::of_entries(4)? };
 /// assert_eq!(ring.bytes(), 4096);
 /// # Ok::<(), mlx5_mkey::error::QueueError>(())
 /// ```

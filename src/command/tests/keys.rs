@@ -177,9 +177,16 @@ fn m26_m30_what_does_not_fit_cannot_be_written() {
     };
     words(&short, &[(0, 0x0a00_0000), (4, 0x1f), (0x50, 0xffff_ffff)]);
     assert!(AckTimeout::new(32).is_err() && Retries::new(8).is_err() && LogPageSize::new(11).is_err());
-    assert_eq!(SendRingSize::new(100), Err(QueueError::Size { entries: 100, max: 32768 }));
+    let size = QueueError::Size { what: "blocks of a send queue", entries: 100, max: 32768 };
+    assert_eq!(SendRingSize::new(100), Err(size));
     assert!(SendRingSize::new(65536).is_err() && SlotStride::new(8).is_err() && CqSize::new(0).is_err());
     assert_eq!((SlotStride::new(64).unwrap().get(), CqSize::new(256).unwrap().get()), (64, 256));
+    assert_eq!(SlotStride::of_entries(128), SlotStride::new(2048));
+    for entries in [0, 3, 256, u32::MAX] {
+        let size =
+            QueueError::Size { what: "entries of a receive slot", entries: entries as usize, max: 128 };
+        assert_eq!(SlotStride::of_entries(entries), Err(size));
+    }
 }
 
 #[test]

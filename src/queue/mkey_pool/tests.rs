@@ -51,7 +51,11 @@ fn pool_of(mkeys: impl IntoIterator<Item = Mkey>) -> MkeyPool<'static> {
 fn an_mkey_is_in_use_or_not() {
     let mut mkeys = [tagged(1), plain(2), plain(3)];
     let too_many = MkeyPool::new(&mut mkeys, &mut [PoolSlot::EMPTY; 2]).map(drop);
-    assert_eq!(too_many, Err(QueueError::TooFewSlots { needed: 3, slots: 2 }), "none is left out");
+    assert_eq!(
+        too_many,
+        Err(QueueError::TooFewSlots { what: "slots of a pool", needed: 3, slots: 2 }),
+        "none is left out"
+    );
     let mut pool = pool_of([tagged(1), plain(2)]);
     assert_eq!((pool.available(), pool.mkeys().len()), (2, 2));
     let (tagged, mkey) = pool.take().unwrap();

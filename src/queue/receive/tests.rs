@@ -48,6 +48,21 @@ fn a_refused_request_takes_no_slot() {
 }
 
 #[test]
+fn a_wrong_size_is_named() {
+    let record = DoorbellRecord::new();
+    for (entries_per_slot, entries, names, text) in [
+        (2, 6, 4, "3 slots of a receive queue: a power of two up to 32768 is wanted"),
+        (3, 8, 4, "3 entries of a receive slot: a power of two up to 8 is wanted"),
+        (2, 8, 3, "3 names of receive requests, 4 are needed"),
+    ] {
+        let config = ReceiveQueueConfig { entries_per_slot, ..CONFIG };
+        let (mut ring, mut ids) = (vec![DataSegment::default(); entries], vec![0; names]);
+        let error = ReceiveQueue::new(config, &mut ring, &mut ids, &record).err().unwrap();
+        assert_eq!(std::format!("{error}"), text);
+    }
+}
+
+#[test]
 fn positions_wrap() {
     let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
     let mut queue =

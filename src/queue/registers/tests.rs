@@ -33,7 +33,7 @@ fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
     let [first, second] = &mut blocks;
     first.0[..8].copy_from_slice(b"first...");
     second.0[..8].copy_from_slice(b"second..");
-    let ring = Ring::new(&mut blocks, 2).unwrap();
+    let ring = Ring::new(&mut blocks, "blocks", 2).unwrap();
     doorbell.ring(&LastRequest::new(&ring, 0, 1, true));
     doorbell.ring(&LastRequest::new(&ring, 1, 2, true));
     assert!(LastRequest::new(&ring, 1, 3, true).blocks().map(|block| block.0[0]).eq(*b"sf"));
@@ -55,7 +55,7 @@ fn whole_requests_reach_the_halves_in_turn() {
         block.0[7] = octowords;
     }
     let expected = blocks;
-    let ring = Ring::new(&mut blocks, 4).unwrap();
+    let ring = Ring::new(&mut blocks, "blocks", 4).unwrap();
     let mut rung = |begin, end, alone| {
         // SAFETY: as above; the doorbell writes only when it is rung.
         unsafe { register.cast::<[u64; 32]>().write([0; 32]) };

@@ -93,8 +93,8 @@ fn m63_the_record_is_written_before_the_doorbell_rings() {
 #[test]
 fn a_queue_checks_its_limits_when_it_is_made() {
     let record = DoorbellRecord::new();
-    let size = |entries| QueueError::Size { entries, max: 32768 };
-    let few = QueueError::TooFewSlots { needed: 128, slots: 64 };
+    let size = |entries| QueueError::Size { what: "blocks of a send queue", entries, max: 32768 };
+    let few = QueueError::TooFewSlots { what: "slots of a send queue", needed: 128, slots: 64 };
     for (blocks, error) in [(0, size(0)), (3, size(3)), (65536, size(65536)), (128, few)] {
         let mut ring = vec![Wqebb::ZERO; blocks];
         let witness = Witness { record: &record, seen: Vec::new() };

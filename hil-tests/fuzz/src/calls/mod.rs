@@ -122,10 +122,10 @@ fn refused(given: usize, length: usize, config: &SendQueueConfig, error: QueueEr
         QueueError::InlineLimit { bytes, max } => {
             assert!(bytes == config.max_inline_data && bytes > max);
         }
-        QueueError::Size { entries, max } => {
+        QueueError::Size { entries, max, .. } => {
             assert!(entries == length && max == 32768 && (!length.is_power_of_two() || length > max));
         }
-        QueueError::TooFewSlots { needed, slots } => {
+        QueueError::TooFewSlots { needed, slots, .. } => {
             assert!(needed == length && slots == given && needed > slots);
         }
         other => panic!("{other}"),

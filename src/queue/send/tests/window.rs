@@ -106,7 +106,11 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let keys = [0x100, 0x200, 0x300].map(Key::from_raw);
     let mut pool = pool_of([MemoryWindow::new(keys[0]), MemoryWindow::new(keys[1])]);
     let too_many = WindowPool::new(&mut keys.map(MemoryWindow::new), &mut [PoolSlot::EMPTY; 2]).map(drop);
-    assert_eq!(too_many, Err(QueueError::TooFewSlots { needed: 3, slots: 2 }), "none is dropped");
+    assert_eq!(
+        too_many,
+        Err(QueueError::TooFewSlots { what: "slots of a pool", needed: 3, slots: 2 }),
+        "none is dropped"
+    );
     let mut bound = MemoryWindow::new(KEY);
     bound.note_bound(KEY, QPN, 0);
     let refused = WindowPool::new(&mut [bound], &mut [PoolSlot::EMPTY; 1]).map(drop);

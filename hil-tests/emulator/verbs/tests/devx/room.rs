@@ -75,6 +75,33 @@ fn what_may_complete_is_counted() {
 }
 
 #[test]
+fn a_wrong_size_is_named() {
+    preloaded("room::a_wrong_size_is_named", || {
+        let Bench { device, pd, cq, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        let spec = QueuePairSpec::default();
+        for (spec, text) in [
+            (
+                QueuePairSpec { send_blocks: 100, ..spec },
+                "100 blocks of a send queue: a power of two up to 32768",
+            ),
+            (
+                QueuePairSpec { receive_slots: 3, ..spec },
+                "3 slots of a receive queue: a power of two up to 32768",
+            ),
+            (
+                QueuePairSpec { entries_per_slot: 256, ..spec },
+                "256 entries of a receive slot: a power of two up to 128",
+            ),
+        ] {
+            let error = device.create_qp(&pd, &cq, &cq, spec).map(drop).unwrap_err();
+            assert!(matches!(error, DevxError::Queue(_)) && error.to_string().contains(text), "{error}");
+        }
+        let error = device.create_cq(5).map(drop).unwrap_err();
+        assert!(error.to_string().contains("5 entries of a completion queue: a power of two"), "{error}");
+    });
+}
+
+#[test]
 fn completions_go_with_their_queue_pair() {
     preloaded("room::completions_go_with_their_queue_pair", || {
         let Bench { device, pd, cq, mut completions, queue: mut stays } =
