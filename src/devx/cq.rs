@@ -11,7 +11,7 @@ use crate::queue::error::CompletionError;
 use crate::queue::unclaimed::SharedFaults;
 use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, CqIdentity, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
-use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode};
+use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode, CqeSlot};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
@@ -167,7 +167,7 @@ impl Drop for SetAside {
         let room = &self.cq.0.room;
         match self.writer.get() {
             // The writer is already gone from the device. Its entries are free once the reader has dropped
-            // those that are still in the ring (`CqReader::forget_departed`).
+            // those that are still in the ring (`Room::forget_departed`).
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;
@@ -182,6 +182,25 @@ impl Drop for SetAside {
 impl Room {
     fn writers(&self) -> MutexGuard<'_, HashMap<Writer, Held>> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the entries of destroyed queue pairs and mkeys, and gives back the entries that were set aside
+    /// for them.
+    #[inline]
+    fn forget_departed(&self, queue: &mut CompletionQueue<'static, impl CqeSlot>) {
+        if self.any_departed.load(Ordering::Acquire) {
+            self.forget_them(queue);
+        }
+    }
+
+    #[cold]
+    fn forget_them(&self, queue: &mut CompletionQueue<'static, impl CqeSlot>) {
+        let mut writers = self.writers();
+        let departed: HashMap<_, _> = writers.extract_if(|_, held| held.holders == 0).collect();
+        queue.discard(|entry| departed.keys().any(|writer| writer.wrote(entry)));
+        let entries = departed.values().map(|held| held.entries).sum();
+        self.set_aside.fetch_sub(entries, Ordering::Relaxed);
+        self.any_departed.store(false, Ordering::Release);
     }
 }
 
@@ -393,8 +412,9 @@ impl AnyCq {
 fn poll_long(
     queue: &mut CompletionQueue<'static, Cqe128>,
     router: &mut impl CompletionRouter,
+    room: &Room,
 ) -> Option<Result<Completion, CompletionError>> {
-    queue.poll(router)
+    queue.poll_with(router, |queue| room.forget_departed(queue))
 }
 
 /// The reader of a completion queue. It keeps the queue alive.
@@ -455,10 +475,11 @@ impl CqReader {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
-        self.forget_departed();
+        // An entry that retires a request is of a queue pair that exists, so it is taken without this step.
+        let room = &self.cq.0.room;
         match &mut self.queue {
-            AnyCq::B64(queue) => queue.poll(router),
-            AnyCq::B128(queue) => poll_long(queue, router),
+            AnyCq::B64(queue) => queue.poll_with(router, |queue| room.forget_departed(queue)),
+            AnyCq::B128(queue) => poll_long(queue, router, room),
         }
     }
 
@@ -506,23 +527,10 @@ impl CqReader {
         self.queue.discard(|entry| entry.is_of(qpn));
     }
 
-    /// Drops the entries of destroyed queue pairs and mkeys, and gives back the entries that were set aside
-    /// for them.
+    /// Forgets the queue pairs and mkeys that are gone; see [`Room::forget_departed`].
     #[inline]
     fn forget_departed(&mut self) {
-        if self.cq.0.room.any_departed.load(Ordering::Acquire) {
-            self.forget_them();
-        }
-    }
-
-    #[cold]
-    fn forget_them(&mut self) {
         let room = &self.cq.0.room;
-        let mut writers = room.writers();
-        let departed: HashMap<_, _> = writers.extract_if(|_, held| held.holders == 0).collect();
-        self.queue.discard(|entry| departed.keys().any(|writer| writer.wrote(entry)));
-        let entries = departed.values().map(|held| held.entries).sum();
-        room.set_aside.fetch_sub(entries, Ordering::Relaxed);
-        room.any_departed.store(false, Ordering::Release);
+        with_queue!(&mut self.queue, queue => room.forget_departed(queue));
     }
 }

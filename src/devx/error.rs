@@ -366,7 +366,7 @@ impl fmt::Display for DevxError {
                 f,
                 "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it \
                  larger, limit what is outstanding (max_requests), or ask for ignore_overrun. Entries of \
-                 what was dropped are free once the queue is polled"
+                 what was dropped are free once a poll finds no completion"
             ),
             Self::ErrorsOverwritten { cq } => write!(
                 f,
