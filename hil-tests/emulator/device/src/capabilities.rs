@@ -203,7 +203,7 @@ pub fn nic_vport(guid: u64, mac: [u8; 6]) -> Vec<u8> {
         &mut bytes,
         &[
             flag(3, 7),                   // roce_en
-            number(0x26, 0, 16, 1500),    // mtu
+            number(0x26, 0, 16, 1522),    // mtu: 1500, and the frame around it
             number(0x28, 0, 64, guid),    // system_image_guid
             number(0x30, 0, 64, guid),    // port_guid
             number(0x38, 0, 64, guid),    // node_guid

@@ -1,6 +1,7 @@
 //! Builds completion entries (PRM `cqe64`; DEVICE.md, "Completion entries"). These are pure functions. The
 //! owner bit is set later, when the slot in the ring is known.
 
+use crate::profile::DEFAULT_PKEY;
 use crate::refusal::Status;
 use crate::signature::Part;
 use crate::transfer::{BlockError, Side, SignatureType};
@@ -88,6 +89,16 @@ pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
     const FLAGS_RQPN: core::ops::Range<usize> = 24..28;
     if let Some(place) = entry.get_mut(FLAGS_RQPN) {
         place.copy_from_slice(&(ROUTE | source & 0x00ff_ffff).to_be_bytes());
+    }
+    entry
+}
+
+/// Adds the P_Key of a management datagram to its entry, at the place of immediate data (`pkey` of Linux's
+/// `mlx5_cqe64`). The port has only the default partition.
+pub(crate) fn with_partition(mut entry: Entry) -> Entry {
+    const PKEY: core::ops::Range<usize> = 38..40;
+    if let Some(place) = entry.get_mut(PKEY) {
+        place.copy_from_slice(&DEFAULT_PKEY.to_be_bytes());
     }
     entry
 }

@@ -112,6 +112,8 @@ pub(crate) struct Eq {
     pub(crate) consumer: u32,
     /// The next entry raises an interrupt.
     pub(crate) armed: bool,
+    /// The page of the queue's doorbells.
+    pub(crate) uar: u32,
 }
 
 impl Eq {
@@ -124,11 +126,14 @@ impl Eq {
     }
 }
 
-/// The event queue of a completion queue, and whether the host has armed the completion queue.
+/// Properties of a completion queue that only drivers of the function know: its event queue, and whether the
+/// host has armed it.
 #[derive(Debug)]
 pub(crate) struct Notify {
     pub(crate) eq: u32,
     pub(crate) armed: Option<Armed>,
+    /// The page of the queue's doorbells.
+    pub(crate) uar: u32,
 }
 
 /// The values with which the host has armed a completion queue.
@@ -158,9 +163,21 @@ pub(crate) struct PacketQueue {
     pub(crate) record: u64,
     /// The next block.
     pub(crate) next: u16,
+    /// The page of the queue's doorbells.
+    pub(crate) uar: u32,
 }
 
 impl Interface {
+    /// Returns whether a page has the send doorbells of a queue pair or of a send queue of packets.
+    pub(crate) fn rings(&self, page: u32, queue: u32) -> bool {
+        let of_pair = |context: &Context| {
+            let [_, _, _, _, _, _, _, _, _, _, _, _, _, a, b, c, ..] = *context;
+            u32::from_be_bytes([0, a, b, c]) == page
+        };
+        self.contexts.get(&queue).is_some_and(of_pair)
+            || self.packets.get(&queue).is_some_and(|packets| packets.uar == page)
+    }
+
     /// Returns whether any event queue gets events of a type.
     pub(crate) fn is_told(&self, kind: u8) -> bool {
         self.eqs.values().any(|eq| eq.gets(kind))

@@ -64,7 +64,7 @@ pub use interface_state::Phase;
 pub use memory::{Arena, Fault, Memory};
 pub use message::{Message, Payload, Request, Response, is_first};
 pub use object::cq::CqAttributes;
-pub use object::dek::{DekAttributes, KeyMaterial, KeySize, LoginState};
+pub use object::dek::{DekAttributes, DekError, KeyMaterial, KeySize, LoginState};
 pub use object::mkey::{Access, MkeyAttributes, MkeySpace, MkeyView};
 pub use object::psv::{PsvState, PsvView};
 pub use object::qp::{Peer, QpAttributes, QpState, QpView, ReceiveQueue, ReceiveRing, Retries, Transport};

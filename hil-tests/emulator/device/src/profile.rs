@@ -76,6 +76,9 @@ pub enum Port {
 /// The LID of an InfiniBand port, and of its subnet manager. The subnet has no other ports.
 pub(crate) const LID: u16 = 1;
 
+/// The key of the port's only partition.
+pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
+
 /// The import method of data encryption keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CryptoMode {

@@ -15,6 +15,9 @@ use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 
+/// The numbers of queue pairs for management datagrams.
+const MANAGEMENT: core::ops::RangeInclusive<u32> = 0..=1;
+
 /// Returns the data of a message. The data is copied if a requester of this device still holds it.
 fn owned(data: Arc<Vec<u8>>) -> Vec<u8> {
     Arc::unwrap_or_clone(data)
@@ -120,7 +123,9 @@ impl<M: Memory> Device<M> {
         };
         let subject = self.receive_subject(qpn, receive.counter);
         let entry = cqe::done(subject, opcode, length, word, self.tells_solicited(solicited));
-        self.post(attributes.responder_cqn(), source.map_or(entry, |source| cqe::with_source(entry, source)));
+        let entry = source.map_or(entry, |source| cqe::with_source(entry, source));
+        let entry = if MANAGEMENT.contains(&qpn) { cqe::with_partition(entry) } else { entry };
+        self.post(attributes.responder_cqn(), entry);
         Response::Done
     }
 

@@ -812,6 +812,45 @@ fn a_driver_has_queue_pairs_of_its_own() {
     }
 }
 
+/// The completion of a management datagram names the partition in its low 16 bits at 0x24 (`handle_responder`
+/// in `cq.c` of Linux's mlx5_ib).
+#[test]
+fn a_management_datagram_names_its_partition() {
+    const GID: [u8; 16] = [7; 16];
+    let mut setup = Setup::new();
+    setup.host.device.set_gids(vec![GID]);
+    for (service, partition) in [(8, 0xffff), (2, 0)] {
+        let (words, queue) = setup.qp();
+        let qpn = setup.good(words.u8(QPC + 1, service));
+        for step in [to_init(qpn, 0), to_receive(qpn, 0), to_send(qpn, 0)] {
+            setup.good(step);
+        }
+        setup.host.q[B] = Queue { qpn, ..queue };
+        let (to, target) = setup.host.region(128, Access::ALL);
+        setup.host.post_receive(B, &[segment(to, 128, target)]);
+        let mut address = [0; 48];
+        address[8..12].copy_from_slice(&(1 << 31 | qpn).to_be_bytes());
+        address[32..].copy_from_slice(&GID);
+        setup.host.post(B, Wqe::new(Opcode::SEND, 0).with(&address));
+        setup.host.ring(B);
+        let seen = setup.host.poll_recv(B).unwrap();
+        assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND, partition));
+        setup.good(named(0x501, qpn));
+    }
+}
+
+/// MODIFY_CQ sets the moderation of events, and nothing else on this device.
+#[test]
+fn events_of_a_completion_queue_are_moderated() {
+    let mut setup = Setup::new();
+    let cq = setup.made_cq(4);
+    let words = Words::new(0x403, 0x110).u24(9, cq.cqn).u32(0xc, 3).u16(0x22, 16);
+    setup.good(words.clone());
+    setup.refused(words.clone().u16(6, 1), BAD_PARAMETER, "another size");
+    setup.refused(words.clone().u32(0xc, 4), BAD_PARAMETER, "another property");
+    setup.refused(words.u24(9, 0x7777), BAD_RESOURCE, "no queue");
+}
+
 /// RST2INIT_QP sets the peer's rights. A later transition sets a right if its mask selects the right.
 #[test]
 fn a_mask_selects_what_a_step_sets_beside() {

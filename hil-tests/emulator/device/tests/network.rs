@@ -30,11 +30,13 @@ fn packets_are_taken_and_complete_where_they_are_signalled() {
     });
     let cq = setup.made_cq(4);
     let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
-    let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u64(0x60, record);
+    let words =
+        Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar).u64(0x60, record);
     let words = with_pages(words.u8(0x71, 6).u8(0x73, LOG), ring, 64 << LOG);
     setup.refused(words.clone().u24(0x29, 0xffff), BAD_RESOURCE, "no completion queue");
     setup.refused(words.clone().u8(0x71, 4), BAD_PARAMETER, "a stride that is no block");
     setup.refused(words.clone().u64(0x60, 4), BAD_PARAMETER, "no record");
+    setup.refused(words.clone().u24(0x5d, 0x77), BAD_RESOURCE, "no page of doorbells");
     let queue = setup.good(words);
     setup.good(Words::new(0x905, 16).u24(9, queue));
     // Six packets, and thereby a second lap of the ring. The last of each doorbell is signalled.

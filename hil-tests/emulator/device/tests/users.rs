@@ -269,6 +269,50 @@ fn an_event_queue_may_be_of_all() {
     setup.refused(user.cq(own, 0), BAD_RESOURCE, "the host's own");
 }
 
+/// A queue pair and its completion queue are rung and armed through the page that their creation named.
+#[test]
+fn a_page_of_doorbells_rings_the_queues_of_its_own() {
+    let mut setup = Setup::new();
+    let (user, other) = (User::new(&mut setup), User::new(&mut setup));
+    let eq = setup.eq;
+    user.clear(&mut setup.host, 0x800);
+    let cq = setup.good(user.cq(eq, 0x800));
+    let qp = setup.good(user.qp(cq, 0x2e00));
+    for step in [to_init(qp, 0xe0), to_receive(qp, qp), to_send(qp, 0)] {
+        setup.good(by(user.uid, step));
+    }
+    setup.host.put(user.at(0x2e00), &nop(qp, 0));
+    setup.host.put(user.at(0x3200 + 4), &1_u32.to_be_bytes());
+    let host = &mut setup.host;
+    let register = |page: u32, at: u64| u64::from(page) * 4096 + at;
+    let arm = |host: &mut Host, page: u32, at: u64, number: u32| {
+        host.device.write_uar(register(page, at), &[[0; 4], number.to_be_bytes()].concat());
+    };
+    let ring = |host: &mut Host, page: u32| {
+        host.device.write_uar(register(page, 0x800), &nop(qp, 0)[..8]);
+        host.device.settle_doorbells();
+    };
+    let owner = |host: &mut Host| host.get(user.at(0x800 + 63), 1)[0] & 1;
+    let raised = |host: &mut Host| host.device.take_interrupts().len();
+    for page in [other.uar, setup.uar] {
+        ring(host, page);
+        assert_eq!(owner(host), 1, "page {page:#x} is another's");
+    }
+    ring(host, user.uar);
+    assert_eq!(owner(host), 0);
+    // The word of an event queue has the queue's number in its upper byte.
+    host.device.write_uar(register(setup.uar, 0x40), &(eq << 24).to_be_bytes());
+    arm(host, other.uar, 0x20, cq);
+    assert_eq!(raised(host), 0, "the completion queue is not armed");
+    arm(host, user.uar, 0x20, cq);
+    assert_eq!(raised(host), 1);
+    // The host has not taken the event, so that arming would raise an interrupt.
+    host.device.write_uar(register(user.uar, 0x40), &(eq << 24).to_be_bytes());
+    assert_eq!(raised(host), 0, "the event queue is not armed");
+    host.device.write_uar(register(setup.uar, 0x40), &(eq << 24).to_be_bytes());
+    assert_eq!(raised(host), 1);
+}
+
 /// INIT2INIT_QP sets the properties that its masks select, and refuses masks that select any other.
 #[test]
 fn properties_of_a_queue_pair_are_selected() {

@@ -56,6 +56,7 @@ pub(super) const GENERAL: &[Field] = &[
     flag(0x34, 6),          // nic_flow_table
     number(0x39, 4, 4, 1),  // max_tc
     flag(0x43, 4),          // eth_net_offloads
+    flag(0x44, 2),          // cq_moderation
     number(0x64, 3, 5, 8),  // log_max_transport_domain
     number(0x6c, 3, 5, 12), // log_max_rq
     number(0x6d, 3, 5, 12), // log_max_sq
@@ -83,6 +84,7 @@ const OTHERS: &[(u16, &[Field])] = &[
         &[
             flag(0, 0),          // csum_cap
             flag(0, 1),          // vlan_cap
+            flag(1, 0),          // self_lb_en_modifiable
             number(1, 3, 5, 18), // max_lso_cap
             number(2, 2, 2, 2),  // wqe_inline_mode: not required
             number(2, 4, 4, 8),  // rss_ind_tbl_cap
@@ -188,6 +190,7 @@ impl<M: Memory> Device<M> {
         if self.objects.cqs.get(cqn).is_none() {
             return Err(Refused::RESOURCE);
         }
+        let uar = self.uar(request.u24(at(0xd))?)?;
         let record = self.record(request, at(0x10), None)?;
         let place = Place::Pages {
             log_page: request.u8(at(0x22))? & 0x1f,
@@ -196,7 +199,7 @@ impl<M: Memory> Device<M> {
         let ring = self.ring(request, place, BLOCK << log_blocks, false)?;
         let queues = &self.interface.packets;
         let number = free(SEND_QUEUES, |number| queues.contains_key(number))?;
-        self.interface.packets.insert(number, PacketQueue { cqn, ring, log_blocks, record, next: 0 });
+        self.interface.packets.insert(number, PacketQueue { cqn, ring, log_blocks, record, next: 0, uar });
         Ok(reply::number(number))
     }
 

@@ -139,9 +139,9 @@ impl<M: Memory> Device<M> {
 
     /// Takes a doorbell of an event queue: the count of entries that the host has taken, and whether the next
     /// entry raises an interrupt.
-    pub(super) fn ring_event_queue(&mut self, number: u32, consumer: u32, arms: bool) {
+    pub(super) fn ring_event_queue(&mut self, page: u32, number: u32, consumer: u32, arms: bool) {
         let interface = &mut self.interface;
-        let Some(eq) = interface.eqs.get_mut(&number) else { return };
+        let Some(eq) = interface.eqs.get_mut(&number).filter(|eq| eq.uar == page) else { return };
         eq.consumer = consumer & INDEX;
         if arms {
             // Entries that the host has not taken raise an interrupt at once.

@@ -9,7 +9,7 @@ use crate::device::{Device, Error};
 use crate::interface_state::{Eq, Notify};
 use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
-use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
+use crate::object::dek::{DekAttributes, DekError};
 use crate::object::mkey::{Layout, Mkey, MkeyAttributes, MkeySpace, PageEntry};
 use crate::object::srq::{SrqAttributes, Topology};
 use crate::profile::{CryptoMode, Port};
@@ -23,9 +23,8 @@ use zerocopy::FromBytes;
 /// of this device uses. CREATE_UCTX also makes a number alone.
 const NUMBERS: &[u16] = &[opcode::CREATE_XRC_SRQ, opcode::ALLOC_XRCD];
 
-/// The object type of data encryption keys, and the code of their purpose AES-XTS.
+/// The object type of data encryption keys.
 const DEK: u16 = 0xc;
-const XTS: u8 = 3;
 /// The number of bytes of a general object in a reply.
 const OBJECT: usize = 256;
 
@@ -69,6 +68,7 @@ impl<M: Memory> Device<M> {
             opcode::CREATE_EQ => self.create_eq(request),
             opcode::DESTROY_EQ => self.destroy_eq(number & 0xff),
             opcode::CREATE_CQ => self.create_cq_on_pages(request),
+            opcode::MODIFY_CQ => self.moderate_cq(number, request),
             opcode::DESTROY_CQ => self.destroy_cq_on_pages(number),
             opcode::CREATE_QP => self.create_qp_on_pages(request),
             opcode::DESTROY_QP => self.destroy_qp_on_pages(number),
@@ -210,13 +210,14 @@ impl<M: Memory> Device<M> {
         Ok(self.insert_mkey(mkey)?)
     }
 
-    pub(super) fn uar(&self, number: u32) -> Result<(), Refused> {
-        if self.interface.uars.contains(&number) { Ok(()) } else { Err(Refused::RESOURCE) }
+    /// Returns the number of a doorbell page, if the page is allocated.
+    pub(super) fn uar(&self, number: u32) -> Result<u32, Refused> {
+        if self.interface.uars.contains(&number) { Ok(number) } else { Err(Refused::RESOURCE) }
     }
 
     fn create_eq(&mut self, request: &Request) -> Answer {
         let log_entries = request.u8(0x1c)? & 0x1f;
-        self.uar(request.u24(0x1d)?)?;
+        let uar = self.uar(request.u24(0x1d)?)?;
         // The ring of an event queue has to begin at a page (the vfio selftest driver of Linux).
         if log_entries > LOG_MAX_EVENTS || request.u16(0x1a)? >> 6 & 0x3f != 0 {
             return Err(Refused::PARAMETER);
@@ -237,7 +238,7 @@ impl<M: Memory> Device<M> {
             self.memory.close(ring);
             return Err(Refused::PARAMETER);
         }
-        let eq = Eq { ring, log_entries, events, vector, producer: 0, consumer: 0, armed: false };
+        let eq = Eq { ring, log_entries, events, vector, producer: 0, consumer: 0, armed: false, uar };
         self.interface.eqs.insert(number, eq);
         Ok(reply::number(number))
     }
@@ -254,7 +255,7 @@ impl<M: Memory> Device<M> {
         if request.u8(0x11)? & 0xc0 != 0 || log_entries > LOG_MAX_EVENTS {
             return Err(Refused::PARAMETER);
         }
-        self.uar(request.u24(0x1d)?)?;
+        let uar = self.uar(request.u24(0x1d)?)?;
         let eq = request.u32(0x24)?;
         if !self.interface.eqs.contains_key(&eq) {
             return Err(Refused::RESOURCE);
@@ -276,8 +277,22 @@ impl<M: Memory> Device<M> {
         };
         let made = self.create_cq(attributes);
         let number = self.with_ring(opcode::CREATE_CQ, (ring, place), record, made)?;
-        self.interface.cqs.insert(number, Notify { eq, armed: None });
+        self.interface.cqs.insert(number, Notify { eq, armed: None, uar });
         Ok(reply::number(number))
+    }
+
+    /// MODIFY_CQ: takes the moderation of events (`cq_period`, `cq_max_count`), which permits the device to
+    /// collect entries before an event. This device raises each event at once.
+    fn moderate_cq(&self, number: u32, request: &Request) -> Answer {
+        const PERIOD_AND_COUNT: u32 = 3;
+        const RESIZE: u16 = 1;
+        if self.objects.cqs.get(number).is_none() {
+            return Err(Refused::RESOURCE);
+        }
+        if request.u16(6)? == RESIZE || request.u32(0xc)? & !PERIOD_AND_COUNT != 0 {
+            return Err(Refused::PARAMETER);
+        }
+        Ok(reply::done())
     }
 
     fn destroy_cq_on_pages(&mut self, number: u32) -> Answer {
@@ -323,7 +338,7 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_dek_by_command(&mut self, request: &Request) -> Answer {
-        let number = self.create_dek(dek(request)?)?;
+        let number = self.create_dek(self.dek(request)?)?;
         let mut opaque = [0; 8];
         opaque.copy_from_slice(request.bytes(HEADER + 0x30, 8)?);
         self.interface.opaques.insert(number, opaque);
@@ -336,25 +351,16 @@ impl<M: Memory> Device<M> {
         if request.u64(HEADER)? != KEY {
             return Err(Refused::PARAMETER);
         }
-        self.modify_dek(request.u32(8)?, dek(request)?)?;
+        self.modify_dek(request.u32(8)?, self.dek(request)?)?;
         Ok(reply::done())
     }
-}
 
-/// Returns the attributes of the DEK in a command.
-fn dek(request: &Request) -> Result<DekAttributes<'_>, Refused> {
-    let at = |offset: usize| HEADER + offset;
-    let flags = request.u8(at(0xb))?;
-    if flags & 0xf != XTS {
-        return Err(Refused::PARAMETER);
+    /// Returns the attributes of the DEK in a command. The command queue has no logins.
+    fn dek<'r>(&self, request: &'r Request) -> Result<DekAttributes<'r>, Refused> {
+        let object = request.bytes(HEADER, request.0.len().saturating_sub(HEADER))?;
+        DekAttributes::read(object, self.profile().crypto, None).map_err(|error| match error {
+            DekError::Length => Refused::INPUT_LENGTH,
+            DekError::Refused(error) => error.into(),
+        })
     }
-    let (size, bytes) = match request.u8(at(0xa))? & 0xf {
-        0 => (KeySize::Bits128, 32),
-        1 => (KeySize::Bits256, 64),
-        _ => return Err(Refused::PARAMETER),
-    };
-    let has_keytag = flags & 0x80 != 0;
-    let length = if has_keytag { bytes + 8 } else { bytes };
-    let key = KeyMaterial::Plaintext(request.bytes(at(0x40), length)?);
-    Ok(DekAttributes { pd: request.u24(at(0xd))?, size, has_keytag, key })
 }

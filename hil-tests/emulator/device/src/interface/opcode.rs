@@ -6,6 +6,7 @@ pub(super) const CREATE_EQ: u16 = 0x301;
 pub(super) const DESTROY_EQ: u16 = 0x302;
 pub(super) const CREATE_CQ: u16 = 0x400;
 pub(super) const DESTROY_CQ: u16 = 0x401;
+pub(super) const MODIFY_CQ: u16 = 0x403;
 pub(super) const CREATE_QP: u16 = 0x500;
 pub(super) const DESTROY_QP: u16 = 0x501;
 pub(super) const QUERY_QP: u16 = 0x50b;

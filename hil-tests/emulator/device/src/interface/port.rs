@@ -7,7 +7,7 @@ use super::request::Request;
 use crate::capabilities::{Field, flag, number, put_all};
 use crate::device::Device;
 use crate::memory::Memory;
-use crate::profile::{LID, PSID, Port};
+use crate::profile::{DEFAULT_PKEY, LID, PSID, Port};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -170,7 +170,7 @@ impl<M: Memory> Device<M> {
 
     /// QUERY_HCA_VPORT_PKEY: returns the default partition key, at index 0. Other indexes read as 0.
     pub(super) fn query_hca_pkey(request: &Request) -> Answer {
-        let pkey = if request.u16(0xe)? == 0 { 0xffff_u32 } else { 0 };
+        let pkey = if request.u16(0xe)? == 0 { u32::from(DEFAULT_PKEY) } else { 0 };
         Ok(reply::with(HEADER + 4, HEADER, &pkey.to_be_bytes()))
     }
 

@@ -32,6 +32,9 @@ impl<M: Memory> Device<M> {
     /// Takes a write to a UAR page. `offset` counts from the beginning of BAR 0. Writes to pages that were
     /// not allocated are ignored.
     ///
+    /// A queue is rung and armed only through the page that the command of its creation named. A user who has
+    /// another page reaches none of the queue's doorbells.
+    ///
     /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
     /// the only request in the ring is a NOP without completion, the device waits for the other 56 bytes of
     /// the block, in writes of 8 bytes. It then executes this block instead of the one in the ring
@@ -51,10 +54,14 @@ impl<M: Memory> Device<M> {
         let word =
             |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
         match (offset % PAGE, word(0), word(4)) {
-            (register::ARM_CQ, Some(first), Some(number)) => self.arm_cq(number & 0x00ff_ffff, first),
-            (register::ARM_EQ, Some(first), _) => self.ring_event_queue(first >> 24, first, true),
-            (register::TAKE_EQ, Some(first), _) => self.ring_event_queue(first >> 24, first, false),
-            (at, Some(_), Some(second)) if register::SEND.contains(&at) && at.is_multiple_of(BUFFER) => {
+            (register::ARM_CQ, Some(first), Some(number)) => self.arm_cq(page, number & 0x00ff_ffff, first),
+            (register::ARM_EQ, Some(first), _) => self.ring_event_queue(page, first >> 24, first, true),
+            (register::TAKE_EQ, Some(first), _) => self.ring_event_queue(page, first >> 24, first, false),
+            (at, Some(_), Some(second))
+                if register::SEND.contains(&at)
+                    && at.is_multiple_of(BUFFER)
+                    && self.interface.rings(page, second >> 8) =>
+            {
                 self.settle_doorbells();
                 let mut block = [0; BLOCK];
                 block.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -120,8 +127,8 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    fn arm_cq(&mut self, number: u32, word: u32) {
-        if let Some(notify) = self.interface.cqs.get_mut(&number) {
+    fn arm_cq(&mut self, page: u32, number: u32, word: u32) {
+        if let Some(notify) = self.interface.cqs.get_mut(&number).filter(|notify| notify.uar == page) {
             notify.armed = Some(Armed { consumer: word & 0x00ff_ffff, solicited: word & SOLICITED != 0 });
         }
     }

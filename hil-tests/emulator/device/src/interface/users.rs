@@ -34,6 +34,7 @@ const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_OBJECT, opcode::ALLOC_PD, 0x1d),
     (opcode::MODIFY_OBJECT, opcode::CREATE_OBJECT, NUMBER),
     (opcode::QUERY_OBJECT, opcode::CREATE_OBJECT, NUMBER),
+    (opcode::MODIFY_CQ, opcode::CREATE_CQ, NUMBER),
     (opcode::MODIFY_RMP, opcode::CREATE_RMP, NUMBER),
     (opcode::QUERY_QP, opcode::CREATE_QP, NUMBER),
 ];

@@ -3,10 +3,7 @@
 use super::frame::{Command, Created, HEADER, Status, reply};
 use crate::command::call::Call;
 use crate::state::object::{Devx, Object};
-use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
-
-/// The code for AES-XTS in the field for the purpose of a DEK.
-const PURPOSE_XTS: u8 = 3;
+use mlx5_softdev::{DekAttributes, DekError, LoginState};
 
 pub(crate) fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
     let attributes = dek_attributes(call, command)?;
@@ -28,29 +25,12 @@ pub(crate) fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) ->
 
 /// Returns the attributes of a DEK that a command contains.
 fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAttributes<'c>, Status> {
-    let at = |offset: usize| HEADER + offset;
-    let (size, flags) = (command.u8(at(0xa))? & 0xf, command.u8(at(0xb))?);
-    if flags & 0xf != PURPOSE_XTS {
-        return Err(Status::BAD_PARAMETER);
-    }
-    let has_keytag = flags & 0x80 != 0;
-    let (size, mut length) = match size {
-        0 => (KeySize::Bits128, 32),
-        1 => (KeySize::Bits256, 64),
-        _ => return Err(Status::BAD_PARAMETER),
-    };
-    if has_keytag {
-        length += 8;
-    }
-    let pd = command.u24(at(0xd))?;
-    let key = match call.state.device.profile().crypto {
-        CryptoMode::Wrapped => {
-            let login = valid_login(call).ok_or(Status::from(Error::NoLogin))?;
-            KeyMaterial::Wrapped { bytes: command.bytes(at(0x40), length + 8)?, login }
-        }
-        _ => KeyMaterial::Plaintext(command.bytes(at(0x40), length)?),
-    };
-    Ok(DekAttributes { pd, size, has_keytag, key })
+    let login = valid_login(call);
+    let object = command.bytes(HEADER, command.0.len().saturating_sub(HEADER))?;
+    DekAttributes::read(object, call.state.device.profile().crypto, login).map_err(|error| match error {
+        DekError::Length => Status::BAD_LENGTH,
+        DekError::Refused(error) => error.into(),
+    })
 }
 
 /// Returns the number of a valid login of this context, if there is one.
