@@ -109,6 +109,8 @@ pub enum Dependencies {
     Included,
     /// Only the named packages.
     Omitted,
+    /// Of the packages and their dependencies, only those whose names begin with this text.
+    Beginning(&'static str),
 }
 
 /// The machine that packages are for.
@@ -140,10 +142,19 @@ pub fn unpack(
     Archive::new(home, &architecture, None)?.unpack(set, packages, dependencies)
 }
 
-/// Unpacks packages of Debian's unstable release, with their dependencies, for this machine, as [`unpack`]
-/// does. Prints the size of the download before it begins.
-pub fn unpack_sid(set: &str, packages: &[&str]) -> Result<PathBuf, String> {
-    Archive::new("sid", &own()?, Some("sid"))?.unpack(set, packages, Dependencies::Included)
+/// Unpacks packages of Debian's unstable release as [`unpack`] does. Prints the size of the download before
+/// it begins.
+pub fn unpack_sid(
+    architecture: Architecture,
+    set: &str,
+    packages: &[&str],
+    dependencies: Dependencies,
+) -> Result<PathBuf, String> {
+    let (home, architecture) = match architecture {
+        Architecture::Arm64 => ("sid-arm64", "arm64".to_owned()),
+        Architecture::Own => ("sid", own()?),
+    };
+    Archive::new(home, &architecture, Some("sid"))?.unpack(set, packages, dependencies)
 }
 
 /// Returns Debian's name for the architecture of this machine.
@@ -230,24 +241,33 @@ impl Archive {
             check(quiet(self.apt(&folder, &["update"])))?;
         }
         let install = ["install", "--download-only", "--yes", "--no-install-recommends"];
+        let beginning = if let Dependencies::Beginning(text) = dependencies { text } else { "" };
+        let mut fetched = Vec::new();
+        if self.tells || !beginning.is_empty() {
+            let uris = answer(self.apt(&folder, &[&install[..], &["--print-uris"], packages].concat()))?;
+            fetched.extend(downloads(&uris, beginning).map(|(name, size)| (name.to_owned(), size)));
+        }
         if self.tells {
-            let uris = [&install[..], &["--print-uris"], packages].concat();
-            let (count, bytes) = size(&answer(self.apt(&folder, &uris))?);
-            let set = packages.join(" ");
+            let bytes: u64 = fetched.iter().map(|(_, size)| size).sum();
+            let (set, count) = (packages.join(" "), fetched.len());
             eprintln!(
                 "{set}: {count} packages of Debian sid, {} MB, are fetched and unpacked",
                 bytes / 1_000_000
             );
         }
-        let mut fetch = match dependencies {
-            Dependencies::Included => self.apt(&folder, &install),
+        let mut download = self.apt(&folder, &["download"]);
+        download.current_dir(&archives);
+        let fetch = match dependencies {
+            Dependencies::Included => self.apt(&folder, &[&install[..], packages].concat()),
             Dependencies::Omitted => {
-                let mut download = self.apt(&folder, &["download"]);
-                download.current_dir(&archives);
+                download.args(packages);
+                download
+            }
+            Dependencies::Beginning(_) => {
+                download.args(fetched.iter().map(|(name, _)| name));
                 download
             }
         };
-        fetch.args(packages);
         check(quiet(fetch))?;
         for entry in fs::read_dir(&archives).map_err(lost)? {
             let path = entry.map_err(lost)?.path();
@@ -272,10 +292,15 @@ fn quiet(mut command: Command) -> Command {
     command
 }
 
-/// Returns the number of packages that `apt-get --print-uris` lists, and the sum of their sizes in bytes.
-fn size(uris: &str) -> (usize, u64) {
-    let sizes = uris.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok());
-    sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size))
+/// Returns names and sizes in bytes of the packages that `apt-get --print-uris` lists and whose names begin
+/// with `beginning`.
+fn downloads<'a>(uris: &'a str, beginning: &str) -> impl Iterator<Item = (&'a str, u64)> {
+    uris.lines().filter_map(move |line| {
+        let mut words = line.split(' ').skip(1);
+        let (name, _) = words.next()?.split_once('_')?;
+        let size = words.next()?.parse().ok()?;
+        name.starts_with(beginning).then_some((name, size))
+    })
 }
 
 /// Returns the version of an installed package.
@@ -358,10 +383,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sizes_of_a_download_are_added() {
-        let uris = "'http://a/x.deb' x.deb 1000 SHA256:00\n'http://a/y.deb' y.deb 234 SHA256:11\n";
-        assert_eq!(size(uris), (2, 1234));
-        assert_eq!(size("Reading package lists...\n"), (0, 0));
+    fn a_download_has_names_and_sizes() {
+        let uris = "Reading package lists...\n'http://a/x.deb' linux-x_1.2_all.deb 1000 SHA256:00\n\
+                    'http://a/y.deb' y_1%3a1_amd64.deb 234 SHA256:11\n";
+        let found = |beginning| downloads(uris, beginning).collect::<Vec<_>>();
+        assert_eq!(found(""), [("linux-x", 1000), ("y", 234)]);
+        assert_eq!(found("linux-"), [("linux-x", 1000)]);
     }
 
     #[test]

@@ -66,6 +66,41 @@ fn packets_are_taken_and_complete_where_they_are_signalled() {
     setup.refused(Words::new(0x906, 16).u24(9, queue), BAD_RESOURCE, "twice");
 }
 
+/// A driver learns from the completion of a NOP whether the bus combines writes: only the block that comes with
+/// the doorbell asks for it (`mlx5_core_test_wc` of Linux).
+#[test]
+fn a_block_that_comes_with_its_doorbell_takes_the_place_of_the_one_in_the_ring() {
+    let mut setup = Setup::new();
+    let cq = setup.made_cq(4);
+    let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
+    let words =
+        Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar).u64(0x60, record);
+    let queue = setup.good(with_pages(words.u8(0x71, 6).u8(0x73, LOG), ring, 64 << LOG));
+    let nop = |index: u16, signaled| {
+        let mut block = block(queue, index, signaled);
+        block[3] = 0;
+        block[7] = 1;
+        block
+    };
+    let page = u64::from(setup.uar) * 4096;
+    for index in 0..2_u16 {
+        setup.host.put(ring + u64::from(index) * 64, &nop(index, false));
+        setup.host.put(record + 4, &(u32::from(index) + 1).to_be_bytes());
+        let brought = nop(index, true);
+        let (parts, _) = brought.as_chunks::<8>();
+        for (at, part) in (page + 0x800 + u64::from(index) * 0x100..).step_by(8).zip(parts) {
+            setup.host.device.write_uar(at, part);
+        }
+        let entry = setup.host.get(cq.address + 64 * u64::from(index), 64);
+        assert_eq!((&entry[0x3c..0x3e], entry[0x3f] & 1), (&index.to_be_bytes()[..], 0));
+    }
+    // A block of another index is ignored: the ring has the request.
+    setup.host.put(ring + 128, &nop(2, true));
+    setup.host.put(record + 4, &3_u32.to_be_bytes());
+    setup.host.device.write_uar(page + 0x800, &nop(7, false));
+    assert_eq!(setup.host.get(cq.address + 128 + 0x3c, 2), [0, 2]);
+}
+
 #[test]
 fn objects_of_the_interface_end_once() {
     let mut setup = Setup::new();

@@ -9,6 +9,9 @@ ip link set lo up
 while read -r module; do
     insmod "/lib/modules/$module.ko"
 done < /etc/modules
+# The working folder of the host's command, if QEMU shares it.
+mkdir /host
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144 host /host 2> /dev/null
 if [ -s /etc/command ]; then
     stty raw -echo < "/dev/$output"
     sh /etc/command < /dev/null > "/dev/$output" 2>&1

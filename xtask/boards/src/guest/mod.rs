@@ -1,11 +1,16 @@
 //! A guest of QEMU in which Linux's own drivers for mlx5 have the software device, as a PCI function.
 
+mod check;
 mod image;
+mod options;
 
 use crate::machine::arch::Arch;
 use crate::machine::function::{self, Ends};
-use crate::machine::image::kernel;
+use crate::machine::kernel::Kernel;
+use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
+pub(crate) use options::HELP;
+use options::{Options, SID, options};
 use std::fs;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -15,28 +20,6 @@ use std::time::{Duration, Instant};
 use xtask::debian::{self, Dependencies};
 use xtask::run;
 use xtask_parsers::boards::{Port, Processor};
-
-pub(crate) const HELP: &str = "\
-cargo xtask guest [--arch NAME] [--qemu PROGRAM] [--port NAME] [--seconds N] [--log]
-                  [--file PATH]… [--find-qemu | --check | -- COMMAND…]
-
-Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
-mlx5_core and mlx5_ib drive the device. Runs COMMAND in the guest and ends with its exit status: a
-line for the shell, or a program and its arguments. Without COMMAND, gives a shell in a terminal,
-and runs ibv_devinfo elsewhere. A warning of the kernel is an error. QEMU 10.1 or later comes from
-the PATH, else it is unpacked below `target` from Debian sid. Kernel and programs are unpacked from
-Debian's packages there too. KVM is not used.
-
-  --arch NAME      x86-64 (the default; needs such a machine) or arm64
-  --qemu PROGRAM   take this QEMU
-  --port NAME      infiniband (the default) or ethernet
-  --seconds N      how long all of it may take (300; a shell may take a day)
-  --log            print what the function is asked for, and each completion, to standard error
-  --file PATH      put a file of this machine into /bin of the guest, such as a program to run there
-  --find-qemu      only look for QEMU, and unpack it if there is none
-  --check          ping-pong of all kinds, scenarios of `hil` over DEVX; the drivers let go of
-                   the device and take it again
-";
 
 /// The Debian packages in the guest, beside the kernel.
 const PACKAGES: &[&str] =
@@ -49,63 +32,14 @@ const PARAMETERS: &str = "loglevel=5 panic=-1 mitigations=off";
 /// The size of the guest's memory, which QEMU shares with the process of the PCI function.
 const MEMORY: &str = "768M";
 
-/// The script of `--check`.
-const CHECK: &str = include_str!("check.sh");
-
 /// The time for further lines after a warning of the kernel, such as its stack.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
+/// The time limit for a command, in seconds. A guest of the check takes 80 s on two quiet processors.
+const USUAL: u64 = 600;
+
 /// The time limit for a shell, in seconds.
 const DAY: u64 = 24 * 60 * 60;
-
-struct Options {
-    arch: Arch,
-    qemu: Option<String>,
-    port: String,
-    seconds: Option<u64>,
-    log: bool,
-    finds: bool,
-    check: bool,
-    files: Vec<PathBuf>,
-    command: String,
-}
-
-fn options(arguments: &[String]) -> Option<Options> {
-    let mut options = Options {
-        arch: Arch::default(),
-        qemu: None,
-        port: "infiniband".into(),
-        seconds: None,
-        log: false,
-        finds: false,
-        check: false,
-        files: Vec::new(),
-        command: String::new(),
-    };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--arch" => options.arch = Arch::named(rest.next()?)?,
-            "--qemu" => options.qemu = Some(rest.next()?.clone()),
-            "--port" => options.port.clone_from(rest.next()?),
-            "--seconds" => options.seconds = Some(rest.next()?.parse().ok()?),
-            "--log" => options.log = true,
-            "--file" => options.files.push(rest.next()?.into()),
-            "--find-qemu" => options.finds = true,
-            "--check" => (options.check, options.command) = (true, CHECK.into()),
-            "--" => {
-                let words: Vec<String> = rest.by_ref().cloned().collect();
-                options.command = match &words[..] {
-                    [] => return None,
-                    [script] => script.clone(),
-                    words => words.iter().map(|word| run::quote(word)).collect::<Vec<_>>().join(" "),
-                };
-            }
-            _ => return None,
-        }
-    }
-    Some(options)
-}
 
 /// Runs `cargo xtask guest` with the arguments after `guest`.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -114,12 +48,23 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     let Some(mut options) = options(arguments) else { return run::misuse(HELP) };
     if options.finds {
-        return run::status(Qemu::find(options.arch, options.qemu.as_deref()).map(|_| ()));
+        return run::status(Qemu::find(options.arch(), options.qemu.as_deref()).map(|_| ()));
     }
     if options.command.is_empty() && !std::io::stdin().is_terminal() {
         options.command = "ibv_devinfo".into();
     }
-    match boot(&options) {
+    if options.check {
+        return check::run(&options);
+    }
+    let guest = Guest {
+        arch: options.arch(),
+        kernel: options.kernel.clone(),
+        port: options.port.clone().unwrap_or_else(|| "infiniband".into()),
+        storage: false,
+        files: core::mem::take(&mut options.files),
+        command: core::mem::take(&mut options.command),
+    };
+    match Parts::find(&options, &guest).and_then(|parts| boot(&options, &guest, &parts)) {
         Ok(status) => ExitCode::from(status),
         Err(message) => run::failed(&message),
     }
@@ -136,6 +81,20 @@ pub(crate) fn command(processor: Processor, port: Port) -> Result<Vec<String>, S
     }
     words.extend(["--", "hil", "--device", "mlx5_0", "--programs", "/bin"].map(String::from));
     Ok(words)
+}
+
+/// A guest, and the shell script that runs in it.
+pub(super) struct Guest {
+    arch: Arch,
+    /// A folder with a kernel, or [`SID`]. Without a name, the kernel is that of Debian's stable release.
+    kernel: Option<String>,
+    port: String,
+    /// The guest has the modules of NVMe over fabrics, too.
+    storage: bool,
+    /// Files of this machine that become programs of the guest.
+    files: Vec<PathBuf>,
+    /// The script. It is empty for a shell.
+    command: String,
 }
 
 /// A folder. Dropping this value removes the folder.
@@ -155,29 +114,48 @@ enum Line {
     Output(String),
 }
 
-/// Boots the guest, and returns the exit status of its command.
-fn boot(options: &Options) -> Result<u8, String> {
-    if options.arch == Arch::X86 && !cfg!(target_arch = "x86_64") {
-        return Err("packages for an x86-64 guest are unpacked on x86-64 machines only (--arch arm64)".into());
+/// What the guest is made of: an emulator, a kernel, and unpacked packages of programs.
+struct Parts {
+    qemu: Qemu,
+    kernel: Kernel,
+    packages: PathBuf,
+}
+
+impl Parts {
+    /// Finds the parts, and downloads the missing ones.
+    fn find(options: &Options, guest: &Guest) -> Result<Self, String> {
+        let arch = guest.arch;
+        if arch == Arch::X86 && !cfg!(target_arch = "x86_64") {
+            return Err("packages for an x86-64 guest are unpacked on x86-64 machines only".into());
+        }
+        let qemu = Qemu::find(arch, options.qemu.as_deref())?;
+        let names = [&[arch.kernel()], PACKAGES].concat();
+        let packages = debian::unpack(arch.packages(), "guest", &names, Dependencies::Included)?;
+        let kernel = match guest.kernel.as_deref() {
+            None => Kernel::below(&packages)?,
+            Some(SID) => Kernel::newest(arch)?,
+            Some(folder) => Kernel::below(Path::new(folder))?,
+        };
+        Ok(Self { qemu, kernel, packages })
     }
-    let found = Qemu::find(options.arch, options.qemu.as_deref())?;
-    let names = [&[options.arch.kernel()], PACKAGES].concat();
-    let packages = debian::unpack(options.arch.packages(), "guest", &names, Dependencies::Included)?;
+}
+
+/// Boots the guest, and returns the exit status of its command.
+fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8, String> {
     let folder = Folder(run::root().join("target/guest").join(std::process::id().to_string()));
     fs::create_dir_all(&folder.0).map_err(|error| format!("{}: {error}", folder.0.display()))?;
     let image = folder.0.join("initramfs");
-    let mut files = options.files.clone();
-    if options.check {
-        files.push(options.arch.scenarios()?);
-    }
-    fs::write(&image, image::build(options.arch, &packages, &files, &options.command)?)
-        .map_err(|error| error.to_string())?;
+    fs::write(&image, image::build(guest, parts)?).map_err(|error| error.to_string())?;
     let socket = folder.0.join("socket");
-    let mut served = vec!["--port".to_owned(), options.port.clone()];
+    let mut served = vec!["--port".to_owned(), guest.port.clone()];
     served.extend(options.log.then(|| "--log".to_owned()));
     let _function = function::serve(&socket, &served)?;
+    let accelerator = match options.tcg {
+        true => Accelerator::Tcg,
+        false => Accelerator::find(&parts.qemu, guest.arch, &parts.kernel),
+    };
     let start = Instant::now();
-    let mut qemu = Ends(spawn(options, &found, &kernel(&packages)?, &image, &socket)?);
+    let mut qemu = Ends(spawn(guest, parts, accelerator, &image, &socket)?);
     let (tell, lines) = channel();
     if let Some(console) = qemu.0.stderr.take() {
         listen(console, tell.clone(), Line::Console);
@@ -185,7 +163,7 @@ fn boot(options: &Options) -> Result<u8, String> {
     if let Some(output) = qemu.0.stdout.take() {
         listen(output, tell, Line::Output);
     }
-    let usual = if options.command.is_empty() { DAY } else { 300 };
+    let usual = if guest.command.is_empty() { DAY } else { USUAL };
     let limit = Duration::from_secs(options.seconds.unwrap_or(usual));
     let status = watch(&lines, start + limit)?;
     eprintln!("the guest took {} s", start.elapsed().as_secs());
@@ -195,27 +173,47 @@ fn boot(options: &Options) -> Result<u8, String> {
 /// Starts QEMU. Its standard error is the console. Its standard output is the serial port of the command, or
 /// stays this process's for a shell.
 fn spawn(
-    options: &Options,
-    qemu: &Qemu,
-    kernel: &Path,
+    guest: &Guest,
+    parts: &Parts,
+    accelerator: Accelerator,
     image: &Path,
     socket: &Path,
 ) -> Result<Child, String> {
-    let port = options.arch.port();
+    let port = guest.arch.port();
     let parameters = format!("console={port}0 output={port}1 {PARAMETERS}");
-    let is_shell = options.command.is_empty();
-    let mut command = qemu.command();
+    let is_shell = guest.command.is_empty();
+    let mut command = parts.qemu.command();
     command
-        .args(function::options(options.arch, MEMORY, socket))
+        .args(function::options(guest.arch, accelerator, MEMORY, socket))
+        .args(share(&parts.qemu)?)
         .args(["-nodefaults", "-vga", "none", "-display", "none", "-monitor", "none", "-no-reboot"])
         .args(["-serial", "file:/dev/stderr", "-serial", "stdio", "-append", &parameters, "-kernel"])
-        .arg(kernel)
+        .arg(&parts.kernel.image)
         .arg("-initrd")
         .arg(image)
         .stdin(if is_shell { Stdio::inherit() } else { Stdio::null() })
         .stdout(if is_shell { Stdio::inherit() } else { Stdio::piped() })
         .stderr(Stdio::piped());
     command.spawn().map_err(|error| format!("QEMU cannot be run: {error}"))
+}
+
+/// Returns QEMU's options that share the working folder with the guest, read-only (9p). A QEMU without 9p
+/// shares nothing.
+fn share(qemu: &Qemu) -> Result<Vec<String>, String> {
+    const DEVICE: &str = "virtio-9p-pci";
+    if !qemu.has(DEVICE) {
+        return Ok(Vec::new());
+    }
+    let folder = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
+    // In a value of an option, two commas stand for one.
+    let path = folder.display().to_string().replace(',', ",,");
+    let options = [
+        "-fsdev".to_owned(),
+        format!("local,id=host,path={path},security_model=none,readonly=on"),
+        "-device".to_owned(),
+        format!("{DEVICE},fsdev=host,mount_tag=host"),
+    ];
+    Ok(options.into())
 }
 
 /// Sends each line of a stream, until the stream ends.
@@ -246,8 +244,7 @@ fn watch(lines: &Receiver<Line>, mut end: Instant) -> Result<u8, String> {
             }
             Err(_) => break,
         };
-        if warning.is_none()
-            && ["WARNING: CPU", "BUG: ", "Kernel panic"].iter().any(|text| line.contains(text))
+        if warning.is_none() && ["WARNING: ", "BUG: ", "Kernel panic"].iter().any(|text| line.contains(text))
         {
             warning = Some(line.clone());
             end = end.min(Instant::now() + LAST_WORDS);
@@ -300,26 +297,5 @@ mod tests {
     fn a_guest_that_says_nothing_takes_too_long() {
         let (_tell, seen) = channel();
         assert!(watch(&seen, Instant::now()).unwrap_err().contains("too long"));
-    }
-
-    #[test]
-    fn options_have_their_words() {
-        let parsed = |line: &str| options(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
-        let usual = parsed("").unwrap();
-        assert_eq!((usual.arch, usual.qemu, usual.command.as_str()), (Arch::X86, None, ""));
-        let other = parsed("--qemu /q --seconds 5 --log --file /a/b --file c -- ls -l /sys").unwrap();
-        assert_eq!(
-            (other.qemu.as_deref(), other.command.as_str(), other.log),
-            (Some("/q"), "'ls' '-l' '/sys'", true)
-        );
-        let script = options(&["--".into(), "ls | wc".into()]).unwrap();
-        assert_eq!(script.command, "ls | wc");
-        assert_eq!((other.seconds, other.port.as_str()), (Some(5), "infiniband"));
-        assert_eq!(other.files, ["/a/b", "c"].map(PathBuf::from));
-        assert!(!other.check && parsed("--check").unwrap().check);
-        assert_eq!(parsed("--arch arm64").unwrap().arch, Arch::Arm64);
-        for line in ["--", "--file", "--seconds many", "--qemu", "ls", "--arch vax"] {
-            assert!(parsed(line).is_none(), "{line}");
-        }
     }
 }

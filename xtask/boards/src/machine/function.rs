@@ -1,6 +1,7 @@
 //! The process of the PCI function, and QEMU's options that connect a machine with it.
 
 use super::arch::Arch;
+use super::kvm::Accelerator;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -45,16 +46,17 @@ pub(crate) fn serve(socket: &Path, arguments: &[String]) -> Result<Ends, String>
 }
 
 /// Returns QEMU's options for a machine of two processors whose memory (such as `768M`) the function shares.
-pub(crate) fn options(arch: Arch, memory: &str, socket: &Path) -> Vec<String> {
-    let (machine, processor) = arch.machine();
+pub(crate) fn options(arch: Arch, accelerator: Accelerator, memory: &str, socket: &Path) -> Vec<String> {
+    let (machine, _) = arch.machine();
+    let [accel, accelerator, cpu, processor] = accelerator.options(arch);
     let function =
         format!(r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
     let machine = format!("{machine},memory-backend=ram");
     let shared = format!("memory-backend-memfd,id=ram,size={memory},share=on");
     [
-        ["-accel", "tcg,thread=multi"],
+        [accel, accelerator],
         ["-machine", &machine],
-        ["-cpu", processor],
+        [cpu, processor],
         ["-smp", "2"],
         ["-m", memory],
         ["-object", &shared],

@@ -1,12 +1,13 @@
 //! The root file system of a machine: an archive that its kernel unpacks into memory.
 
 use super::arch::Arch;
+use super::kernel::Kernel;
 use super::modules;
 use cpio::newc::ModeFileType;
 use cpio::{NewcBuilder, write_cpio};
 use std::fs;
 use std::io::Cursor;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const FOLDERS: &[&str] =
     &["bin", "dev", "etc", "etc/libibverbs.d", "lib", "lib64", "proc", "root", "sys", "tmp", "usr"];
@@ -37,7 +38,13 @@ impl Image {
     /// Returns the files that every machine needs: `init`, a shell, all libraries of unpacked packages,
     /// libmlx5 as a provider of libibverbs, and kernel modules with their dependencies. `etc/modules` names
     /// the modules in order.
-    pub(crate) fn new(arch: Arch, packages: &Path, drivers: &[&str], init: &[u8]) -> Result<Self, String> {
+    pub(crate) fn new(
+        arch: Arch,
+        packages: &Path,
+        kernel: &Kernel,
+        drivers: &[&str],
+        init: &[u8],
+    ) -> Result<Self, String> {
         let mut image = Self { entries: Vec::new() };
         FOLDERS.iter().for_each(|name| image.put(name, Entry::Folder));
         LINKS.iter().for_each(|(name, target)| image.put(name, Entry::Link((*target).into())));
@@ -67,16 +74,23 @@ impl Image {
         image.put(&providers, Entry::Folder);
         let provider = only(&packages.join("usr").join(&providers), "libmlx5-")?;
         image.put(&format!("{providers}/{provider}"), Entry::Link("../libmlx5.so.1".into()));
-        let releases = packages.join("lib/modules");
-        let release = releases.join(only(&releases, "")?);
         image.put("lib/modules", Entry::Folder);
-        let mut list = String::new();
-        for (name, module) in modules::in_order(&release, drivers)? {
-            list += &format!("{name}\n");
-            image.put(&format!("lib/modules/{name}.ko"), Entry::File(module));
-        }
-        image.put("etc/modules", Entry::File(list.into_bytes()));
+        image.modules(kernel, drivers, "etc/modules")?;
         Ok(image)
+    }
+
+    /// Adds kernel modules with their dependencies. The file `list` names them in order.
+    pub(crate) fn modules(&mut self, kernel: &Kernel, drivers: &[&str], list: &str) -> Result<(), String> {
+        let mut names = String::new();
+        for (name, module) in modules::in_order(&kernel.modules, drivers)? {
+            names += &format!("{name}\n");
+            let path = format!("lib/modules/{name}.ko");
+            if !self.entries.iter().any(|(there, _)| *there == path) {
+                self.put(&path, Entry::File(module));
+            }
+        }
+        self.put(list, Entry::File(names.into_bytes()));
+        Ok(())
     }
 
     /// Adds a file, which replaces nothing.
@@ -107,12 +121,6 @@ impl Image {
     }
 }
 
-/// Returns the path of the kernel among the unpacked packages.
-pub(crate) fn kernel(packages: &Path) -> Result<PathBuf, String> {
-    let boot = packages.join("boot");
-    Ok(boot.join(only(&boot, "vmlinuz-")?))
-}
-
 /// Returns the names of the files in a folder, in order.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -127,7 +135,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Returns the name of the only file in a folder whose name begins with `beginning`.
-fn only(folder: &Path, beginning: &str) -> Result<String, String> {
+pub(super) fn only(folder: &Path, beginning: &str) -> Result<String, String> {
     let mut found = names(folder)?;
     found.retain(|name| name.starts_with(beginning));
     match (found.pop(), found.is_empty()) {

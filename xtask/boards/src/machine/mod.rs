@@ -3,5 +3,7 @@
 pub(crate) mod arch;
 pub(crate) mod function;
 pub(crate) mod image;
+pub(crate) mod kernel;
+pub(crate) mod kvm;
 mod modules;
 pub(crate) mod qemu;

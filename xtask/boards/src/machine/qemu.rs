@@ -3,7 +3,7 @@
 use super::arch::Arch;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use xtask::debian;
+use xtask::debian::{self, Architecture, Dependencies};
 use xtask::run::{answer, program};
 
 /// The versions with which all of `cargo xtask guest --check` has passed.
@@ -34,7 +34,8 @@ impl Qemu {
         if found.knows() {
             return Ok(found);
         }
-        let root = debian::unpack_sid(arch.qemu(), arch.emulator())?;
+        let root =
+            debian::unpack_sid(Architecture::Own, arch.qemu(), arch.emulator(), Dependencies::Included)?;
         let found = Self { words: words(&root, arch) };
         if !found.knows() {
             let qemu = arch.qemu();
@@ -54,12 +55,17 @@ impl Qemu {
         command
     }
 
-    /// Returns whether the program has the device `vfio-user-pci`. The exit status tells nothing: QEMU 7.2
-    /// also ends with 0 if it has no such device, but then lists no options.
-    fn knows(&self) -> bool {
+    /// Returns whether the program has a device of this name. The exit status tells nothing: QEMU 7.2 also
+    /// ends with 0 if it has no such device, but then lists no options.
+    pub(crate) fn has(&self, device: &str) -> bool {
         let mut command = self.command();
-        command.args(["-machine", "none", "-device", "vfio-user-pci,help"]).stderr(Stdio::null());
-        answer(command).is_ok_and(|options| options.contains("vfio-user-pci options"))
+        command.args(["-machine", "none", "-device", &format!("{device},help")]).stderr(Stdio::null());
+        answer(command).is_ok_and(|options| options.contains(&format!("{device} options")))
+    }
+
+    /// Returns whether the program takes PCI functions over vfio-user.
+    fn knows(&self) -> bool {
+        self.has("vfio-user-pci")
     }
 
     /// Returns the version, without Debian's additions.

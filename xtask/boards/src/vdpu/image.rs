@@ -2,6 +2,7 @@
 
 use crate::machine::arch::Arch;
 use crate::machine::image::{DRIVERS, Entry, Image};
+use crate::machine::kernel::Kernel;
 use std::path::Path;
 
 /// The kernel modules for QEMU's network.
@@ -14,12 +15,13 @@ const PROGRAMS: &[&str] = &["usr/bin/dropbearconvert", "usr/sbin/dropbear"];
 /// public key. `drives` adds Linux's own drivers for the device.
 pub(super) fn build(
     packages: &Path,
+    kernel: &Kernel,
     drives: bool,
     host_key: &str,
     authorized: &str,
 ) -> Result<Vec<u8>, String> {
     let drivers = [NETWORK, if drives { DRIVERS } else { &[] }].concat();
-    let mut image = Image::new(Arch::Arm64, packages, &drivers, include_bytes!("init.sh"))?;
+    let mut image = Image::new(Arch::Arm64, packages, kernel, &drivers, include_bytes!("init.sh"))?;
     image.put("etc/passwd", Entry::File(b"root:x:0:0:root:/root:/bin/sh\n".to_vec()));
     image.put("etc/group", Entry::File(b"root:x:0:\n".to_vec()));
     PROGRAMS.iter().try_for_each(|name| image.program(&packages.join(name)))?;

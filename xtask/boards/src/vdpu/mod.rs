@@ -4,7 +4,8 @@ mod image;
 
 use crate::machine::arch::Arch;
 use crate::machine::function::{self, Ends};
-use crate::machine::image::kernel;
+use crate::machine::kernel::Kernel;
+use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
 use std::fs::{self, File};
 use std::io::Read;
@@ -39,7 +40,7 @@ const MEMORY: &str = "1024M";
 #[derive(Debug)]
 pub(crate) struct Machine {
     folder: PathBuf,
-    kernel: PathBuf,
+    kernel: Kernel,
     port: u16,
     /// The QEMU that takes the PCI function. Without it, the machine has no device.
     emulator: Option<Qemu>,
@@ -70,7 +71,7 @@ impl Machine {
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
         // From here on, dropping `machine` removes the folder.
         let port = free_port()?;
-        let kernel = kernel(&packages)?;
+        let kernel = Kernel::below(&packages)?;
         let machine = Self { folder, kernel, port, emulator, function: None, qemu: None };
         for key in ["host_key", "client_key"] {
             let mut make = program("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "vdpu", "-f"]);
@@ -78,8 +79,13 @@ impl Machine {
             check(make)?;
         }
         machine.write("known_hosts", format!("[127.0.0.1]:{port} {}", machine.read("host_key.pub")?))?;
-        let image =
-            image::build(&packages, drives, &machine.read("host_key")?, &machine.read("client_key.pub")?)?;
+        let image = image::build(
+            &packages,
+            &machine.kernel,
+            drives,
+            &machine.read("host_key")?,
+            &machine.read("client_key.pub")?,
+        )?;
         machine.write("initramfs", image)?;
         Ok(machine)
     }
@@ -139,7 +145,12 @@ impl Machine {
         let mut qemu = match &self.emulator {
             Some(emulator) => {
                 let mut qemu = emulator.command();
-                qemu.args(function::options(Arch::Arm64, MEMORY, &self.folder.join("socket")));
+                qemu.args(function::options(
+                    Arch::Arm64,
+                    Accelerator::Tcg,
+                    MEMORY,
+                    &self.folder.join("socket"),
+                ));
                 qemu
             }
             None => {
@@ -153,7 +164,7 @@ impl Machine {
         qemu.args(["-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot"])
             .args(["-serial", &console, "-netdev", &network, "-device", "virtio-net-device,netdev=net"])
             .args(["-append", PARAMETERS, "-kernel"])
-            .arg(&self.kernel)
+            .arg(&self.kernel.image)
             .arg("-initrd")
             .arg(self.folder.join("initramfs"))
             .stdin(Stdio::null())

@@ -209,9 +209,10 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Takes the packets that a doorbell announced, and completes requests that ask for a completion. Returns
-    /// false if no send queue of packets has this number.
-    pub(super) fn send_packets(&mut self, number: u32) -> bool {
+    /// Takes the packets that a doorbell announced, and completes requests that ask for a completion. If a
+    /// block has come with the doorbell and is the next one, it takes the place of the block in the ring.
+    /// Returns false if no send queue of packets has this number.
+    pub(super) fn send_packets(&mut self, number: u32, mut brought: Option<[u8; 64]>) -> bool {
         let Some(queue) = self.interface.packets.get(&number).copied() else { return false };
         let mut record = [0; 4];
         if self.memory.read(queue.record.wrapping_add(4), &mut record).is_err() {
@@ -224,6 +225,8 @@ impl<M: Memory> Device<M> {
             let slot = u64::from(next & ((1 << queue.log_blocks) - 1)) * BLOCK;
             let mut block = [0; BLOCK as usize];
             let is_read = self.memory.read(queue.ring.wrapping_add(slot), &mut block).is_ok();
+            let is_next = |brought: &[u8; 64]| brought.get(1..3) == Some(&next.to_be_bytes()[..]);
+            block = brought.take().filter(is_next).unwrap_or(block);
             let Some((control, _)) = ControlSegment::read_from_prefix(&block).ok().filter(|_| is_read) else {
                 break;
             };

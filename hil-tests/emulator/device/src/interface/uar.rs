@@ -4,6 +4,7 @@
 use crate::device::Device;
 use crate::interface_state::{Armed, BlueFlame};
 use crate::memory::Memory;
+use crate::object::qp::QpAttributes;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
 use zerocopy::FromBytes;
 
@@ -38,8 +39,8 @@ impl<M: Memory> Device<M> {
     /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
     /// the only request in the ring is a NOP without completion, the device waits for the other 56 bytes of
     /// the block, in writes of 8 bytes. It then executes this block instead of the one in the ring
-    /// (BlueFlame). A driver finds out in this way whether the bus combines writes (`mlx5_ib_test_wc` of
-    /// Linux). If the rest does not arrive before the next doorbell or before [`Device::settle_doorbells`],
+    /// (BlueFlame). A driver finds out in this way whether the bus combines writes (`mlx5_ib_test_wc` and
+    /// `mlx5_core_test_wc` of Linux). If the rest does not arrive before the next doorbell or before [`Device::settle_doorbells`],
     /// the device executes the ring.
     pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
         let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
@@ -76,14 +77,21 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns whether the only rung request of a queue pair is a NOP without completion.
+    /// Returns whether the only rung request of a send queue is a NOP without completion.
     fn rings_nothing(&self, number: u32) -> bool {
-        let Some(qp) = self.objects.qps.get(number) else { return false };
-        let (attributes, next) = (&qp.attributes, qp.next_block());
-        let (mut record, mut block) = ([0; 4], [0; BLOCK]);
-        let slot = u64::from(next & ((1 << attributes.log_sq_blocks) - 1)) * BLOCK as u64;
-        let is_read = self.memory.read(attributes.doorbell_record.wrapping_add(4), &mut record).is_ok()
-            && self.memory.read(attributes.sq.wrapping_add(slot), &mut block).is_ok();
+        let of_pair = self.objects.qps.get(number).map(|qp| {
+            let QpAttributes { sq, log_sq_blocks, doorbell_record, .. } = qp.attributes;
+            (sq, log_sq_blocks, doorbell_record, qp.next_block())
+        });
+        let of_packets = || {
+            let queue = self.interface.packets.get(&number)?;
+            Some((queue.ring, queue.log_blocks, queue.record, queue.next))
+        };
+        let Some((ring, log_blocks, record, next)) = of_pair.or_else(of_packets) else { return false };
+        let (at, mut record, mut block) = (record.wrapping_add(4), [0; 4], [0; BLOCK]);
+        let slot = u64::from(next & ((1 << log_blocks) - 1)) * BLOCK as u64;
+        let is_read = self.memory.read(at, &mut record).is_ok()
+            && self.memory.read(ring.wrapping_add(slot), &mut block).is_ok();
         let is_alone = u32::from_be_bytes(record) as u16 == next.wrapping_add(1);
         let Ok((control, _)) = ControlSegment::read_from_prefix(&block) else { return false };
         let is_nop = Opcode(control.opcode_word().opcode()) == Opcode::NOP;
@@ -105,7 +113,7 @@ impl<M: Memory> Device<M> {
             // The device ignores a block that is not the next one of its queue, or whose queue is unknown.
             let _ = self.blue_flame(number, &[bytes]);
         }
-        if !self.send_packets(number) {
+        if !self.send_packets(number, (length == BLOCK).then_some(bytes)) {
             // A doorbell for an unknown queue is ignored.
             let _ = self.doorbell(number);
         }

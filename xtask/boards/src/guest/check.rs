@@ -1,0 +1,114 @@
+//! The check of Linux's own drivers: a guest for each port and kernel.
+
+use super::options::{Options, SID};
+use super::{Guest, Parts, boot};
+use crate::machine::arch::Arch;
+use std::process::ExitCode;
+use xtask::run;
+
+const BEGIN: &str = include_str!("check/begin.sh");
+const PROGRAMS: &str = include_str!("check/programs.sh");
+const DEVX: &str = include_str!("check/devx.sh");
+const CONNECTIONS: &str = include_str!("check/connections.sh");
+const STORAGE: &str = include_str!("check/storage.sh");
+const LIFE: &str = include_str!("check/life.sh");
+const END: &str = include_str!("check/end.sh");
+
+/// A guest of the check: its machine, its kernel (without a name: that of Debian 12), the port of its
+/// function, and its scripts.
+struct Part {
+    arch: Arch,
+    kernel: Option<&'static str>,
+    port: &'static str,
+    scripts: &'static [&'static str],
+}
+
+const INFINIBAND: &[&str] = &[BEGIN, PROGRAMS, DEVX, LIFE, END];
+const ETHERNET: &[&str] = &[BEGIN, PROGRAMS, CONNECTIONS, STORAGE, LIFE, END];
+
+const PARTS: &[Part] = &[
+    Part { arch: Arch::X86, kernel: None, port: "infiniband", scripts: INFINIBAND },
+    Part { arch: Arch::X86, kernel: None, port: "ethernet", scripts: ETHERNET },
+    Part { arch: Arch::X86, kernel: Some(SID), port: "infiniband", scripts: INFINIBAND },
+    Part { arch: Arch::X86, kernel: Some(SID), port: "ethernet", scripts: ETHERNET },
+    Part { arch: Arch::Arm64, kernel: None, port: "infiniband", scripts: &[BEGIN, PROGRAMS, END] },
+];
+
+impl Part {
+    /// Returns the guest, if the options ask for it. Options that are not given ask for all guests. A kernel
+    /// of a folder takes the place of Debian 12's.
+    fn asked(&self, options: &Options) -> Option<Guest> {
+        let kernel = match (self.kernel, options.kernel.as_deref()) {
+            (kernel, None) => kernel,
+            (Some(kernel), Some(named)) if kernel == named => Some(kernel),
+            (None, Some(named)) if named != SID => Some(named),
+            _ => return None,
+        };
+        let is_asked = options.arch.is_none_or(|arch| arch == self.arch)
+            && options.port.as_deref().is_none_or(|port| port == self.port);
+        is_asked.then(|| Guest {
+            arch: self.arch,
+            kernel: kernel.map(String::from),
+            port: self.port.to_owned(),
+            storage: true,
+            files: Vec::new(),
+            command: self.scripts.concat(),
+        })
+    }
+
+    /// Returns the words for this guest.
+    fn words(&self, guest: &Guest) -> String {
+        let kernel = guest.kernel.as_deref().unwrap_or("12");
+        format!("{:?}, kernel of Debian {kernel}, port {}", self.arch, self.port)
+    }
+}
+
+/// Boots the guests one after the other. A guest whose parts cannot be had is skipped, with the reason.
+pub(super) fn run(options: &Options) -> ExitCode {
+    let (mut results, mut failures) = (Vec::new(), 0);
+    for (part, mut guest) in PARTS.iter().filter_map(|part| Some((part, part.asked(options)?))) {
+        let words = part.words(&guest);
+        println!("guest: {words}");
+        let parts = match Parts::find(options, &guest) {
+            Ok(parts) => parts,
+            Err(why) => {
+                results.push(format!("SKIPPED  {words}: {why}"));
+                continue;
+            }
+        };
+        let booted = part.arch.scenarios().and_then(|scenarios| {
+            guest.files = vec![scenarios];
+            boot(options, &guest, &parts)
+        });
+        let outcome = match booted {
+            Ok(0) => "passed ".to_owned(),
+            Ok(status) => format!("FAILED with status {status}:"),
+            Err(why) => format!("FAILED ({why}):"),
+        };
+        failures += usize::from(outcome != "passed ");
+        results.push(format!("{outcome}  {words}"));
+    }
+    results.iter().for_each(|line| println!("{line}"));
+    run::status(if failures == 0 { Ok(()) } else { Err(format!("guests that failed: {failures}")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::options;
+    use super::*;
+
+    #[test]
+    fn options_choose_guests() {
+        let asked = |line: &str| {
+            let options = options(&line.split_whitespace().map(String::from).collect::<Vec<_>>()).unwrap();
+            let found = PARTS.iter().filter_map(|part| part.asked(&options));
+            found.map(|guest| (guest.arch, guest.kernel, guest.port)).collect::<Vec<_>>()
+        };
+        assert_eq!(asked("--check").len(), PARTS.len());
+        let named = |kernel: &str, port: &str| (Arch::X86, Some(kernel.to_owned()), port.to_owned());
+        assert_eq!(asked("--kernel sid --port ethernet"), [named("sid", "ethernet")]);
+        let own = asked("--kernel /here --arch x86-64");
+        assert_eq!(own, [named("/here", "infiniband"), named("/here", "ethernet")]);
+        assert_eq!(asked("--arch arm64"), [(Arch::Arm64, None, "infiniband".to_owned())]);
+    }
+}

@@ -1,0 +1,38 @@
+# Prepares a check. The first program that fails ends the script.
+port=/sys/class/infiniband/mlx5_0/ports/1
+function=$(basename "$(readlink -f /sys/class/infiniband/mlx5_0/device)")
+driver=/sys/bus/pci/drivers/mlx5_core
+failed() {
+    echo "$*"
+    dmesg | tail -n 20
+    exit 1
+}
+# Runs server and client of a program in this guest. The words behind `--` are those of the client alone.
+pair() {
+    server=
+    while [ $# != 0 ] && [ "$1" != -- ]; do server="$server $1"; shift; done
+    [ $# = 0 ] || shift
+    $server > /tmp/server 2>&1 &
+    sleep 1
+    $server "$@" > /tmp/client 2>&1 && wait $! || {
+        cat /tmp/server /tmp/client
+        failed "$server failed"
+    }
+    echo "passed:$server"
+}
+if grep -q Ethernet $port/link_layer; then
+    # Addresses for both programs, on the network interface of the port.
+    interface=$(ls /sys/class/infiniband/mlx5_0/device/net)
+    ip link set "$interface" up
+    ip address add 192.0.2.1/24 dev "$interface"
+    ip -6 address add 2001:db8::1/64 dev "$interface" nodad 2> /dev/null ||
+        ip -6 address add 2001:db8::1/64 dev "$interface"
+    # The table of GIDs follows the addresses after a while. Programs name the entry of the IPv4 address.
+    for second in 1 2 3 4 5 6 7 8 9 10; do
+        gid=$(grep -l ffff:c000:0201 $port/gids/* 2> /dev/null | head -n 1)
+        [ -z "$gid" ] || break
+        sleep 1
+    done
+    [ -n "$gid" ] || failed "no GID of the address"
+    gid=$(basename "$gid")
+fi

@@ -1,0 +1,128 @@
+//! The options of `cargo xtask guest`.
+
+use crate::machine::arch::Arch;
+use std::path::PathBuf;
+use xtask::run;
+
+pub(crate) const HELP: &str = "\
+cargo xtask guest [--arch NAME] [--kernel DIR] [--qemu PROGRAM] [--port NAME] [--seconds N]
+                  [--tcg] [--log] [--file PATH]… [--find-qemu | --check | -- COMMAND…]
+
+Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
+mlx5_core and mlx5_ib drive the device. Runs COMMAND in the guest and ends with its exit status: a
+line for the shell, or a program and its arguments. Without COMMAND, gives a shell in a terminal,
+and runs ibv_devinfo elsewhere. A warning of the kernel is an error. QEMU 10.1 or later comes from
+the PATH, else it is unpacked below `target` from Debian sid. Kernel and programs are unpacked from
+Debian's packages there too. The guest sees the working folder of this command at /host, read-only.
+KVM is used if a trial of at most 10 s has shown that a guest boots.
+
+  --arch NAME      x86-64 (the default; needs such a machine) or arm64
+  --kernel DIR     the only kernel of a folder with `boot/vmlinuz-*` and `lib/modules`; `sid` is the
+                   newest kernel of Debian sid
+  --qemu PROGRAM   take this QEMU
+  --port NAME      infiniband (the default) or ethernet
+  --seconds N      how long a guest may take (600; a shell may take a day)
+  --tcg            emulate the processor; do not try KVM
+  --log            print what the function is asked for, and each completion, to standard error
+  --file PATH      put a file of this machine into /bin of the guest, such as a program to run there
+  --find-qemu      only look for QEMU, and unpack it if there is none
+  --check          guests of both ports, of Debian 12's and sid's kernel and of arm64 (or those that
+                   the other options name): ping-pong of all kinds, perftest, rping, NVMe over
+                   fabrics, DEVX; the drivers let go of the device, also under load and for FLR
+";
+
+/// The word for the newest kernel of Debian sid, in place of a folder.
+pub(super) const SID: &str = "sid";
+
+/// The options, as the command line has them.
+pub(super) struct Options {
+    pub(super) arch: Option<Arch>,
+    /// A folder with a kernel, or [`SID`].
+    pub(super) kernel: Option<String>,
+    pub(super) qemu: Option<String>,
+    pub(super) port: Option<String>,
+    pub(super) seconds: Option<u64>,
+    pub(super) log: bool,
+    pub(super) tcg: bool,
+    pub(super) finds: bool,
+    pub(super) check: bool,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) command: String,
+}
+
+impl Options {
+    /// Returns the machine that `--arch` names, or the usual one.
+    pub(super) fn arch(&self) -> Arch {
+        self.arch.unwrap_or_default()
+    }
+}
+
+pub(super) fn options(arguments: &[String]) -> Option<Options> {
+    let mut options = Options {
+        arch: None,
+        kernel: None,
+        qemu: None,
+        port: None,
+        seconds: None,
+        log: false,
+        tcg: false,
+        finds: false,
+        check: false,
+        files: Vec::new(),
+        command: String::new(),
+    };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--arch" => options.arch = Some(Arch::named(rest.next()?)?),
+            "--kernel" => options.kernel = Some(rest.next()?.clone()),
+            "--qemu" => options.qemu = Some(rest.next()?.clone()),
+            "--port" => options.port = Some(rest.next()?.clone()),
+            "--seconds" => options.seconds = Some(rest.next()?.parse().ok()?),
+            "--tcg" => options.tcg = true,
+            "--log" => options.log = true,
+            "--file" => options.files.push(rest.next()?.into()),
+            "--find-qemu" => options.finds = true,
+            "--check" => options.check = true,
+            "--" => {
+                let words: Vec<String> = rest.by_ref().cloned().collect();
+                options.command = match &words[..] {
+                    [] => return None,
+                    [script] => script.clone(),
+                    words => words.iter().map(|word| run::quote(word)).collect::<Vec<_>>().join(" "),
+                };
+            }
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_their_words() {
+        let parsed = |line: &str| options(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
+        let usual = parsed("").unwrap();
+        assert_eq!((usual.arch(), usual.qemu, usual.command.as_str()), (Arch::X86, None, ""));
+        let other =
+            parsed("--kernel sid --qemu /q --seconds 5 --log --tcg --file /a/b --file c -- ls -l /sys")
+                .unwrap();
+        assert_eq!(
+            (other.qemu.as_deref(), other.command.as_str(), other.log && other.tcg),
+            (Some("/q"), "'ls' '-l' '/sys'", true)
+        );
+        assert_eq!(other.kernel.as_deref(), Some(SID));
+        let script = options(&["--".into(), "ls | wc".into()]).unwrap();
+        assert_eq!(script.command, "ls | wc");
+        assert_eq!((other.seconds, other.port), (Some(5), None));
+        assert_eq!(other.files, ["/a/b", "c"].map(PathBuf::from));
+        assert!(!other.check && parsed("--check").unwrap().check);
+        assert_eq!(parsed("--arch arm64").unwrap().arch(), Arch::Arm64);
+        for line in ["--", "--file", "--seconds many", "--qemu", "ls", "--arch vax"] {
+            assert!(parsed(line).is_none(), "{line}");
+        }
+    }
+}
