@@ -129,6 +129,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
                 ],
             ),
             ("factory", &["crypto", "memory", "device"]),
+            ("keys", &["faults", "memory", "profile", "object", "device"]),
             (
                 "interface",
                 &[
@@ -142,9 +143,9 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
                     "outbound",
                     "tap",
                     "device",
+                    "keys",
                 ],
             ),
-            ("keys", &["faults", "memory", "profile", "object", "device"]),
             ("queue_pair", &["memory", "message", "object", "device"]),
             ("receive", &["memory", "refusal", "object", "fetch", "device"]),
             ("region", &["memory", "object", "device"]),
@@ -153,6 +154,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
                 &[
                     "faults",
                     "memory",
+                    "profile",
                     "refusal",
                     "message",
                     "object",

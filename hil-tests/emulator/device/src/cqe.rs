@@ -1,7 +1,6 @@
 //! Builds completion entries (PRM `cqe64`; DEVICE.md, "Completion entries"). These are pure functions. The
 //! owner bit is set later, when the slot in the ring is known.
 
-use crate::profile::DEFAULT_PKEY;
 use crate::refusal::Status;
 use crate::signature::Part;
 use crate::transfer::{BlockError, Side, SignatureType};
@@ -94,11 +93,11 @@ pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
 }
 
 /// Adds the P_Key of a management datagram to its entry, at the place of immediate data (`pkey` of Linux's
-/// `mlx5_cqe64`). The port has only the default partition.
-pub(crate) fn with_partition(mut entry: Entry) -> Entry {
+/// `mlx5_cqe64`).
+pub(crate) fn with_partition(mut entry: Entry, pkey: u16) -> Entry {
     const PKEY: core::ops::Range<usize> = 38..40;
     if let Some(place) = entry.get_mut(PKEY) {
-        place.copy_from_slice(&DEFAULT_PKEY.to_be_bytes());
+        place.copy_from_slice(&pkey.to_be_bytes());
     }
     entry
 }

@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::message::{Payload, Request, Response};
 use crate::object::mkey::Mkey;
 use crate::object::qp::{QpAttributes, QpState};
+use crate::profile::DEFAULT_PKEY;
 use crate::refusal::{Cause, Reason, Refusal, Status};
 use crate::translate::{Asker, Right};
 use alloc::sync::Arc;
@@ -124,7 +125,7 @@ impl<M: Memory> Device<M> {
         let subject = self.receive_subject(qpn, receive.counter);
         let entry = cqe::done(subject, opcode, length, word, self.tells_solicited(solicited));
         let entry = source.map_or(entry, |source| cqe::with_source(entry, source));
-        let entry = if MANAGEMENT.contains(&qpn) { cqe::with_partition(entry) } else { entry };
+        let entry = if MANAGEMENT.contains(&qpn) { cqe::with_partition(entry, DEFAULT_PKEY) } else { entry };
         self.post(attributes.responder_cqn(), entry);
         Response::Done
     }

@@ -66,8 +66,8 @@ fn packets_are_taken_and_complete_where_they_are_signalled() {
     setup.refused(Words::new(0x906, 16).u24(9, queue), BAD_RESOURCE, "twice");
 }
 
-/// A driver learns from the completion of a NOP whether the bus combines writes: only the block that comes with
-/// the doorbell asks for it (`mlx5_core_test_wc` of Linux).
+/// A driver learns from the completion of a NOP whether the bus combines writes: only the block that comes
+/// with the doorbell asks for a completion (`mlx5_core_test_wc` of Linux).
 #[test]
 fn a_block_that_comes_with_its_doorbell_takes_the_place_of_the_one_in_the_ring() {
     let mut setup = Setup::new();

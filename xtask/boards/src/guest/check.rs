@@ -1,7 +1,8 @@
 //! The check of Linux's own drivers: a guest for each port and kernel.
 
+use super::boot::boot;
 use super::options::{Options, SID};
-use super::{Guest, Parts, boot};
+use super::parts::{Guest, Parts};
 use crate::machine::arch::Arch;
 use std::process::ExitCode;
 use xtask::run;

@@ -1,7 +1,8 @@
 //! The root file system of the guest.
 
-use super::{Guest, Parts};
-use crate::machine::image::{DRIVERS, Entry, Image, names};
+use super::parts::{Guest, Parts};
+use crate::machine::folder::names;
+use crate::machine::image::{DRIVERS, Entry, Image};
 
 /// The beginnings of the names of rdma-core's programs that query a device or move data over one.
 const PROGRAMS: &[&str] = &["ib_", "ibv_", "rdma_", "rping", "ucmatose", "udaddy"];

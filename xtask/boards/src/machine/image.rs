@@ -1,6 +1,7 @@
 //! The root file system of a machine: an archive that its kernel unpacks into memory.
 
 use super::arch::Arch;
+use super::folder::{names, only};
 use super::kernel::Kernel;
 use super::modules;
 use cpio::newc::ModeFileType;
@@ -121,25 +122,6 @@ impl Image {
     }
 }
 
-/// Returns the names of the files in a folder, in order.
-pub(crate) fn names(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut names: Vec<_> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    Ok(names)
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Returns the name of the only file in a folder whose name begins with `beginning`.
-pub(super) fn only(folder: &Path, beginning: &str) -> Result<String, String> {
-    let mut found = names(folder)?;
-    found.retain(|name| name.starts_with(beginning));
-    match (found.pop(), found.is_empty()) {
-        (Some(name), true) => Ok(name),
-        _ => Err(format!("{}: not exactly one file {beginning}*", folder.display())),
-    }
 }

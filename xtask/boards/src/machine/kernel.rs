@@ -1,7 +1,7 @@
 //! The kernel of a machine.
 
 use super::arch::Arch;
-use super::image::only;
+use super::folder::only;
 use std::path::{Path, PathBuf};
 use xtask::debian::{self, Dependencies};
 

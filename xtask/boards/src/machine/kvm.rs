@@ -1,7 +1,6 @@
 //! Whether guests run on the processor itself (KVM), or are emulated (TCG).
 
 use super::arch::Arch;
-use super::function::Ends;
 use super::kernel::Kernel;
 use super::qemu::Qemu;
 use std::fs;
@@ -86,17 +85,18 @@ fn command(qemu: &Qemu, arch: Arch, kernel: &Kernel) -> Command {
 /// Returns whether a command prints the end of a kernel within the time limit.
 fn boots(mut command: Command) -> bool {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let Ok(child) = spawned else { return false };
-    let mut child = Ends(child);
-    let Some(mut output) = child.0.stdout.take() else { return false };
+    let Ok(mut child) = spawned else { return false };
+    let output = child.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // What was read before an error counts.
-        let _ = output.read_to_end(&mut text);
+        // The bytes before an error of the pipe count.
+        let _ = output.map(|mut output| output.read_to_end(&mut text));
         String::from_utf8_lossy(&text).contains(PANIC)
     });
-    let has_ended = matches!(wait(&mut child.0, TRIAL), Ok(Some(_)));
-    drop(child);
+    let has_ended = matches!(wait(&mut child, TRIAL), Ok(Some(_)));
+    // `kill` fails if the child has ended.
+    let _ = child.kill();
+    let _ = child.wait();
     reader.join().unwrap_or_default() && has_ended
 }
 

@@ -1,6 +1,7 @@
 //! Parts of the machines that QEMU emulates: the emulator, the PCI function, and the root file system.
 
 pub(crate) mod arch;
+pub(crate) mod folder;
 pub(crate) mod function;
 pub(crate) mod image;
 pub(crate) mod kernel;

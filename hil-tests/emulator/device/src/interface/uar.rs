@@ -40,8 +40,8 @@ impl<M: Memory> Device<M> {
     /// the only request in the ring is a NOP without completion, the device waits for the other 56 bytes of
     /// the block, in writes of 8 bytes. It then executes this block instead of the one in the ring
     /// (BlueFlame). A driver finds out in this way whether the bus combines writes (`mlx5_ib_test_wc` and
-    /// `mlx5_core_test_wc` of Linux). If the rest does not arrive before the next doorbell or before [`Device::settle_doorbells`],
-    /// the device executes the ring.
+    /// `mlx5_core_test_wc` of Linux). If the rest does not arrive before the next doorbell or before
+    /// [`Device::settle_doorbells`], the device executes the ring.
     pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
         let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
         if !self.interface.uars.contains(&page) {

@@ -1,9 +1,7 @@
 //! Data encryption keys, and the logins and KEKs for wrapped ones (PRM objects 0x0c and 0x1f).
 
 use crate::crypto::{UnwrapError, Xts, unwrap_key};
-use crate::device::Error;
 use crate::faults::Faults;
-use crate::profile::CryptoMode;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
@@ -19,7 +17,7 @@ pub enum KeySize {
 }
 
 impl KeySize {
-    const fn xts_bytes(self) -> usize {
+    pub(crate) const fn xts_bytes(self) -> usize {
         match self {
             Self::Bits128 => 32,
             Self::Bits256 => 64,
@@ -54,51 +52,6 @@ pub struct DekAttributes<'a> {
     pub has_keytag: bool,
     /// The key.
     pub key: KeyMaterial<'a>,
-}
-
-/// The reason why a command has no attributes of a DEK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DekError {
-    /// The command has too few bytes.
-    Length,
-    /// The device refuses the attributes.
-    Refused(Error),
-}
-
-impl<'a> DekAttributes<'a> {
-    /// Reads the attributes from a general object in a command (PRM `encryption_key`). `login` is the number
-    /// of a valid login of the user, which a device of mode [`CryptoMode::Wrapped`] needs.
-    ///
-    /// # Errors
-    /// [`DekError::Length`]; [`Error::BadAttribute`] for another purpose than AES-XTS, or an unknown size;
-    /// [`Error::NoLogin`].
-    pub fn read(object: &'a [u8], crypto: CryptoMode, login: Option<u32>) -> Result<Self, DekError> {
-        const XTS: u8 = 3;
-        const WRAPPING: usize = 8;
-        let refused = |error| Err(DekError::Refused(error));
-        let (Some([size, flags]), Some([a, b, c])) = (object.get(0xa..0xc), object.get(0xd..0x10)) else {
-            return Err(DekError::Length);
-        };
-        if flags & 0xf != XTS {
-            return refused(Error::BadAttribute("purpose of the key"));
-        }
-        let size = match size & 0xf {
-            0 => KeySize::Bits128,
-            1 => KeySize::Bits256,
-            _ => return refused(Error::BadAttribute("size of the key")),
-        };
-        let has_keytag = flags & 0x80 != 0;
-        let length = size.xts_bytes() + if has_keytag { 8 } else { 0 };
-        let bytes = |length| object.get(0x40..0x40 + length).ok_or(DekError::Length);
-        let key = match (crypto, login) {
-            (CryptoMode::Wrapped, Some(login)) => {
-                KeyMaterial::Wrapped { bytes: bytes(length + WRAPPING)?, login }
-            }
-            (CryptoMode::Wrapped, None) => return refused(Error::NoLogin),
-            _ => KeyMaterial::Plaintext(bytes(length)?),
-        };
-        Ok(Self { pd: u32::from_be_bytes([0, *a, *b, *c]), size, has_keytag, key })
-    }
 }
 
 /// State of a login (`enum mlx5dv_crypto_login_state`).

@@ -1,0 +1,52 @@
+//! A guest, and its parts: an emulator, a kernel, and packages of programs.
+
+use super::options::{Options, SID};
+use crate::machine::arch::Arch;
+use crate::machine::kernel::Kernel;
+use crate::machine::qemu::Qemu;
+use std::path::{Path, PathBuf};
+use xtask::debian::{self, Dependencies};
+
+/// The Debian packages in the guest, beside the kernel.
+const PACKAGES: &[&str] =
+    &["busybox-static", "ibverbs-providers", "ibverbs-utils", "perftest", "rdmacm-utils"];
+
+/// A guest, and the shell script that runs in it.
+pub(super) struct Guest {
+    pub(super) arch: Arch,
+    /// A folder with a kernel, or [`SID`]. Without a name, the kernel is that of Debian's stable release.
+    pub(super) kernel: Option<String>,
+    pub(super) port: String,
+    /// The guest has the modules of NVMe over fabrics, too.
+    pub(super) storage: bool,
+    /// Files of this machine that become programs of the guest.
+    pub(super) files: Vec<PathBuf>,
+    /// The script. It is empty for a shell.
+    pub(super) command: String,
+}
+
+/// What the guest is made of: an emulator, a kernel, and unpacked packages of programs.
+pub(super) struct Parts {
+    pub(super) qemu: Qemu,
+    pub(super) kernel: Kernel,
+    pub(super) packages: PathBuf,
+}
+
+impl Parts {
+    /// Finds the parts, and downloads the missing ones.
+    pub(super) fn find(options: &Options, guest: &Guest) -> Result<Self, String> {
+        let arch = guest.arch;
+        if arch == Arch::X86 && !cfg!(target_arch = "x86_64") {
+            return Err("packages for an x86-64 guest are unpacked on x86-64 machines only".into());
+        }
+        let qemu = Qemu::find(arch, options.qemu.as_deref())?;
+        let names = [&[arch.kernel()], PACKAGES].concat();
+        let packages = debian::unpack(arch.packages(), "guest", &names, Dependencies::Included)?;
+        let kernel = match guest.kernel.as_deref() {
+            None => Kernel::below(&packages)?,
+            Some(SID) => Kernel::newest(arch)?,
+            Some(folder) => Kernel::below(Path::new(folder))?,
+        };
+        Ok(Self { qemu, kernel, packages })
+    }
+}

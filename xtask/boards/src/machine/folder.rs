@@ -1,0 +1,23 @@
+//! Names of files in a folder.
+
+use std::fs;
+use std::path::Path;
+
+/// Returns the names of the files in a folder, in order.
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names: Vec<_> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Returns the name of the only file in a folder whose name begins with `beginning`.
+pub(super) fn only(folder: &Path, beginning: &str) -> Result<String, String> {
+    let mut found = names(folder)?;
+    found.retain(|name| name.starts_with(beginning));
+    match (found.pop(), found.is_empty()) {
+        (Some(name), true) => Ok(name),
+        _ => Err(format!("{}: not exactly one file {beginning}*", folder.display())),
+    }
+}
