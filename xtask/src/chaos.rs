@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use xtask::run::{self, cargo, free_port};
+use xtask::run::{self, cargo, check, free_port};
 use xtask::{debian, host};
 
 pub(crate) const HELP: &str = "\
@@ -29,7 +29,7 @@ message, and is started again. Every command must be answered once, and every by
 Completions of signature errors are only late, or follow one of an unknown queue pair: mkey and
 device count these errors, so a lost or duplicate one would silence the mkey.
 
-  --seeds N    number of seeds, in one process (default: 100000; the step `tests` runs 2000)
+  --seeds N    number of seeds, in one process (default: 100000; the step `tests` runs 700)
   --pairs N    number of pairs of processes (default: 200; the step `storage` runs 10)
   --seed S     run this seed alone
   --pair S     run this pair alone
@@ -53,13 +53,15 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         if let Err(error) = pairs(options.pairs) {
             return run::failed(&error);
         }
-        if options.seeds.is_empty() { ExitCode::SUCCESS } else { run::forward(shim(&options.seeds)) }
+        let seeds = || shim(&options.seeds, &["--release", "--package", "mlx5-uverbs"]);
+        if options.seeds.is_empty() { ExitCode::SUCCESS } else { run::forward(seeds()) }
     })
 }
 
-/// Runs the pairs of the step `storage`.
+/// Runs the pairs of the step `storage`, and the seeds after those of the step `tests`.
 pub(crate) fn test() -> Result<(), String> {
-    pairs(0..10)
+    pairs(0..10)?;
+    check(shim(&(700..2000), &["--workspace"])?)
 }
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {
@@ -77,11 +79,12 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Returns the command that runs all seeds in one process.
-fn shim(seeds: &Range<u64>) -> Result<Command, String> {
+/// Returns the command that runs all seeds in one process. `selection` selects the profile and the packages,
+/// as cargo's options.
+fn shim(seeds: &Range<u64>, selection: &[&str]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
-    let mut command = cargo(&["test", "--release", "--quiet", "--package", "mlx5-uverbs", "--test", "devx"]);
-    command.args(["--", TEST, "--exact", "--nocapture"]);
+    let mut command = cargo(&["test", "--quiet", "--test", "devx"]);
+    command.args(selection).args(["--", TEST, "--exact", "--nocapture"]);
     command.env(SEEDS, format!("{}..{}", seeds.start, seeds.end));
     Ok(command)
 }

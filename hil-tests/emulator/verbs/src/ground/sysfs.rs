@@ -2,6 +2,7 @@
 
 use crate::ground::counters::{self, LIFESPAN};
 use crate::ground::port::{Entry, GIDS, GUID, Interface, Port, Version, View, shown};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -99,13 +100,19 @@ pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<Pa
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         Ok(path)
     };
+    // Files of equal content, such as the many empty entries of the GID table, are links to one file: a new
+    // file costs the system far more than a link.
+    let mut written = BTreeMap::new();
     for (name, content) in &files {
         let (path, wanted) = (place(name)?, format!("{content}\n"));
-        if fs::read_to_string(&path).is_ok_and(|found| found == wanted) {
-            continue;
+        if !fs::read_to_string(&path).is_ok_and(|found| found == wanted) {
+            let link = written.get(content).is_some_and(|equal| fs::hard_link(equal, draft(name)).is_ok());
+            if !link {
+                fs::write(draft(name), wanted)?;
+            }
+            fs::rename(draft(name), &path)?;
         }
-        fs::write(draft(name), wanted)?;
-        fs::rename(draft(name), &path)?;
+        written.insert(content, path);
     }
     // The port may have been over another interface.
     let netdevs = root.join(format!("{FUNCTION}/net"));
