@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// Runs the pairs of the step `storage`, and the seeds after those of the step `tests`.
 pub(crate) fn test() -> Result<(), String> {
     pairs(0..10)?;
-    check(shim(&(700..2000), &["--workspace"])?)
+    check(shim(&(700..2000), &host::SELECTION)?)
 }
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {

@@ -59,7 +59,7 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     // package reports the error.
     let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
     let _ = debian::install(&packages);
-    let programs: BTreeSet<_> = wanted.iter().filter_map(|step| step.program).collect();
+    let programs: BTreeSet<_> = wanted.iter().flat_map(|step| step.programs.iter().copied()).collect();
     // After a failed build, each step calls cargo again and fails. Otherwise it could run an outdated
     // program.
     let (programs, built) = if programs.is_empty() {

@@ -2,7 +2,6 @@
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod firmware;
 mod guest;
 mod hil;
 mod lab;
@@ -18,7 +17,6 @@ fn main() -> ExitCode {
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
-        Some(("firmware", rest)) => firmware::run(rest),
         Some(("guest", rest)) => guest::run(rest),
         Some(("hil", rest)) => hil::run(rest),
         Some(("lab", rest)) => lab::run(rest),
@@ -31,7 +29,7 @@ fn main() -> ExitCode {
 mod tests {
     #[test]
     fn help_fits_a_line() {
-        for help in [super::firmware::HELP, super::guest::HELP, super::hil::HELP, super::lab::HELP] {
+        for help in [super::guest::HELP, super::hil::HELP, super::lab::HELP] {
             assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
         }
     }

@@ -16,6 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use times::{Conditions, Timed};
+use xtask::host::FIRMWARE;
 use xtask::run::{self, cargo};
 use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
@@ -185,7 +186,7 @@ fn native() -> Result<Counts, String> {
 fn bare_metal(board: Board) -> Result<Counts, String> {
     let arch = format!("aarch64-{}", board.cpu());
     let rustc = Toolchain::find(board, System::None)?.rustc;
-    let lines = run::answer(host::task("xtask-boards", &["firmware", "--board", board.name(), "--count"])?)?;
+    let lines = run::answer(host::task(FIRMWARE, &["firmware", "--board", board.name(), "--count"])?)?;
     let total = |line: &'_ str| {
         let (name, total) = line.rsplit_once(' ')?;
         // All other lines belong to the log.

@@ -269,12 +269,11 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
     (
         "xtask/boards/src/main.rs",
         &[
-            ("firmware", &[]),
             ("labgrid", &[]),
             ("machine", &[]),
             ("vdpu", &["machine"]),
             ("guest", &["machine"]),
-            ("hil", &["firmware", "guest", "labgrid", "machine", "vdpu"]),
+            ("hil", &["guest", "labgrid", "machine", "vdpu"]),
             ("lab", &["labgrid", "vdpu"]),
         ],
     ),
@@ -283,6 +282,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
         &[("abi", &[]), ("header", &[]), ("library", &["header"]), ("test", &["abi", "library"])],
     ),
     ("xtask/device/src/main.rs", &[("decode", &[]), ("demo", &[]), ("dpdk", &[]), ("vectors", &[])]),
+    ("xtask/firmware/src/main.rs", &[("image", &[]), ("check", &["image"]), ("template", &["image"])]),
     (
         "xtask/mutants/src/main.rs",
         &[

@@ -2,11 +2,13 @@
 
 use super::board::{Board, Trouble};
 use super::{built, reset};
-use crate::{firmware, guest};
+use crate::guest;
 use std::collections::BTreeMap;
 use std::process::Command;
-use xtask::toolchain::Board as BlueField;
-use xtask::{emulate, host};
+use xtask::build::{self, QEMU_IMAGE};
+use xtask::host::FIRMWARE;
+use xtask::toolchain::{Board as BlueField, System};
+use xtask::{debian, emulate, host};
 use xtask_parsers::boards::{Crypto, Engine, Port, Processor, Program, Reset};
 
 pub(super) struct Local {
@@ -39,7 +41,7 @@ impl Board for Local {
                 let program = built::program(&Program::Host)?;
                 self.words.insert(0, program.to_string_lossy().into_owned());
             }
-            Kind::Firmware(board) => self.words = firmware::command(board)?,
+            Kind::Firmware(board) => self.words = firmware(board)?,
             Kind::Guest(processor, port) => self.words = guest::command(processor, port)?,
             Kind::Command => {}
         }
@@ -70,4 +72,13 @@ impl Board for Local {
     fn reset(&mut self) -> Result<(), String> {
         reset::perform(&self.reset)
     }
+}
+
+/// Builds the image for a BlueField, and returns a command line that runs the image in QEMU.
+fn firmware(board: BlueField) -> Result<Vec<String>, String> {
+    debian::install(debian::EMULATORS)?;
+    let image = build::file(board, System::None, QEMU_IMAGE)?.to_string_lossy().into_owned();
+    let run = host::task(FIRMWARE, &["firmware", "--board", board.name(), "--image", &image])?;
+    let words = std::iter::once(run.get_program()).chain(run.get_args());
+    Ok(words.map(|word| word.to_string_lossy().into_owned()).collect())
 }

@@ -16,9 +16,7 @@ const MEMORY: &str = "1G";
 /// Installs the emulators, builds the image, and returns its path.
 pub(super) fn build(board: Board) -> Result<PathBuf, String> {
     debian::install(debian::EMULATORS)?;
-    let files = xtask::build::build(board, System::None, true)?;
-    let image = files.into_iter().find(|file| file.ends_with(QEMU_IMAGE));
-    image.ok_or_else(|| format!("the build has left no {QEMU_IMAGE}"))
+    xtask::build::file(board, System::None, QEMU_IMAGE)
 }
 
 /// Runs QEMU with an image, writes each line of the image's log, and returns the exit status.

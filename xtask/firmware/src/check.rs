@@ -26,7 +26,7 @@ const RIGHT: &[&str] = &["--filter", "r049_interleaved_example"];
 ///
 /// # Errors
 /// A wrong result of an image, or a failure of QEMU, as a sentence.
-pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn check(out: &mut dyn Write) -> Result<(), String> {
     let mut runs = 0;
     for board in Board::ALL {
         let image = build(board)?;

@@ -1,4 +1,9 @@
 //! `cargo xtask firmware`: runs the scenarios as a bare-metal image in QEMU.
+//!
+//! The task is a program of its own because of the decoder of the log, whose many dependencies no other task
+//! needs.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod check;
 mod image;
@@ -11,7 +16,7 @@ use std::process::ExitCode;
 use xtask::run;
 use xtask::toolchain::Board;
 
-pub(crate) const HELP: &str = "\
+const HELP: &str = "\
 cargo xtask firmware --board bluefield2|bluefield3 [--image FILE] [--filter TEXT]
                      [--after CASE] [--ways WAYS] [--provoke WAY]
 cargo xtask firmware --check
@@ -37,9 +42,17 @@ log. The exit status is the image's.
 /// All options. The first two are for this task, the others are passed to the image.
 const OPTIONS: [&str; 6] = ["--board", "--image", "--filter", "--after", "--ways", "--provoke"];
 
+fn main() -> ExitCode {
+    let arguments = run::arguments();
+    match arguments.split_first() {
+        Some((task, rest)) if task == "firmware" => perform(rest),
+        _ => run::misuse("call this program by `cargo xtask`"),
+    }
+}
+
 /// Performs the task as the arguments say: runs the image and returns its exit status, checks the images of
 /// both boards, or counts instructions.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+fn perform(arguments: &[String]) -> ExitCode {
     if arguments == ["--check"] {
         return run::status(check::check(&mut io::stdout()));
     }
@@ -90,13 +103,6 @@ fn parse(arguments: &mut run::Options) -> Result<Options, String> {
     Ok(Options { board: board.ok_or("--board is missing")?, image, words })
 }
 
-/// Builds the image for a board, and returns a command line that runs the image through this task.
-pub(crate) fn command(board: Board) -> Result<Vec<String>, String> {
-    let image = build(board)?;
-    let (this, image) = (run::itself()?.to_string_lossy(), image.to_string_lossy());
-    Ok([&*this, "firmware", "--board", board.name(), "--image", &*image].map(String::from).into())
-}
-
 /// Runs the image in its counting mode, and prints the counts.
 fn count_instructions(board: Board) -> Result<(), String> {
     let image = build(board)?;
@@ -113,6 +119,11 @@ fn count_instructions(board: Board) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_fits_a_line() {
+        assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
+    }
 
     fn parsed(words: &[&str]) -> Result<Options, String> {
         parse(&mut run::Options::new(words))
