@@ -1,8 +1,8 @@
 //! The error types of the library: of commands, of configurations, of posting, of completions and of pools.
-//! Each type is defined in the lowest module that returns it.
+//! Each type is defined in the lowest module that its users share.
 //!
-//! All error types are small and `Copy`, and name the refused value and its limit. A refused request has
-//! changed nothing.
+//! All error types are small and `Copy`. An error about a value names the value and, unless it is a constant,
+//! the limit. A refused request has changed nothing.
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;

@@ -78,8 +78,9 @@ const DEVICE: &str = "libmlx5_uverbs.so";
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
-/// Arguments of the benchmark program. They count all sides (the library, libmlx5, a bare copy, the shortest
-/// code), libmlx5 alone, and the sides that depend on the profile.
+/// Arguments of the benchmark program. They select the sides whose instructions the program counts: all
+/// sides (the library, libmlx5, a bare copy, the shortest code), libmlx5 alone, or all but libmlx5, which no
+/// profile of cargo changes.
 const ALL_SIDES: &[&str] = &["count"];
 const LIBMLX5: &[&str] = &["count", "libmlx5"];
 const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];

@@ -261,8 +261,8 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
                     assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
                     continue;
                 }
-                // The queue begins in the middle of the memory, because there the page size matters
-                // (mlx5dv_devx_umem_reg(3)).
+                // The queue begins at the second page of the memory: the device finds this page only if it
+                // knows the page size.
                 let umem = umem.unwrap();
                 let command = CreateCq {
                     size: CqSize::new(64).unwrap(),
