@@ -21,8 +21,9 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
 /// Requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
-/// A request that is published alone is written to the device with the doorbell (BlueFlame), so the device
-/// need not read it from memory. mlx5mk_qp_has_blue_flame tells whether the queue pair got such a register.
+/// The queue pair asks for a BlueFlame register: a doorbell that takes a whole request. A request that is
+/// published alone is then written to the register, so the device need not read it from memory.
+/// mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
 /// Time stamps are ticks of the device's clock.
@@ -336,14 +337,15 @@ pub unsafe extern "C" fn mlx5mk_qp_connect(
     })
 }
 
-/// Names of requests: room that the caller provides, and the number of names.
+/// The ids of requests, as the program has posted them: room that the caller provides, and the number of
+/// requests.
 #[repr(C)]
 pub struct Names {
-    /// Room for names. May be NULL if `room` is 0.
+    /// Room for ids. May be NULL if `room` is 0.
     pub ids: *mut u64,
-    /// The number of names that `ids` has room for.
+    /// The number of ids that `ids` has room for.
     pub room: u32,
-    /// Written by the function: the number of requests. Names without room are left out.
+    /// Written by the function: the number of requests. Ids without room are left out.
     pub count: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The errors of commands that cannot be encoded, or that the device refuses.
+//! The errors of commands: the command cannot be encoded, the device refuses it, or its reply is invalid.
 
 use crate::wire::klm::Klm;
 use crate::wire::prm::command::{Opcode, Status};

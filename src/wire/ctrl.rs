@@ -140,12 +140,13 @@ impl FmCeSe {
     pub const FM_NONE: u8 = 0;
     /// `fm`: the request waits until earlier mkey changes are done (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
     pub const FM_SMALL: u8 = 1;
-    /// `fm`: the request waits as with [`FmCeSe::FM_FENCE`], but not for mkey changes (kernel
+    /// `fm`: the request waits until all earlier reads and atomics are done, but not for mkey changes (kernel
     /// `MLX5_FENCE_MODE_FENCE`).
     pub const FM_FENCE_ALONE: u8 = 2;
     /// `fm`: the request waits until all earlier requests are done (`SPDK_MLX5_WQE_CTRL_STRONG_ORDERING`).
     pub const FM_STRONG: u8 = 3;
-    /// `fm`: the request waits until all earlier reads and atomics are done (`MLX5_WQE_CTRL_FENCE`).
+    /// `fm`: the request waits until all earlier reads, atomics and mkey changes are done
+    /// (`MLX5_WQE_CTRL_FENCE`).
     pub const FM_FENCE: u8 = 4;
 }
 

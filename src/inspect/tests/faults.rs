@@ -310,8 +310,8 @@ fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     assert!(words.contains("from entry 4 on, list of 4 entries, "), "{words}");
 }
 
-/// A harmless value: a function that returns a request, the offset and the bytes of the value, and a similar
-/// problem that must not be found.
+/// A harmless value: a function that returns a request, the offset of the value in the request, the bytes of
+/// the value, and a function that recognises the problem of which the value must not be accused.
 type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
 
 #[test]

@@ -493,8 +493,8 @@ fn umrs_that_do_not_fit_change_nothing() {
     }
 }
 
-/// The header of an interleaved layout counts the bytes of a cycle, and the lengths of the entries do so too.
-/// The entries decide. Entries behind the requested bytes are not checked.
+/// An interleaved layout states the bytes of a cycle twice: in its header, and as the sum of its entries'
+/// lengths. Where both differ, the sum counts. Entries behind the requested bytes are not checked.
 #[test]
 fn cycles_are_as_long_as_their_entries() {
     let mut host = Host::new();

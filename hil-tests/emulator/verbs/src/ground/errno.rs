@@ -31,7 +31,7 @@ impl Errno {
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The kernel's interface does not have this method or attribute.
     pub(crate) const PROTONOSUPPORT: Self = Self(libc::EPROTONOSUPPORT);
-    /// No peer answers at a network address.
+    /// No answer came in time: no peer is at a network address, or a planned fault withholds the answer.
     pub(crate) const TIMEDOUT: Self = Self(libc::ETIMEDOUT);
     /// The device refused the command; its reply says why.
     pub(crate) const REMOTEIO: Self = Self(libc::EREMOTEIO);

@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(u64::from_be(read(&clock, 0)), now);
         assert_eq!(read(&clock, PAGE + MASKED), MASK);
         let base = (read(&clock, PAGE + NANOSECONDS), read(&clock, PAGE + CYCLES), read(&clock, PAGE + SIGN));
-        // The base is updated once a second has passed.
+        // More than `OVERFLOW` nanoseconds after the base, `ticks` writes a new base.
         clock.base = Some(now - OVERFLOW - 1);
         let now = clock.ticks();
         assert!(read(&clock, PAGE + CYCLES).wrapping_sub(now) & MASK < OVERFLOW);
