@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_log_is_decoded_to_itself() -> Result<(), String> {
-        let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hil-tests/emulator/verbs/tests/log.txt");
+        let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hil-tests/emulator/record/log.txt");
         let (text, clean) = decode(&args(&[log]), Style::Plain)?;
         assert_eq!(clean, CLEAN);
         assert_eq!(format!("{text}\n"), std::fs::read_to_string(log).map_err(|error| error.to_string())?);
@@ -147,9 +147,8 @@ mod tests {
 
     #[test]
     fn a_log_of_json_is_decoded_as_the_text() -> Result<(), String> {
-        let log = |name: &str| {
-            format!("{}/../../hil-tests/emulator/verbs/tests/{name}", env!("CARGO_MANIFEST_DIR"))
-        };
+        let log =
+            |name: &str| format!("{}/../../hil-tests/emulator/record/{name}", env!("CARGO_MANIFEST_DIR"));
         let (text, json) = (log("log.txt"), log("log.jsonl"));
         assert_eq!(decode(&args(&[&json]), Style::Plain)?, decode(&args(&[&text]), Style::Plain)?);
         let (entry, clean) = decode(&args(&["--cqe", &json]), Style::Plain)?;

@@ -423,7 +423,7 @@ mod tests {
     /// file.
     #[test]
     fn a_log() {
-        let log = include_str!("../../../hil-tests/emulator/verbs/tests/log.txt");
+        let log = include_str!("../../../hil-tests/emulator/record/log.txt");
         let [nop, write] = [
             ("mlx5_0 qp 0x40 block 1", vec![0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0]),
             (

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::cqe::{self, Entry, Subject};
 use crate::data_path::Report;
 use crate::device::{Device, Event};
-use crate::gate::Passage;
+use crate::gate::{Course, Passage};
 use crate::memory::Memory;
 use crate::object::cq::Cq;
 use crate::object::posted::Posted;
@@ -31,6 +31,17 @@ impl<M: Memory> Device<M> {
     /// delayed. `keeper` gets the number of the completion queue and the entry.
     pub fn set_gate(&mut self, keeper: impl FnMut(u32, &[u8; 64]) -> Passage + Send + 'static) {
         self.gate.set(keeper);
+    }
+
+    /// Sets the function that decides from now on whether each command is carried out. `judge` gets the
+    /// opcode, and whether the command destroys an object.
+    pub fn set_judge(&mut self, judge: impl FnMut(u16, bool) -> Course + Send + 'static) {
+        self.gate.set_judge(judge);
+    }
+
+    /// Returns whether the gate holds entries ([`Passage::Later`]).
+    pub fn holds_entries(&self) -> bool {
+        self.gate.holds()
     }
 
     /// Writes the entries that the gate holds ([`Passage::Later`]).

@@ -199,6 +199,11 @@ pub(crate) fn fetch(
 }
 
 impl Wqe {
+    /// Returns the bytes of the request, from its control segment on.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Parses the segments of a request on a queue pair of this transport.
     pub(crate) fn parse(&self, transport: Transport) -> Result<Operation, Reason> {
         let mut rest = Reader { bytes: &self.bytes, octowords: self.bytes.len() as u64 / 16 };

@@ -1,4 +1,5 @@
-//! A gate in front of the completion rings. Tests use it to lose, repeat or delay completion entries.
+//! A gate in front of the completion rings and of the command queue. Tests use it to lose, repeat or delay
+//! completion entries, and to refuse commands.
 
 use crate::cqe::Entry;
 use crate::refusal::Cause;
@@ -25,6 +26,20 @@ pub enum Passage {
     Overrun,
 }
 
+/// The gate's decision about a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// The command is carried out.
+    Good,
+    /// The command is not carried out, and reports this status.
+    Refused(u8),
+    /// The command is carried out, and reports this status all the same.
+    Unheard(u8),
+}
+
+/// The function that decides about each command: by its opcode, and whether it destroys an object.
+type Judge = dyn FnMut(u16, bool) -> Course + Send;
+
 /// The function that decides about each entry. Its first argument is the number of the completion queue.
 type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 
@@ -32,6 +47,7 @@ type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 #[derive(Default)]
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,
+    judge: Option<Box<Judge>>,
     /// The entries that wait, with their queues and the causes of errors, oldest first.
     held: VecDeque<(u32, Entry, Option<Cause>)>,
 }
@@ -46,6 +62,21 @@ impl Gate {
     /// Sets the function that decides about each entry from now on.
     pub(crate) fn set(&mut self, keeper: impl FnMut(u32, &Entry) -> Passage + Send + 'static) {
         self.keeper = Some(Box::new(keeper));
+    }
+
+    /// Sets the function that decides about each command from now on.
+    pub(crate) fn set_judge(&mut self, judge: impl FnMut(u16, bool) -> Course + Send + 'static) {
+        self.judge = Some(Box::new(judge));
+    }
+
+    /// Returns the decision about a command.
+    pub(crate) fn course(&mut self, opcode: u16, destroys: bool) -> Course {
+        self.judge.as_mut().map_or(Course::Good, |judge| judge(opcode, destroys))
+    }
+
+    /// Returns whether entries wait.
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Returns the decision about an entry. An entry that has to wait is stored.

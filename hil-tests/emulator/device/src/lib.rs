@@ -59,7 +59,7 @@ mod unreliable;
 pub use datagram::Datagram;
 pub use device::{Device, Error, Event, Numbered};
 pub use faults::Faults;
-pub use gate::Passage;
+pub use gate::{Course, Passage};
 pub use interface_state::Phase;
 pub use keys::DekError;
 pub use memory::{Arena, Fault, Memory};

@@ -1,6 +1,7 @@
 //! A tap on the wire, the completion queues and the command queue, for observers of the device.
 
 use crate::message::Message;
+use crate::object::qp::Transport;
 use crate::refusal::Cause;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -21,6 +22,17 @@ pub enum Seen<'a> {
         entry: &'a [u8; 64],
         /// The cause of an error entry.
         cause: Option<Cause>,
+    },
+    /// A request of a send queue starts. Requests that are flushed, and malformed ones, are not shown.
+    Request {
+        /// The queue pair.
+        queue: u32,
+        /// The transport of the queue pair.
+        transport: Transport,
+        /// The number of the request's first block.
+        block: u16,
+        /// The request, from its control segment on.
+        bytes: &'a [u8],
     },
     /// A packet of the network interface was taken, or a request of one of its queues that carries none.
     Packet {

@@ -19,6 +19,7 @@ fn tapped(host: &mut Host) -> Log {
     host.watch(move |seen| {
         let word = match seen {
             Seen::Command { .. } | Seen::Packet { .. } => panic!("there is no command queue"),
+            Seen::Request { block, bytes, .. } => format!("request {block}, {} bytes", bytes.len()),
             Seen::Sent(message) => format!("sent {}", words(message)),
             Seen::Received(message) => format!("received {}", words(message)),
             Seen::Completion { cqn, entry, .. } => {
@@ -43,7 +44,13 @@ fn a_tap_shows_messages_and_entries_of_one_device() {
     host.post_receive(B, &[segment(at, 16, key)]);
     host.post(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
     host.ring(A);
-    let expected = ["sent SEND of 16", "entry 2 at Some(\"B\")", "sent Done", "entry 0 at Some(\"A\")"];
+    let expected = [
+        "request 0, 32 bytes",
+        "sent SEND of 16",
+        "entry 2 at Some(\"B\")",
+        "sent Done",
+        "entry 0 at Some(\"A\")",
+    ];
     assert_eq!(taken(&log), expected);
 }
 
@@ -59,9 +66,9 @@ fn a_tap_shows_what_comes_from_another_device() {
     one.ring(A);
     two.device.deliver(one.device.take_message().unwrap());
     one.device.deliver(two.device.take_message().unwrap());
-    let expected = [
-        ["sent SEND of 0", "received Done", "entry 0 at Some(\"A\")"],
-        ["received SEND of 0", "entry 2 at Some(\"B\")", "sent Done"],
+    let expected: [&[&str]; 2] = [
+        &["request 0, 16 bytes", "sent SEND of 0", "received Done", "entry 0 at Some(\"A\")"],
+        &["received SEND of 0", "entry 2 at Some(\"B\")", "sent Done"],
     ];
     assert_eq!(logs.map(|log| taken(&log)), expected);
 }

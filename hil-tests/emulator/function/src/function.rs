@@ -2,6 +2,8 @@
 
 use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, TABLE, VECTORS};
 use crate::memory::{GuestMemory, MapError, Rights};
+use crate::planned::Planned;
+use mlx5_faults::{Ending, Plan};
 use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
@@ -63,6 +65,17 @@ impl core::error::Error for Refusal {}
 /// The number of bytes of BAR 0 before the doorbells. Registers there are accessed as words.
 const REGISTERS: u64 = 0x10000;
 
+/// Registers of the health of a device that has failed (`struct health_buffer` of Linux): their offsets in
+/// BAR 0, and their values.
+mod health {
+    pub(super) const SEVERITY: u64 = 0x238;
+    pub(super) const SYNDROME: u64 = 0x23c;
+    /// The driver has to reset the function (`rfr`).
+    pub(super) const FATAL: u32 = 1 << 31;
+    /// The syndrome is an internal error of the firmware.
+    pub(super) const INTERNAL_ERROR: u32 = 1 << 16;
+}
+
 /// The software device as a PCI function.
 #[derive(Debug)]
 pub struct Function {
@@ -72,6 +85,9 @@ pub struct Function {
     /// for that.
     table: [u8; (TABLE.end - TABLE.start) as usize],
     vectors: [Option<OwnedFd>; VECTORS as usize],
+    planned: Option<Planned>,
+    /// How the device has ended, if a planned fault has ended it.
+    ended: Option<Ending>,
 }
 
 impl Function {
@@ -82,7 +98,14 @@ impl Function {
             device: Device::new(GuestMemory::default(), profile),
             table: [0; (TABLE.end - TABLE.start) as usize],
             vectors: [const { None }; VECTORS as usize],
+            planned: None,
+            ended: None,
         }
+    }
+
+    /// Has the device fail as a plan says, from now on.
+    pub fn plan(&mut self, plan: Plan) {
+        self.planned = Some(Planned::new(plan, &mut self.device));
     }
 
     /// Returns the device behind the function.
@@ -96,6 +119,11 @@ impl Function {
     /// [`Refusal::Range`] for an access outside of the region.
     pub fn read(&mut self, region: Region, offset: u64, out: &mut [u8]) -> Result<(), Refusal> {
         inside(region, offset, out.len())?;
+        if self.ended == Some(Ending::Removed) {
+            // Reads of a device that is not there return ones.
+            out.fill(0xff);
+            return Ok(());
+        }
         match region {
             Region::Config => self.config.read(offset as usize, out),
             Region::Bar => {
@@ -116,12 +144,15 @@ impl Function {
     pub fn write(&mut self, region: Region, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
         inside(region, offset, bytes.len())?;
         match region {
+            _ if self.ended == Some(Ending::Removed) => {}
+            // A device that has failed takes no command and no doorbell.
+            Region::Bar if self.ended.is_some() => {}
             Region::Config => {
                 let asked = self.config.write(offset as usize, bytes);
                 if asked.reset {
                     self.reset();
                 }
-                self.device.memory_mut().is_open = self.config.is_master();
+                self.device.memory_mut().is_open = self.config.is_master() && self.ended.is_none();
             }
             Region::Bar if offset >= REGISTERS => self.device.write_uar(offset, bytes),
             Region::Bar if TABLE.contains(&offset) => {
@@ -157,7 +188,14 @@ impl Function {
                 continue;
             }
             if word.0 != begin {
-                word = (begin, self.device.read_register(begin as usize).to_be_bytes());
+                let value = match (self.ended, begin) {
+                    (None, _) => self.device.read_register(begin as usize),
+                    (Some(_), health::SEVERITY) => health::FATAL,
+                    (Some(_), health::SYNDROME) => health::INTERNAL_ERROR,
+                    // The health counter stands still.
+                    (Some(_), _) => 0,
+                };
+                word = (begin, value.to_be_bytes());
             }
             *byte = word.1.get((place & 3) as usize).copied().unwrap_or_default();
         }
@@ -165,6 +203,9 @@ impl Function {
 
     /// Resets the function. The client's mappings and interrupt descriptors stay.
     pub fn reset(&mut self) {
+        if self.ended == Some(Ending::Failed) {
+            self.ended = None;
+        }
         self.config.reset();
         self.device.reset_function();
         self.device.memory_mut().is_open = false;
@@ -173,6 +214,7 @@ impl Function {
 
     /// Resets the function and forgets all mappings and descriptors of the client, which has disconnected.
     pub fn disconnect(&mut self) {
+        self.ended = None;
         self.reset();
         self.device.memory_mut().unmap_all();
         self.vectors = [const { None }; VECTORS as usize];
@@ -243,6 +285,7 @@ impl Function {
     /// Returns whether more work is due.
     pub fn run(&mut self) -> bool {
         self.device.settle_doorbells();
+        self.device.release();
         if self.device.is_waiting() {
             self.device.run();
         } else {
@@ -254,11 +297,23 @@ impl Function {
 
     /// Returns whether [`Function::run`] has work.
     pub fn is_due(&self) -> bool {
-        self.device.has_open_doorbell() || self.device.is_waiting() || self.device.has_failed()
+        self.device.has_open_doorbell()
+            || self.device.is_waiting()
+            || self.device.has_failed()
+            || self.device.holds_entries()
     }
 
-    /// Signals raised interrupts to the client.
+    /// Signals raised interrupts to the client. Ends the device first if the plan of faults says it: a device
+    /// that has ended raises none.
     fn raise(&mut self) {
+        if let Some(ending) = self.planned.as_ref().and_then(Planned::ending) {
+            self.ended = Some(ending);
+            self.device.memory_mut().is_open = false;
+        }
+        if self.ended.is_some() {
+            self.device.take_interrupts();
+            return;
+        }
         for vector in self.device.take_interrupts() {
             self.interrupt(vector.into());
         }

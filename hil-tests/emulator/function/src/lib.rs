@@ -15,13 +15,16 @@
 
 mod config;
 mod function;
+mod json;
 mod memory;
 mod message;
+mod planned;
 mod server;
 mod words;
 
 pub use config::Model;
 pub use function::{Function, Refusal, Region};
+pub use json::json;
 pub use memory::{GuestMemory, MapError, Rights};
 pub use mlx5_softdev::Port;
 pub use server::{serve, serve_stream};

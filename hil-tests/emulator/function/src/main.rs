@@ -1,14 +1,19 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_function::{Function, Model, serve, words};
+use mlx5_faults::Plan;
+use mlx5_function::{Function, Model, json, serve, words};
+use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 const HELP: &str = "\
-cargo xtask function --socket PATH [--device NAME] [--port NAME] [--log]
+cargo xtask function --socket PATH [--device NAME] [--port NAME] [--crypto KIND]
+                     [--log] [--log-json FILE] [--faults WORDS]
 
 Serves the software device as a PCI function over vfio-user, to one client after the other.
 QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
@@ -18,7 +23,13 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   --device NAME         bluefield2, bluefield3 (the default) or connectx6dx
   --port NAME           ethernet (the default) or infiniband
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
-  --log                 prints commands and completions, to standard error
+  --log                 prints commands, requests and completions, to standard error
+  --log-json FILE       appends to FILE a line of JSON for each of them: time, words, bytes, and the
+                        cause of a failure; cargo xtask decode reads it
+  --faults WORDS        has the device fail on purpose, in the words of cargo xtask emulate --help:
+                        call (a command) and end (of an object): status:N, unheard, and call: late;
+                        completion and signature: late, twice, dropped, stranger, overrun; all:
+                        removed (reads return ones), fatal (until the function is reset)
 ";
 
 /// The address of the function's port: link-local, with a number that NVIDIA has not assigned.
@@ -29,11 +40,13 @@ struct Options {
     model: Model,
     profile: DeviceProfile,
     log: bool,
+    log_json: Option<PathBuf>,
+    faults: Option<Plan>,
 }
 
 fn options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let (mut socket, mut log) = (None, false);
+    let (mut socket, mut log, mut log_json, mut faults) = (None, false, None, None);
     let (mut model, mut profile) =
         (Model::default(), DeviceProfile { port_gid: GID, ..DeviceProfile::default() });
     let mut arguments = lexopt::Parser::from_env();
@@ -60,11 +73,13 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
                 };
             }
             Long("log") => log = true,
+            Long("log-json") => log_json = Some(PathBuf::from(arguments.value()?)),
+            Long("faults") => faults = Some(Plan::parse(&arguments.value()?.string()?)?),
             other => return Err(other.unexpected()),
         }
     }
     let socket = socket.ok_or("--socket is missing")?;
-    Ok(Some(Options { socket, model, profile, log }))
+    Ok(Some(Options { socket, model, profile, log, log_json, faults }))
 }
 
 fn main() -> ExitCode {
@@ -79,28 +94,47 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(&options) {
+    match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}: {error}", options.socket.display());
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(options: &Options) -> std::io::Result<()> {
+fn run(options: Options) -> Result<(), String> {
+    let lost = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let mut file = match &options.log_json {
+        Some(path) => {
+            let opened = File::options().append(true).create(true).open(path);
+            Some(opened.map_err(|error| lost(path, error))?)
+        }
+        None => None,
+    };
+    // A socket of an earlier process may be left.
     let _ = std::fs::remove_file(&options.socket);
-    let listener = UnixListener::bind(&options.socket)?;
+    let listener = UnixListener::bind(&options.socket).map_err(|error| lost(&options.socket, error))?;
     let mut function = Function::new(options.model, options.profile);
+    if let Some(plan) = options.faults {
+        function.plan(plan);
+    }
     let start = Instant::now();
     let device = function.device_mut();
     device.set_clock(move || start.elapsed().as_nanos() as u64);
-    if options.log {
-        device.set_tap(|seen| {
-            if let Some(words) = words(seen) {
+    if options.log || file.is_some() {
+        let context = context(device.profile());
+        device.set_tap(move |seen| {
+            if let Some(words) = words(seen, context).filter(|_| options.log) {
                 eprintln!("{words}");
+            }
+            // A line that cannot be written, for example to a full disk, is lost.
+            if let Some(file) = &mut file
+                && let Some(line) = json(seen, context)
+            {
+                let _ = file.write_all(line.as_bytes());
             }
         });
     }
-    serve(&listener, &mut function)
+    serve(&listener, &mut function).map_err(|error| lost(&options.socket, error))
 }

@@ -1,7 +1,9 @@
 //! Describes events of the device in words.
 
+use mlx5_mkey::inspect::DeviceContext;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::wire::prm::command::Status;
+use mlx5_record::Queue;
 use mlx5_softdev::Seen;
 
 /// Names of commands (`enum` of `MLX5_CMD_OP_*` in Linux's `mlx5_ifc.h`), by their opcodes.
@@ -210,9 +212,9 @@ pub fn command(opcode: u16) -> Option<&'static str> {
     COMMANDS.iter().find(|(known, _)| *known == opcode).map(|(_, name)| *name)
 }
 
-/// Describes an event in words. Returns `None` for messages between queue pairs, since their completions are
-/// described.
-pub fn words(seen: Seen<'_>) -> Option<String> {
+/// Describes an event in words. `device` has the properties on which findings depend. Returns `None`
+/// for messages between queue pairs, since their requests and completions are described.
+pub fn words(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
     match seen {
         Seen::Command { opcode, op_mod, status, syndrome } => {
             let name = command(opcode).map_or_else(|| format!("command {opcode:#x}"), String::from);
@@ -234,6 +236,9 @@ pub fn words(seen: Seen<'_>) -> Option<String> {
             };
             let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
             Some(format!("completion queue {cqn:#x}: {words}{cause}"))
+        }
+        Seen::Request { queue, transport, block, bytes } => {
+            Some(mlx5_record::request(&Queue { number: queue, transport, device }, block, bytes))
         }
         Seen::Packet { queue, block } => packet(queue, block),
         Seen::Sent(_) | Seen::Received(_) => None,
@@ -267,7 +272,7 @@ mod tests {
     #[test]
     fn a_command_is_told_by_its_name_and_how_it_ended() {
         let told = |opcode, op_mod, status, syndrome| {
-            words(Seen::Command { opcode, op_mod, status, syndrome }).unwrap()
+            words(Seen::Command { opcode, op_mod, status, syndrome }, DeviceContext::UNKNOWN).unwrap()
         };
         assert_eq!(told(0x104, 0, 0, 0), "ENABLE_HCA");
         assert_eq!(told(0x107, 1, 0, 0), "QUERY_PAGES/0x1");
@@ -281,7 +286,7 @@ mod tests {
     #[test]
     fn a_completion_is_told_with_its_queue() {
         let entry = &[0; 64];
-        let told = words(Seen::Completion { cqn: 0x12, entry, cause: None }).unwrap();
+        let told = words(Seen::Completion { cqn: 0x12, entry, cause: None }, DeviceContext::UNKNOWN).unwrap();
         assert!(told.starts_with("completion queue 0x12: "), "{told}");
     }
 }

@@ -126,6 +126,8 @@ impl<M: Memory> Device<M> {
         if waits {
             return false;
         }
+        let (transport, block) = (qp.attributes.transport, posted.counter);
+        self.tap.show(Seen::Request { queue: qpn, transport, block, bytes: wqe.bytes() });
         match outcome {
             Ok(Outcome::Done) => self.complete(qpn, posted, 0),
             Ok(Outcome::Ask { request, scatter, bytes, reports }) => {

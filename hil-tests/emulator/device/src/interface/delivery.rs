@@ -1,8 +1,10 @@
 //! Delivery of commands: ownership and checks of entries and mailbox blocks, and the delivery of replies.
 
+use super::opcode;
 use super::reply::{LEAST, Refused};
 use super::request::Request;
 use crate::device::Device;
+use crate::gate::Course;
 use crate::interface_state::Checksum;
 use crate::memory::Memory;
 use crate::tap::Seen;
@@ -92,7 +94,7 @@ impl<M: Memory> Device<M> {
             return false;
         }
         let delivered = self.read_command(&entry).map(|(request, room, chain)| {
-            let mut reply = self.carry_out(&request).unwrap_or_else(Refused::reply);
+            let mut reply = self.judged(&request);
             if reply.len() > room {
                 reply = Refused::OUTPUT_LENGTH.reply();
             }
@@ -109,6 +111,20 @@ impl<M: Memory> Device<M> {
         // The owner bit is written last: the host reads the rest when the bit changes.
         let given = self.memory.write(at, entry.range(0, ENTRY - 1));
         given.is_ok() && self.memory.publish(at.wrapping_add(0x3f), entry.byte(0x3f)).is_ok()
+    }
+
+    /// Carries out a command as the gate decides, and returns the reply.
+    fn judged(&mut self, request: &Request) -> Vec<u8> {
+        let opcode = request.u16(0).unwrap_or_default();
+        let course = self.gate.course(opcode, opcode::maker(opcode).is_some());
+        if let Course::Refused(status) = course {
+            return Refused::planned(status).reply();
+        }
+        let reply = self.carry_out(request).unwrap_or_else(Refused::reply);
+        match course {
+            Course::Unheard(status) => Refused::planned(status).reply(),
+            _ => reply,
+        }
     }
 
     /// Shows a command and its status to the tap.

@@ -23,6 +23,11 @@ impl Refused {
     pub(super) const OUTPUT_LENGTH: Self = Self(0x51, 0x6);
     pub(super) const QP_STATE: Self = Self(0x10, 0x13);
 
+    /// Returns the refusal of a planned fault, with its status.
+    pub(super) fn planned(status: u8) -> Self {
+        Self(status, 0x7)
+    }
+
     /// Returns the reply that reports this refusal.
     pub(super) fn reply(self) -> Vec<u8> {
         let mut reply = vec![self.0, 0, 0, 0];

@@ -7,4 +7,5 @@ mod bring_up;
 mod lent;
 mod library;
 mod machine;
+mod planned;
 mod refusals;

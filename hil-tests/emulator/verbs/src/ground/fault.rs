@@ -18,12 +18,6 @@ const LATE: Duration = Duration::from_micros(200);
 /// A late completion is written after at most this many turns of the device.
 const MAX_LOOKS: u64 = 8;
 
-/// Offsets in a CQE: the first byte of the request's counter, the first byte of the queue pair number, the
-/// opcode.
-const COUNTER: usize = 60;
-const QPN: usize = 57;
-const OPCODE: usize = 63;
-
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
@@ -160,42 +154,13 @@ pub(crate) fn late_ones_are_due() -> bool {
 
 /// Returns whether and when the device writes a completion entry, as the plan decides.
 pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
-    let place = if is_of_mkey(entry) { Place::Signature } else { Place::Completion };
-    match at(place) {
-        None => Passage::Once,
-        Some(Fault::Twice) => Passage::Twice,
-        Some(Fault::Dropped) => Passage::Never,
-        Some(Fault::Stranger) => Passage::Behind(stranger(*entry, below(3))),
-        Some(Fault::Overrun) => Passage::Overrun,
-        Some(_) => {
-            LOOKS.store(1 + below(MAX_LOOKS) as u32, Ordering::Release);
-            Passage::Later
-        }
+    let passage = mlx5_faults::passage(at(mlx5_faults::place(entry)), entry, below);
+    if passage == Passage::Later {
+        LOOKS.store(1 + below(MAX_LOOKS) as u32, Ordering::Release);
     }
-}
-
-/// Returns whether a completion entry is about an mkey instead of a request: a signature error.
-fn is_of_mkey(entry: &[u8; 64]) -> bool {
-    const SIGNATURE_ERROR: u8 = 12;
-    entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
+    passage
 }
 
 fn below(end: u64) -> u64 {
     plan().as_mut().map_or(0, |plan| plan.below(end))
-}
-
-/// Changes an entry so that its subject is unknown. `way` selects the change: 0 a queue pair that does not
-/// exist, 1 a request that is not outstanding, 2 an opcode that no completion has. An entry about an mkey
-/// always gets the opcode.
-fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
-    let is_of_mkey = is_of_mkey(&entry);
-    let (at, bits) = match way {
-        0 if !is_of_mkey => (QPN, 0x80),
-        1 if !is_of_mkey => (COUNTER, 0x80),
-        _ => (OPCODE, 0),
-    };
-    if let Some(byte) = entry.get_mut(at) {
-        *byte = if bits == 0 { 0x50 } else { *byte ^ bits };
-    }
-    entry
 }

@@ -59,7 +59,7 @@ impl Tally {
             }
             Seen::Received(message) => self.received(message),
             Seen::Completion { entry, .. } => self.completion(entry),
-            Seen::Command { .. } | Seen::Packet { .. } => {}
+            Seen::Command { .. } | Seen::Packet { .. } | Seen::Request { .. } => {}
         }
     }
 

@@ -13,10 +13,9 @@ use crate::state::counting::Tally;
 use crate::state::object::{Context, Object, Qp};
 use journal::Journal;
 use mlx5_mkey::command::PathMtu;
-use mlx5_mkey::inspect::DeviceContext;
-use mlx5_mkey::mkey;
 use mlx5_mkey::wire::prm::qp_context::{QpcReceive, QpcSizes};
-use mlx5_softdev::{CryptoMode, Device, DeviceProfile, Seen, XtsEngine};
+use mlx5_record::Queue;
+use mlx5_softdev::{Device, DeviceProfile, Seen};
 use pcap::{Capture, Route};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -97,16 +96,10 @@ impl Record {
         if !self.log && self.journal.is_none() {
             return;
         }
-        let engine = match profile.xts {
-            _ if profile.crypto == CryptoMode::None => None,
-            XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
-            XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
-            XtsEngine::MultiBlockLittleEndian => Some(mkey::XtsEngine::MultiBlockLittleEndian),
-        };
-        let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
+        let device = mlx5_record::context(profile);
         for object in contexts.flat_map(Context::queues_mut) {
             let Object::Qp(qp) = object else { continue };
-            let queue = log::Queue::of(qp, device);
+            let queue = Queue { number: qp.number, transport: qp.transport, device };
             log::requests(qp, |block, bytes| {
                 if self.log {
                     log::print(&queue, block, bytes);

@@ -176,6 +176,7 @@ impl Wire {
             }
             Seen::Received(Message::Unanswered { .. })
             | Seen::Completion { .. }
+            | Seen::Request { .. }
             | Seen::Command { .. }
             | Seen::Packet { .. } => {}
         }

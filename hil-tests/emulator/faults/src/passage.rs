@@ -1,0 +1,72 @@
+//! Faults of completion entries: entries are lost, repeated, delayed, or follow one that names nothing known.
+
+use super::word::{Fault, Place};
+use mlx5_softdev::Passage;
+
+/// Offsets in a CQE: the first byte of the request's counter, the first byte of the queue pair number, the
+/// opcode.
+const COUNTER: usize = 60;
+const QPN: usize = 57;
+const OPCODE: usize = 63;
+
+/// Returns the place of a plan that a completion entry visits.
+pub fn place(entry: &[u8; 64]) -> Place {
+    if is_of_mkey(entry) { Place::Signature } else { Place::Completion }
+}
+
+/// Returns whether and when the device writes an entry that a fault concerns. `below` returns a number below
+/// its argument, and chooses between details that the fault leaves open.
+pub fn passage(fault: Option<Fault>, entry: &[u8; 64], below: impl FnOnce(u64) -> u64) -> Passage {
+    match fault {
+        None => Passage::Once,
+        Some(Fault::Twice) => Passage::Twice,
+        Some(Fault::Dropped) => Passage::Never,
+        Some(Fault::Stranger) => Passage::Behind(stranger(*entry, below(3))),
+        Some(Fault::Overrun) => Passage::Overrun,
+        Some(_) => Passage::Later,
+    }
+}
+
+/// Returns whether a completion entry is about an mkey instead of a request: a signature error.
+fn is_of_mkey(entry: &[u8; 64]) -> bool {
+    const SIGNATURE_ERROR: u8 = 12;
+    entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
+}
+
+/// Changes an entry so that its subject is unknown. `way` selects the change: 0 a queue pair that does not
+/// exist, 1 a request that is not outstanding, 2 an opcode that no completion has. An entry about an mkey
+/// always gets the opcode.
+fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
+    let is_of_mkey = is_of_mkey(&entry);
+    let (at, bits) = match way {
+        0 if !is_of_mkey => (QPN, 0x80),
+        1 if !is_of_mkey => (COUNTER, 0x80),
+        _ => (OPCODE, 0),
+    };
+    if let Some(byte) = entry.get_mut(at) {
+        *byte = if bits == 0 { 0x50 } else { *byte ^ bits };
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stranger_comes_before_the_entry() {
+        let mut entry = [7; 64];
+        entry[OPCODE] = 0;
+        assert_eq!(place(&entry), Place::Completion);
+        let mut other = entry;
+        other[QPN] = 0x87;
+        assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
+        entry[OPCODE] = 12 << 4;
+        assert_eq!(place(&entry), Place::Signature);
+        // The entry of an mkey has no queue pair.
+        let mut other = entry;
+        other[OPCODE] = 0x50;
+        assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
+        assert_eq!(passage(None, &entry, |_| 0), Passage::Once);
+    }
+}

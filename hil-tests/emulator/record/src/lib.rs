@@ -1,0 +1,12 @@
+//! Records of a software device's work: posted requests, completions and requests of peers, as words and as
+//! lines of JSON. `cargo xtask decode` reads both.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod line;
+mod queue;
+mod words;
+
+pub use line::{Line, asked, completed, posted};
+pub use queue::{Queue, context};
+pub use words::request;
