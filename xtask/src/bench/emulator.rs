@@ -13,10 +13,10 @@ use xtask::{debian, emulate};
 const ROUNDS: usize = 3;
 
 /// The time limit of a program: several times the duration of the slowest.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The processors for the two ends of a connection.
-const CORES: [&str; 2] = ["0", "1"];
+pub(super) const CORES: [&str; 2] = ["0", "1"];
 
 const WRITE_64K: &str = "write_bw_64k_mb_s";
 const WRITE_4K: &str = "write_bw_4k_mb_s";
@@ -113,7 +113,7 @@ fn round(device: &Device<'_>, load: &str) -> Result<Vec<(String, f64)>, String> 
 }
 
 /// Returns a command line that runs these words on one processor.
-fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     ["taskset", "-c", core].iter().chain(words).copied().collect()
 }
 

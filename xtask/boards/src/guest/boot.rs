@@ -53,16 +53,19 @@ pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8
     fs::create_dir_all(&folder.0).map_err(|error| format!("{}: {error}", folder.0.display()))?;
     let image = folder.0.join("initramfs");
     fs::write(&image, image::build(guest, parts)?).map_err(|error| error.to_string())?;
-    let socket = folder.0.join("socket");
+    let own = folder.0.join("socket");
     let mut served = vec!["--port".to_owned(), guest.port.clone()];
     served.extend(options.log.then(|| "--log".to_owned()));
-    let _function = function::serve(&socket, &served)?;
+    let (socket, _function) = match &options.socket {
+        Some(socket) => (socket, None),
+        None => (&own, Some(function::serve(&own, &served)?)),
+    };
     let accelerator = match options.tcg {
         true => Accelerator::Tcg,
         false => Accelerator::find(&parts.qemu, guest.arch, &parts.kernel),
     };
     let start = Instant::now();
-    let mut qemu = Ends(spawn(guest, parts, accelerator, &image, &socket)?);
+    let mut qemu = Ends(spawn(guest, parts, accelerator, &image, socket)?);
     let (tell, lines) = channel();
     if let Some(console) = qemu.0.stderr.take() {
         listen(console, tell.clone(), Line::Console);

@@ -6,7 +6,7 @@ use xtask::run;
 
 pub(crate) const HELP: &str = "\
 cargo xtask guest [--arch NAME] [--kernel DIR] [--qemu PROGRAM] [--port NAME] [--seconds N]
-                  [--tcg] [--log] [--file PATH]… [--find-qemu | --check | -- COMMAND…]
+                  [--socket PATH] [--tcg] [--log] [--file PATH]… [--find-qemu | --check | -- COMMAND…]
 
 Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
 mlx5_core and mlx5_ib drive the device. Runs COMMAND in the guest and ends with its exit status: a
@@ -21,6 +21,8 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
                    newest kernel of Debian sid
   --qemu PROGRAM   take this QEMU
   --port NAME      infiniband (the default) or ethernet
+  --socket PATH    take the function that listens there (cargo xtask function), such as one that runs
+                   under a debugger
   --seconds N      how long a guest may take (600; a shell may take a day)
   --tcg            emulate the processor; do not try KVM
   --log            print what the function is asked for, and each completion, to standard error
@@ -40,6 +42,8 @@ pub(super) struct Options {
     /// A folder with a kernel, or [`SID`].
     pub(super) kernel: Option<String>,
     pub(super) qemu: Option<String>,
+    /// The socket of a function that runs already.
+    pub(super) socket: Option<PathBuf>,
     pub(super) port: Option<String>,
     pub(super) seconds: Option<u64>,
     pub(super) log: bool,
@@ -62,6 +66,7 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
         arch: None,
         kernel: None,
         qemu: None,
+        socket: None,
         port: None,
         seconds: None,
         log: false,
@@ -77,6 +82,7 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
             "--arch" => options.arch = Some(Arch::named(rest.next()?)?),
             "--kernel" => options.kernel = Some(rest.next()?.clone()),
             "--qemu" => options.qemu = Some(rest.next()?.clone()),
+            "--socket" => options.socket = Some(rest.next()?.into()),
             "--port" => options.port = Some(rest.next()?.clone()),
             "--seconds" => options.seconds = Some(rest.next()?.parse().ok()?),
             "--tcg" => options.tcg = true,
@@ -107,14 +113,16 @@ mod tests {
         let parsed = |line: &str| options(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
         let usual = parsed("").unwrap();
         assert_eq!((usual.arch(), usual.qemu, usual.command.as_str()), (Arch::X86, None, ""));
-        let other =
-            parsed("--kernel sid --qemu /q --seconds 5 --log --tcg --file /a/b --file c -- ls -l /sys")
-                .unwrap();
+        let other = parsed(
+            "--kernel sid --qemu /q --socket s --seconds 5 --log --tcg --file /a/b --file c -- ls -l /sys",
+        )
+        .unwrap();
         assert_eq!(
             (other.qemu.as_deref(), other.command.as_str(), other.log && other.tcg),
             (Some("/q"), "'ls' '-l' '/sys'", true)
         );
         assert_eq!(other.kernel.as_deref(), Some(SID));
+        assert_eq!(other.socket, Some(PathBuf::from("s")));
         let script = options(&["--".into(), "ls | wc".into()]).unwrap();
         assert_eq!(script.command, "ls | wc");
         assert_eq!((other.seconds, other.port), (Some(5), None));
