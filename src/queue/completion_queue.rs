@@ -340,8 +340,51 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     }
 }
 
+/// Removal of entries of a destroyed or reset queue pair.
+impl<E: CqeSlot> CompletionQueue<'_, E> {
+    /// Drops the entries that were not taken and for which `is_stale` returns true. Returns their number. The
+    /// other entries stay in order.
+    ///
+    /// Call this for entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]). Otherwise an old
+    /// entry could be taken for the entry of a later request: on the same queue pair, or on the next queue
+    /// pair with the same number.
+    pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
+        self.discard_entries(&mut is_stale)
+    }
+
+    /// Does the same as [`CompletionQueue::discard`], compiled once for all closures. Additions wrap, so that
+    /// no overflow check is compiled in.
+    fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
+        let mut index = self.consumer;
+        while index.wrapping_sub(self.consumer) < self.ring.len().into()
+            && entry(self.ring.peek(index).cqe()).is_some()
+        {
+            index = index.wrapping_add(1);
+        }
+        // From the last entry backwards, each remaining entry moves to the end, over the dropped ones.
+        let mut target = index;
+        while index != self.consumer {
+            index = index.wrapping_sub(1);
+            let Some(mut found) = entry(self.ring.peek(index).cqe()) else { continue };
+            if is_stale(&found) {
+                continue;
+            }
+            target = target.wrapping_sub(1);
+            let owner = self.ring.peek(target).owner() as u8;
+            found.op_own = found.op_own_bits().with_owner(owner != 0).into_bits();
+            self.ring.write(target, E::of(found));
+        }
+        let discarded = target.wrapping_sub(self.consumer);
+        if discarded > 0 {
+            self.consumer = target;
+            self.release();
+        }
+        discarded as usize
+    }
+}
+
 /// Returns a copy of the entry in a slot, or `None` if the device has not written it in this lap.
-pub(super) fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
+fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
     let [.., last] = slot.read_u64::<{ CqeEnd::OFFSET }>();
     let op_own = OpOwn::from_bits(last);
     if u64::from(op_own.owner()) != slot.owner() || op_own.opcode() == CqeOpcode::INVALID.0 {

@@ -4,6 +4,7 @@
 
 use super::ring::Ring;
 use crate::wire::Wqebb;
+use crate::wqe::control;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use zerocopy::FromBytes;
 
@@ -119,28 +120,32 @@ impl defmt::Format for CqDoorbellRecord {
 #[derive(Clone, Copy)]
 pub struct LastRequest<'q> {
     pub(super) ring: &'q Ring<'q, Wqebb>,
-    pub(super) begin: u64,
+    /// The first 8 bytes of the request.
+    pub(super) control: [u8; 8],
+    /// The first block that was not published before this doorbell.
+    pub(super) published: u64,
+    /// The block after the request.
     pub(super) end: u64,
-    pub(super) alone: bool,
 }
 
 impl<'q> LastRequest<'q> {
+    /// Returns the first block of the request.
     #[inline]
-    pub(super) const fn new(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64, alone: bool) -> Self {
-        Self { ring, begin, end, alone }
+    pub(super) fn begin(&self) -> u64 {
+        self.end - u64::from((self.end as u16).wrapping_sub(control::begin(self.control)))
     }
 
     /// Returns whether the request is the only work request since the last doorbell. If not, the device has
     /// to read the others from the ring first.
     #[inline]
-    pub const fn is_alone(&self) -> bool {
-        self.alone
+    pub fn is_alone(&self) -> bool {
+        self.begin() == self.published
     }
 
     /// Returns the first 8 bytes of the request's control segment, as they are in memory.
     #[inline]
-    pub fn control(&self) -> [u8; 8] {
-        self.ring.peek(self.begin).read_u64::<0>()
+    pub const fn control(&self) -> [u8; 8] {
+        self.control
     }
 
     /// Returns copies of the request's blocks, for a doorbell that writes whole requests to the device
@@ -149,11 +154,11 @@ impl<'q> LastRequest<'q> {
     /// In the last block, the part after the request's size is unspecified.
     pub fn blocks(&self) -> impl Iterator<Item = Wqebb> + use<'q> {
         let ring = self.ring;
-        (self.begin..self.end).map(move |block| ring.read(block))
+        (self.begin()..self.end).map(move |block| ring.read(block))
     }
 }
 
-crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
+crate::fmt::format_counters!(['q] LastRequest ['q] { published, end });
 
 /// Tells the device that a send queue has new requests.
 ///

@@ -1,15 +1,14 @@
 //! Requests whose list the device reads from registered memory, and requests that change a part of a list.
 
 use super::in_flight::RequestKind;
-use super::request::{Configuration, SendRequest};
+use super::request::{Change, SendRequest};
 use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyAttributes, RegisteredList};
 use crate::types::KsmEntrySize;
-use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
+use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
 use crate::wqe::PreparedConfig;
-use crate::wqe::control::ControlFields;
 use crate::wqe::error::PostError;
-use crate::wqe::lists::{self, POINTER_BLOCKS};
+use crate::wqe::lists::{self, ByPointer, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {
     /// Changes an mkey as [`SendRequest::configure_mkey`] does, but the device reads the layout from
@@ -37,8 +36,16 @@ impl SendRequest<'_, '_> {
         let prepared = prepared.completed(mkey, LayoutForm::List { entries: 0 }, &mut place)?;
         check_size(mkey, list.entry_size())?;
         check_room(mkey, list.entries().into())?;
+        // For a list, `Unchanged` leaves the form that the mkey has noted: after the post, `note_list` notes
+        // form and length of the list.
+        let form = match list.is_interleaved() {
+            true => LayoutForm::Interleaved { entries: 0 },
+            false => LayoutForm::Unchanged,
+        };
+        let (blocks, psvs) = (POINTER_BLOCKS, prepared.psv_count().into());
         let mut by_pointer = ByPointer { prepared, list, bsfs: [ZEROS; 2] };
-        self.post(mkey, &mut by_pointer)?;
+        let change = Change { prepared, form, blocks, psvs };
+        self.post(mkey, change, &mut by_pointer)?;
         let bsfs = by_pointer.bsfs;
         lists::write_bsfs(list, prepared, &bsfs);
         if !list.is_interleaved() {
@@ -73,9 +80,9 @@ impl SendRequest<'_, '_> {
         let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
         ConfigError::check_entries(entries.len(), max)?;
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
-        let (blocks, fields) = self.reserve(size)?;
-        lists::replace(blocks, fields, mkey.key(), first, entries)?;
-        self.commit(fields.begin, RequestKind::MkeyConfigure, size, 0)?;
+        self.post_other(RequestKind::MkeyConfigure, size, |blocks, fields| {
+            Ok(lists::replace(blocks, fields, mkey.key(), first, entries)?)
+        })?;
         mkey.note_replaced(first, entries.len() as u32);
         Ok(())
     }
@@ -96,9 +103,10 @@ impl SendRequest<'_, '_> {
             return self.replace_entries(mkey, first, &[]);
         }
         check_place(mkey, first, list.entries().into(), list.entry_size())?;
-        let (blocks, fields) = self.reserve(POINTER_BLOCKS)?;
-        lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
-        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)?;
+        self.post_other(RequestKind::MkeyConfigure, POINTER_BLOCKS, |blocks, fields| {
+            lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
+            Ok(())
+        })?;
         mkey.note_replaced(first, list.entries().into());
         Ok(())
     }
@@ -139,51 +147,13 @@ impl SendRequest<'_, '_> {
         }
         check_place(mkey, first, list.entries().into(), list.entry_size())?;
         let length = mkey.length() + list.length();
-        let (blocks, fields) = self.reserve(POINTER_BLOCKS)?;
-        lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
-        lists::write_length(blocks, length);
-        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)?;
+        self.post_other(RequestKind::MkeyConfigure, POINTER_BLOCKS, |blocks, fields| {
+            lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
+            lists::write_length(blocks, length);
+            Ok(())
+        })?;
         mkey.note_list(first + u32::from(list.entries()), length);
         Ok(())
-    }
-}
-
-/// A configuration whose list is in registered memory.
-struct ByPointer<'a, 'l> {
-    prepared: &'a PreparedConfig,
-    list: &'a RegisteredList<'l>,
-    /// The BSFs to write behind the list once the request is posted.
-    bsfs: [Block; 2],
-}
-
-impl Configuration for ByPointer<'_, '_> {
-    fn blocks(&self) -> usize {
-        POINTER_BLOCKS
-    }
-
-    fn prepared(&self) -> &PreparedConfig {
-        self.prepared
-    }
-
-    fn form(&self) -> LayoutForm {
-        // For a list, `Unchanged` leaves the form that the mkey has noted: after the post, `note_list` notes
-        // form and length of the list.
-        if self.list.is_interleaved() {
-            LayoutForm::Interleaved { entries: 0 }
-        } else {
-            LayoutForm::Unchanged
-        }
-    }
-
-    fn write(
-        &mut self,
-        blocks: &mut [Block],
-        fields: ControlFields,
-        mkey: &Mkey,
-    ) -> Result<u64, ConfigError> {
-        let Self { prepared, list, .. } = *self;
-        self.bsfs = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, self.psvs())?;
-        Ok(list.length())
     }
 }
 

@@ -48,11 +48,12 @@ impl SendRequest<'_, '_> {
     /// [`PostError::TooManyRequests`].
     pub fn raw(mut self, wqe: &[u8]) -> Result<(), PostError> {
         let wqe = RawWqe::new(wqe)?;
-        let (blocks, fields) = self.reserve(wqe.blocks())?;
-        wqe.write(blocks, fields);
-        self.commit(fields.begin, RequestKind::Raw, wqe.blocks(), 0)?;
+        self.post_other(RequestKind::Raw, wqe.blocks(), |blocks, fields| {
+            wqe.write(blocks, fields);
+            Ok(())
+        })?;
         if wqe.changes_mkey() {
-            self.state.fence_next();
+            self.state.ring.fence_next();
         }
         Ok(())
     }
@@ -72,8 +73,9 @@ impl SendRequest<'_, '_> {
     /// [`PostError::MemcpyTooLong`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn memcpy(mut self, to: Local, from: Local, bytes: u32) -> Result<(), PostError> {
         let copy = Memcpy::new(self.state.memcpy, to, from, bytes)?;
-        let (blocks, fields) = self.reserve(Memcpy::BLOCKS)?;
-        copy.write(blocks, fields);
-        self.commit(fields.begin, RequestKind::Memcpy, Memcpy::BLOCKS, 0)
+        self.post_other(RequestKind::Memcpy, Memcpy::BLOCKS, |blocks, fields| {
+            copy.write(blocks, fields);
+            Ok(())
+        })
     }
 }

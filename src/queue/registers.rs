@@ -152,10 +152,11 @@ impl Doorbell for BlueFlame {
         let [.., octowords] = control;
         // The device reads only 6 bits of the size. A raw request may have set the other bits.
         let octowords = octowords & MAX_WQE_OCTOWORDS;
-        let bytes = (last.end - last.begin) as usize * WQEBB_BYTES;
-        if last.alone && octowords > 1 && bytes <= self.half {
+        let begin = last.begin();
+        let bytes = (last.end - begin) as usize * WQEBB_BYTES;
+        if begin == last.published && octowords > 1 && bytes <= self.half {
             let mut at = self.offset;
-            for index in last.begin..last.end {
+            for index in begin..last.end {
                 self.write(at, last.ring.peek(index));
                 at += WQEBB_BYTES;
             }

@@ -1,19 +1,16 @@
 //! The end of a send request: retired by its completion, or cancelled before the device executes it.
 
-use super::barrier;
 use super::completed::CompletedSend;
 use super::doorbell::Doorbell;
-use super::in_flight::{Filed, Retired};
+use super::in_flight::Retired;
 use super::send::SendQueue;
-use super::send_state::SendState;
-use crate::wqe::control;
 use crate::wqe::error::PostError;
 
 impl<D: Doorbell> SendQueue<'_, D> {
     /// Returns how many work requests are posted and not retired, by counting them one by one. A
     /// configuration counts for its UMR and for each of its SET_PSVs.
     pub fn outstanding(&self) -> u32 {
-        self.state.in_flight.outstanding(self.state.producer.producer())
+        self.state.ring.outstanding()
     }
 
     /// Retires the work request that a completion names by its first block modulo 2^16. Also retires all
@@ -26,15 +23,12 @@ impl<D: Doorbell> SendQueue<'_, D> {
         if done.qpn() != self.qpn() {
             return None;
         }
-        self.state.in_flight.retire(done.counter())
+        self.state.ring.retire(done.counter())
     }
 
     /// Passes each outstanding work request to `each`, oldest first: published or not, silent or signalled.
-    pub(crate) fn each_outstanding(&self, mut each: impl FnMut(Retired)) {
-        let in_flight = &self.state.in_flight;
-        for (_, filed) in in_flight.before(self.state.producer.producer()) {
-            each(in_flight.retired(&filed));
-        }
+    pub(crate) fn each_outstanding(&self, each: impl FnMut(Retired)) {
+        self.state.ring.each_outstanding().for_each(each);
     }
 
     /// Starts again with an empty ring, and passes each outstanding work request to `each`, oldest first:
@@ -42,7 +36,7 @@ impl<D: Doorbell> SendQueue<'_, D> {
     /// before it is made ready again: the device continues at block 0.
     pub fn restart(&mut self, each: impl FnMut(Retired)) {
         self.each_outstanding(each);
-        self.state.restart();
+        self.state.ring.restart();
         self.record.set_send(0);
     }
 
@@ -59,40 +53,13 @@ impl<D: Doorbell> SendQueue<'_, D> {
     /// [`PostError::NotOutstanding`] if no outstanding request begins at `hw_counter`, and `hw_counter` is
     /// not the queue's end either.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
-        let in_flight = &self.state.in_flight;
-        let published = in_flight.published();
+        let ring = &mut self.state.ring;
+        let published = ring.published();
         let next = if hw_counter == published as u16 {
             published
         } else {
-            in_flight.begin(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?
+            ring.begin(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?
         };
-        Ok(self.state.cancel_from(next, id))
-    }
-}
-
-impl SendState<'_> {
-    /// Turns every work request named `id` that begins at block `next` or later into a NOP, and returns their
-    /// number.
-    // A function of its own, so that `cargo xtask test aarch64` finds its barrier.
-    #[inline(never)]
-    fn cancel_from(&mut self, next: u64, id: u64) -> usize {
-        let Self { producer: ring, in_flight, .. } = self;
-        let producer = ring.producer();
-        let (mut cancelled, mut any_invalidation) = (0, false);
-        // Up to the producer: requests that are posted but not yet published are cancelled too.
-        let is_named = |(begin, filed): &(u64, Filed)| filed.id == id && *begin >= next;
-        for (begin, filed) in in_flight.before(producer).filter(is_named) {
-            ring.ring_mut().write_word(begin, control::nop_start(begin));
-            cancelled += 1;
-            any_invalidation |= filed.is_invalidation();
-        }
-        if any_invalidation {
-            // The NOP completes as the invalidation would have, but its completion must not prove that the
-            // key is out of service.
-            in_flight.begin_life();
-        }
-        // When the queue pair leaves SQD, the device continues to read requests, and must see the NOPs.
-        barrier::blocks_before_record();
-        cancelled
+        Ok(ring.cancel(next, id))
     }
 }

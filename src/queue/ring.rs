@@ -1,6 +1,6 @@
 //! Rings of slots, addressed by a running index. The number of slots is a power of two. A ring is shared with
 //! a device (requests, completions), or private to the processor (records of outstanding requests). Only this
-//! file and `producer.rs` access slots by raw pointers.
+//! file and `send_ring.rs` access slots by raw pointers.
 
 #![allow(unsafe_code)]
 

@@ -1,20 +1,14 @@
 //! The send queue: its properties, and the way of its requests to the device.
 
-use super::doorbell::{Doorbell, DoorbellRecord, LastRequest};
-use super::in_flight::{InFlight, SendSlot};
-use super::producer::SqProducer;
+use super::barrier;
+use super::doorbell::{Doorbell, DoorbellRecord};
 use super::request::SendRequest;
-use super::ring::Ring;
 use super::send_config::SendQueueConfig;
+use super::send_ring::{SendRing, SendSlot};
 use super::send_state::SendState;
-use super::{MAX_SLOTS, barrier};
 use crate::types::Qpn;
 use crate::types::QueueError;
 use crate::wire::Wqebb;
-
-/// The names of a send queue's sizes in errors.
-const BLOCKS: &str = "blocks of a send queue";
-const SLOTS: &str = "slots of a send queue";
 
 /// A send queue over the caller's ring. The caller also lends a [`SendSlot`] for each block of the ring. The
 /// size of the ring, a power of two of blocks of 64 bytes, is known at run time.
@@ -74,14 +68,8 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
         if bytes > max {
             return Err(QueueError::InlineLimit { bytes, max });
         }
-        let first_block = u64::from(config.first_block);
-        let (needed, given) = (ring.len(), slots.len());
-        let producer = SqProducer::new(Ring::new(ring, BLOCKS, MAX_SLOTS)?, first_block);
-        let slots =
-            slots.get_mut(..needed).ok_or(QueueError::TooFewSlots { what: SLOTS, needed, slots: given })?;
-        let filed = Ring::new(slots, SLOTS, MAX_SLOTS)?;
-        let in_flight = InFlight::new(filed, first_block, config.max_requests);
-        Ok(Self { state: SendState::new(&config, producer, in_flight), record, doorbell })
+        let ring = SendRing::new(&config, ring, slots)?;
+        Ok(Self { state: SendState::new(&config, ring), record, doorbell })
     }
 
     /// Begins a request. The completion will carry `id` (`wr_id`). Nothing is posted until one of the posting
@@ -104,19 +92,19 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
 
     /// Returns how many blocks of 64 bytes are free.
     pub const fn free_blocks(&self) -> u32 {
-        self.state.producer.free(self.state.in_flight.tail()) as u32
+        self.state.ring.free() as u32
     }
 
     /// Returns the number of the next block to post, modulo 2^32. For a new queue, the number is
     /// [`SendQueueConfig::first_block`].
     pub const fn producer(&self) -> u32 {
-        self.state.producer.producer() as u32
+        self.state.ring.producer() as u32
     }
 
     /// Returns the fence mode (PRM `fm`) of the next request if it asks for no fence itself:
     /// [`SendQueueConfig::umr_fence`] after a change of an mkey, otherwise 0.
     pub const fn next_fence(&self) -> u8 {
-        self.state.next_flags.fence_mode()
+        self.state.ring.next_flags().fence_mode()
     }
 
     /// Returns the doorbell record.
@@ -133,7 +121,7 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
     /// Copies a block out of the ring, for [`crate::inspect`]. Blocks are counted as by
     /// [`SendQueue::producer`].
     pub fn block(&self, index: u32) -> Wqebb {
-        self.state.producer.ring().read(u64::from(index))
+        self.state.ring.blocks().read(u64::from(index))
     }
 
     /// Returns the doorbell.
@@ -144,18 +132,16 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
     /// Publishes all requests posted since the last call. Does nothing if there are none.
     #[inline]
     pub fn ring_doorbell(&mut self) {
-        let producer = self.state.producer.producer();
-        let published = self.state.in_flight.published();
-        if published == producer {
+        let ring = &mut self.state.ring;
+        let published = ring.published();
+        if published == ring.producer() {
             return;
         }
-        self.state.in_flight.publish(producer);
+        ring.publish();
         barrier::blocks_before_record();
-        self.record.set_send(producer as u16);
+        self.record.set_send(ring.producer() as u16);
         barrier::record_before_doorbell();
-        let begin = self.state.last;
-        let last = LastRequest::new(self.state.producer.ring(), begin, producer, begin == published);
-        self.doorbell.ring(&last);
+        self.doorbell.ring(&ring.last_request(published));
         barrier::flush_doorbell();
     }
 }

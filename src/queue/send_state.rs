@@ -1,35 +1,22 @@
-//! The state that all requests of a send queue read and change: producer, requests in flight, limits, fences.
-//! The type does not depend on the queue's type of doorbell.
+//! The state that all requests of a send queue read and change: its ring, and its limits. The type does not
+//! depend on the queue's type of doorbell.
 
-use super::in_flight::InFlight;
-use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
+use super::send_ring::SendRing;
 use crate::mkey::error::ConfigError;
 use crate::mkey::{LayoutForm, Mkey};
 use crate::types::Qpn;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
-use crate::wqe::control::{self, RequestFlags};
 use crate::wqe::error::PostError;
 use crate::wqe::umr::{self, UmrRequest};
 use crate::wqe::{MemcpyConfig, Payload};
 
 /// The part of a send queue that requests work on.
 pub(super) struct SendState<'r> {
-    pub(super) producer: SqProducer<'r>,
-    pub(super) in_flight: InFlight<'r>,
+    pub(super) ring: SendRing<'r>,
     qpn: Qpn,
-    /// The number of the queue pair, at its place in control segments.
-    pub(super) qpn_bits: u64,
-    /// The flags that each request gets beside its own (`signal_all`).
-    pub(super) flags: RequestFlags,
-    /// The same flags with a fence, for a request after a change of an mkey.
-    pub(super) flags_after_umr: RequestFlags,
-    /// The flags that the next request gets beside its own: `flags` or `flags_after_umr`.
-    pub(super) next_flags: RequestFlags,
-    /// The first block of the last work request, for the doorbell.
-    pub(super) last: u64,
     max_inline_data: u16,
     max_sge: u16,
     /// The most octowords of layout and BSFs, and the most blocks of a UMR with them.
@@ -39,19 +26,11 @@ pub(super) struct SendState<'r> {
 }
 
 impl<'r> SendState<'r> {
-    pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>, in_flight: InFlight<'r>) -> Self {
+    pub(super) fn new(config: &SendQueueConfig, ring: SendRing<'r>) -> Self {
         let max_octowords = config.max_octowords();
-        let flags = if config.signal_all { RequestFlags::SIGNALED } else { RequestFlags::NONE };
-        let flags_after_umr = flags.with(config.umr_fence_flags());
         Self {
-            producer,
-            in_flight,
+            ring,
             qpn: config.qpn,
-            qpn_bits: control::qpn_bits(config.qpn),
-            flags,
-            flags_after_umr,
-            next_flags: if config.small_fence { flags_after_umr } else { flags },
-            last: config.first_block.into(),
             max_inline_data: config.max_inline_data as u16,
             // Control, remote address and operands take three octowords. One segment is always allowed.
             max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3) as u16,
@@ -114,21 +93,9 @@ impl<'r> SendState<'r> {
     #[cold]
     #[inline(never)]
     pub(super) fn add_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
-        umr::select_error_count(self.producer.unpublished(begin));
-        umr::write_error_count(self.producer.unpublished(begin + 1), mkey.take_error_count());
-    }
-
-    /// Starts again at block 0.
-    pub(super) fn restart(&mut self) {
-        self.in_flight.restart();
-        self.producer.restart();
-        (self.last, self.next_flags) = (0, self.flags);
-    }
-
-    /// Lets the next request wait for a change of an mkey.
-    pub(super) const fn fence_next(&mut self) {
-        self.next_flags = self.flags_after_umr;
+        umr::select_error_count(self.ring.committed(begin));
+        umr::write_error_count(self.ring.committed(begin + 1), mkey.take_error_count());
     }
 }
 
-crate::fmt::format_counters!(['r] SendState ['r] { producer });
+crate::fmt::format_counters!(['r] SendState ['r] { ring });

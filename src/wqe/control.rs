@@ -1,8 +1,8 @@
 //! Control segments (PRM `wqe_ctrl_seg`): the first 16 bytes of each request.
 
 use crate::types::Qpn;
-use crate::wire::Octoword;
 use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
+use crate::wire::{Block, Octoword};
 use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
@@ -102,9 +102,9 @@ pub(crate) const fn qpn_bits(qpn: Qpn) -> u64 {
     (qpn.get() as u64) << 8
 }
 
-/// Writes a control segment as two words of 8 bytes, because the doorbell reads the first word back. A CPU
-/// core forwards a store to a load only if the store covers all bytes of the load. After a store in parts,
-/// the load would wait until the parts have reached the cache.
+/// Writes a control segment as two words of 8 bytes, because the doorbell takes the first word. A CPU core
+/// forwards a store to a load only if the store covers all bytes of the load. After a store in parts, a load
+/// of the word would wait until the parts have reached the cache.
 #[inline]
 pub(crate) fn write(
     segment: &mut Octoword,
@@ -119,6 +119,20 @@ pub(crate) fn write(
     let first = u64::from(begin as u16) << 40 | u64::from(opcode.0) << 32 | qpn | octowords as u64;
     let second = u64::from(flags.with_default(default).0) << 32 | u64::from(imm);
     *segment = transmute!([U64::new(first), U64::new(second)]);
+}
+
+/// Returns the first 8 bytes of the work request that begins with this block: the bytes of its doorbell.
+#[inline]
+pub(crate) fn start(block: Option<&Block>) -> [u8; 8] {
+    match block {
+        Some([[start @ .., _, _, _, _, _, _, _, _], ..]) => *start,
+        None => [0; 8],
+    }
+}
+
+/// Returns the number of the first block, modulo 2^16, from the first 8 bytes of a work request.
+pub(crate) const fn begin([_, high, low, ..]: [u8; 8]) -> u16 {
+    u16::from_be_bytes([high, low])
 }
 
 /// Returns the first 4 bytes of a NOP that begins at block number `begin`.

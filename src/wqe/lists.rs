@@ -1,7 +1,7 @@
 //! UMRs whose lists are in registered memory, and UMRs that replace entries of a list.
 
 use super::control::{self, ControlFields};
-use super::umr::UmrRequest;
+use super::umr::{Configuration, UmrRequest};
 use super::{PreparedConfig, layout};
 use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
@@ -24,46 +24,52 @@ const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 /// The largest number of blocks of a UMR without a layout, but with two BSFs, and of two SET_PSVs.
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
-/// Writes a UMR that takes its layout and its BSFs from registered memory, and `psvs` SET_PSVs after it.
-/// Returns the BSFs, of which only the first [`PreparedConfig::bsf_count`] are valid. Once the request is
-/// posted, the caller writes the BSFs behind the list in memory ([`write_bsfs`]).
-///
-/// # Errors
-/// [`ConfigError`] if the configuration does not allow the length that the list maps.
-pub(crate) fn configure_by_pointer(
-    blocks: &mut [Block],
-    fields: ControlFields,
-    mkey: &Mkey,
-    prepared: &PreparedConfig,
-    list: &RegisteredList<'_>,
-    psvs: usize,
-) -> Result<[Block; 2], ConfigError> {
-    let mut scratch = [ZEROS; SCRATCH];
-    let inline = UmrRequest::new(prepared, &Layout::List(&[]));
-    // The SET_PSVs stand after the UMR with the pointer, whose size differs from that of the inline UMR that
-    // is built here. `begin` makes their block numbers right. Block numbers count modulo 2^16.
-    let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
-    inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
-    let length = list.length();
-    prepared.check_length(length)?;
-    inline.finish(&mut scratch, mkey, length)?;
-    let [[ctrl, umr @ ..], context, ..] = &mut scratch;
-    let own = if psvs == 0 { fields } else { fields.silent() };
-    control::write(ctrl, Opcode::UMR, POINTER_OCTOWORDS, own, mkey.key().get());
-    let umr: &mut UmrControlSegment = transmute_mut!(umr);
-    umr.flags = umr.flag_bits().with_inline(false).into_bits();
-    umr.klm_octowords = U16::new(list.octowords() as u16);
-    let new_context: &mut MkeyContext = transmute_mut!(context);
-    new_context.len = U64::new(length);
-    let pointer = pointer_block(list);
-    let [head, context, rest @ ..] = &scratch;
-    let set_psvs = rest.iter().skip(prepared.bsf_count()).take(psvs);
-    let written = [head, context, &pointer].into_iter().chain(set_psvs);
-    for (block, written) in blocks.iter_mut().zip(written) {
-        *block = *written;
+/// A configuration whose layout and BSFs the device reads from registered memory.
+pub(crate) struct ByPointer<'a, 'l> {
+    pub(crate) prepared: &'a PreparedConfig,
+    pub(crate) list: &'a RegisteredList<'l>,
+    /// The BSFs, of which only the first [`PreparedConfig::bsf_count`] are valid. Once the request is posted,
+    /// the caller writes the BSFs behind the list in memory ([`write_bsfs`]).
+    pub(crate) bsfs: [Block; 2],
+}
+
+impl Configuration for ByPointer<'_, '_> {
+    fn write(
+        &mut self,
+        blocks: &mut [Block],
+        fields: ControlFields,
+        mkey: &Mkey,
+        psvs: usize,
+    ) -> Result<u64, ConfigError> {
+        let Self { prepared, list, .. } = *self;
+        let mut scratch = [ZEROS; SCRATCH];
+        let mut inline = UmrRequest::new(prepared, &Layout::List(&[]));
+        // The SET_PSVs stand after the UMR with the pointer, whose size differs from that of the inline UMR
+        // that is built here. `begin` makes their block numbers right. Block numbers count modulo 2^16.
+        let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
+        inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
+        let length = list.length();
+        prepared.check_length(length)?;
+        inline.finish(&mut scratch, mkey, length)?;
+        let [[ctrl, umr @ ..], context, ..] = &mut scratch;
+        let own = if psvs == 0 { fields } else { fields.silent() };
+        control::write(ctrl, Opcode::UMR, POINTER_OCTOWORDS, own, mkey.key().get());
+        let umr: &mut UmrControlSegment = transmute_mut!(umr);
+        umr.flags = umr.flag_bits().with_inline(false).into_bits();
+        umr.klm_octowords = U16::new(list.octowords() as u16);
+        let new_context: &mut MkeyContext = transmute_mut!(context);
+        new_context.len = U64::new(length);
+        let pointer = pointer_block(list);
+        let [head, context, rest @ ..] = &scratch;
+        let set_psvs = rest.iter().skip(prepared.bsf_count()).take(psvs);
+        let written = [head, context, &pointer].into_iter().chain(set_psvs);
+        for (block, written) in blocks.iter_mut().zip(written) {
+            *block = *written;
+        }
+        let [first, second, ..] = *rest;
+        self.bsfs = [first, second];
+        Ok(length)
     }
-    let [first, second, ..] = *rest;
-    Ok([first, second])
 }
 
 /// Writes the BSFs of a prepared configuration into memory, behind the entries of a list.

@@ -23,6 +23,13 @@ fn a_high_half_that_moves_on_is_read_again_with_the_low_one() {
     }
 }
 
+/// Returns the request from block `begin` up to, but without, `end`. The ring holds the number of its first
+/// block. Without `alone`, a request before it is published with it.
+fn last<'q>(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64, alone: bool) -> LastRequest<'q> {
+    let control = ring.peek(begin).read_u64::<0>();
+    LastRequest { ring, control, published: begin.wrapping_sub((!alone).into()), end }
+}
+
 #[test]
 fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
     let mut page = [0_u64; 2];
@@ -31,13 +38,13 @@ fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
     let mut doorbell = unsafe { UarDoorbell::new(register) };
     let mut blocks = [Wqebb::ZERO; 2];
     let [first, second] = &mut blocks;
-    first.0[..8].copy_from_slice(b"first...");
-    second.0[..8].copy_from_slice(b"second..");
+    first.0[..8].copy_from_slice(b"f\0\0first");
+    second.0[..8].copy_from_slice(b"s\0\x01econd");
     let ring = Ring::new(&mut blocks, "blocks", 2).unwrap();
-    doorbell.ring(&LastRequest::new(&ring, 0, 1, true));
-    doorbell.ring(&LastRequest::new(&ring, 1, 2, true));
-    assert!(LastRequest::new(&ring, 1, 3, true).blocks().map(|block| block.0[0]).eq(*b"sf"));
-    assert_eq!(page.map(u64::to_ne_bytes), [*b"second..", [0; 8]]);
+    doorbell.ring(&last(&ring, 0, 1, true));
+    doorbell.ring(&last(&ring, 1, 2, true));
+    assert!(last(&ring, 1, 3, true).blocks().map(|block| block.0[0]).eq(*b"sf"));
+    assert_eq!(page.map(u64::to_ne_bytes), [*b"s\0\x01econd", [0; 8]]);
 }
 
 #[test]
@@ -51,7 +58,8 @@ fn whole_requests_reach_the_halves_in_turn() {
     let mut doorbell = unsafe { BlueFlame::new(register, 128) };
     let mut blocks: [Wqebb; 4] = core::array::from_fn(|block| Wqebb([block as u8 + 1; 64]));
     // The sizes of the requests in octowords: 4, 1, and 8 for a request of two blocks.
-    for (block, octowords) in blocks.iter_mut().zip([4, 1, 8, 8]) {
+    for (number, (block, octowords)) in blocks.iter_mut().zip([4, 1, 8, 8]).enumerate() {
+        block.0[1..3].copy_from_slice(&(number as u16).to_be_bytes());
         block.0[7] = octowords;
     }
     let expected = blocks;
@@ -59,7 +67,7 @@ fn whole_requests_reach_the_halves_in_turn() {
     let mut rung = |begin, end, alone| {
         // SAFETY: as above; the doorbell writes only when it is rung.
         unsafe { register.cast::<[u64; 32]>().write([0; 32]) };
-        doorbell.ring(&LastRequest::new(&ring, begin, end, alone));
+        doorbell.ring(&last(&ring, begin, end, alone));
         // SAFETY: as above.
         let words = unsafe { register.cast::<[u64; 32]>().read_volatile() };
         words.map(u64::to_ne_bytes).as_flattened().to_vec()

@@ -6,6 +6,7 @@ use crate::mkey::{
     Access, BlockSignature, Domain, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
     SignatureAttributes, SignatureChange,
 };
+use crate::queue::LastRequest;
 use crate::queue::RequestKind;
 use crate::types::{BlockSize, Key, PsvIndex, Seed, UmrFence};
 use crate::wire::ctrl::{FmCeSe, Opcode};
@@ -36,6 +37,8 @@ struct Witness<'r> {
 
 impl Doorbell for Witness<'_> {
     fn ring(&mut self, last: &LastRequest<'_>) {
+        let in_ring = last.blocks().next().and_then(|block| block.0.first_chunk().copied());
+        assert_eq!(Some(last.control()), in_ring, "the doorbell and the ring");
         self.seen.push((last.control(), self.record.bytes()[1]));
     }
 }

@@ -52,7 +52,7 @@ const WHOLE: [(&str, Check); 9] = [
     ("entry_release", |code| record(code, "dmb osh")),
     ("entry_take", entry),
     // From here on, the names are parts of mangled names. These functions are never inlined.
-    ("9SendState11cancel_from", cancels),
+    ("8SendRing6cancel", cancels),
     ("15CompletionQueue3arm", arms),
     ("12ring_command", commands),
     ("14finished_entry", entry),

@@ -129,7 +129,7 @@ fn a_barrier_that_is_missing_is_noticed_and_its_function_named() {
         ("entry_poll", POLL, 2),
         ("entry_ring_doorbell", bell, 3),
         ("mlx5_mkey15CompletionQueue3arm", arm, 3),
-        ("mlx5_mkey9SendState11cancel_from", cancel, 2),
+        ("mlx5_mkey8SendRing6cancel", cancel, 2),
     ] {
         assert_eq!(check_function(name, body), Ok(()));
         let deletions = deletions(body);
