@@ -4,9 +4,9 @@
 use super::*;
 use crate::mkey::Layout;
 use crate::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyAttributes,
-    Signature, SignatureAttributes, SignatureCapabilities, SignatureError, SignatureFault, SignatureOrder,
-    T10Dif,
+    Access, BlockSignature, Crypto, Digest, DigestPart, Direction, Domain, Escape, Guard, Keytag, KlmEntry,
+    MkeyAttributes, Signature, SignatureAttributes, SignatureCapabilities, SignatureError, SignatureFault,
+    SignatureOrder, T10Dif,
 };
 use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
 use crate::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
@@ -120,8 +120,35 @@ fn hurt(mkey: &mut Mkey) -> Option<SignatureError> {
     mkey.take_error().ok().flatten()
 }
 
-/// Returns changes of the signature: block signatures of all shapes, reset, and kept. Digests have tests of
-/// their own.
+/// The span of a digest that other mkeys continue.
+const PART: DigestSpan =
+    DigestSpan::Transaction { part: DigestPart::First, psv: PsvIndex::from_low_bits(0x33) };
+
+/// Returns mkeys of all kinds that have signatures, each with digests of each domain, of an mkey and of a
+/// part of a transaction, alone and over the ciphertext of the domain.
+fn digest_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
+    let [wire, memory] = [Digest::wire(), Digest::memory()];
+    let digests = [wire, memory, Digest { span: PART, ..wire }, Digest { span: PART, ..memory }];
+    let [encrypts, decrypts] = [
+        (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx),
+        (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
+    ]
+    .map(|(direction, order)| Crypto { direction, order, ..crypto(5) });
+    let ciphers = [None, Some(encrypts), Some(decrypts)];
+    let config = |(digest, crypto)| MkeyConfig {
+        access: Some(Access::ALL),
+        signature: SignatureChange::Digest(digest),
+        crypto,
+    };
+    let configs = digests.into_iter().flat_map(move |digest| ciphers.map(|cipher| config((digest, cipher))));
+    let kinds = ENGINES.map(Some).into_iter().chain([None]).map(|engine| mkey(true, engine));
+    kinds
+        .flat_map(move |mkey| configs.clone().map(move |config| (mkey.clone(), config)))
+        .filter(|(mkey, config)| PreparedConfig::with_any_data_unit(mkey.kind(), config).is_ok())
+}
+
+/// Returns changes of the signature: block signatures of all shapes, reset, and kept. Digests have other
+/// rules, see [`digest_configs`].
 fn signature_changes() -> Vec<SignatureChange> {
     let copied = BlockSignature::both(dif(1, 2), dif(1, 2)).with_check_mask(0x3f);
     let signatures = [
@@ -183,7 +210,7 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
 type Change =
     (fn(&mut PreparedConfig) -> Result<(), ConfigError>, fn(&mut MkeyConfig) -> Result<(), ConfigError>);
 
-const CHANGES: [Change; 9] = [
+const CHANGES: [Change; 11] = [
     (
         |prepared| prepared.set_tweak(Tweak::new(u128::MAX / 3)),
         |config| with_crypto(config, |crypto| crypto.tweak = Tweak::new(u128::MAX / 3)),
@@ -226,7 +253,15 @@ const CHANGES: [Change; 9] = [
         |prepared| prepared.set_tweak(Tweak::from_lba(0)),
         |config| with_crypto(config, |crypto| crypto.tweak = Tweak::from_lba(0)),
     ),
+    (|prepared| prepared.set_digest(PART), |config| with_span(config, PART)),
+    (|prepared| prepared.set_digest(DigestSpan::Mkey), |config| with_span(config, DigestSpan::Mkey)),
 ];
+
+fn with_span(config: &mut MkeyConfig, span: DigestSpan) -> Result<(), ConfigError> {
+    let SignatureChange::Digest(digest) = &mut config.signature else { return Err(ConfigError::NoDigest) };
+    digest.span = span;
+    Ok(())
+}
 
 fn with_crypto(config: &mut MkeyConfig, change: impl FnOnce(&mut Crypto)) -> Result<(), ConfigError> {
     config.crypto.as_mut().map(change).ok_or(ConfigError::NoCrypto)
@@ -262,7 +297,7 @@ fn with_dif(
 #[test]
 fn what_is_changed_in_place_is_what_is_prepared_anew() {
     let mut changed = [0; CHANGES.len()];
-    for (mkey, mut config) in all_configs() {
+    for (mkey, mut config) in all_configs().chain(digest_configs()) {
         let fresh = PreparedConfig::with_any_data_unit(mkey.kind(), &config).unwrap();
         agree(&mkey, &fresh, &config);
         let (mut all, start) = (fresh, config);

@@ -2,7 +2,7 @@
 //! error.
 
 use super::*;
-use crate::mkey::{Digest, DigestPart, MkeyKind, SignatureErrorKind, UmrForm};
+use crate::mkey::{MkeyKind, SignatureErrorKind, UmrForm};
 use std::string::ToString;
 
 const LIST: Layout<'_> =
