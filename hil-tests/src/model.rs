@@ -120,8 +120,8 @@ impl QueueModel {
         self.works.drain(..gone).filter(|work| work.signaled).map(|work| work.id).collect()
     }
 
-    /// Returns the first blocks of the requests that a cancellation replaces: those with this `id`, from the
-    /// block with the number `counter` (modulo 2^16) on. The model stays unchanged.
+    /// Returns the first block of each request that a cancellation replaces. It replaces the requests with
+    /// this `id` from the block with the number `counter` (modulo 2^16) on. The model stays unchanged.
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`] if no published request begins at this block.

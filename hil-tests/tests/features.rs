@@ -32,7 +32,7 @@ fn is_told(cell: &str, behind: &str, words: usize) -> bool {
     cell.split_once(behind).is_some_and(|(_, reason)| reason.split_whitespace().count() >= words)
 }
 
-/// Returns what is wrong in the two tables, a sentence for each fault.
+/// Returns the faults of the two tables, a sentence for each.
 fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tests = BTreeMap::new();
@@ -81,8 +81,8 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     wrong
 }
 
-/// Returns what is wrong in a row of FEATURES.md: in the cell for bytes, and in the cell for tests that run
-/// the feature.
+/// Returns the faults of a row of FEATURES.md. `bytes` is the cell for tests that compare bytes, `shown` the
+/// cell for tests that run the feature.
 fn unproven(name: &str, (bytes, shown): (&str, &str), sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let named = [proofs(bytes), proofs(shown)];

@@ -8,7 +8,7 @@ use hil_tests::demo::faults;
 use hil_tests::scenarios::{self, Scenario};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Faults, XtsEngine};
 
-/// Returns the profile of a device that takes wrapped keys only. Such a device also has logins.
+/// Returns the profile of a device that takes wrapped keys only, and therefore also has logins.
 fn wrapped() -> DeviceProfile {
     DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }
 }

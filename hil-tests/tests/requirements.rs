@@ -44,7 +44,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Returns what is wrong in the tables, a sentence for each fault.
+/// Returns the faults of the tables, a sentence for each.
 fn wrong_rows(text: &str, sources: &Sources) -> Vec<String> {
     let (rows, mut wrong) = (rows(text), Vec::new());
     let all =

@@ -195,8 +195,8 @@ fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), scenarios::all().count(), "two scenarios have one name");
     let devices: Vec<_> = kinds().iter().map(|(_, kind)| SoftBoard::new(*kind).capabilities()).collect();
-    // Scenarios that start programs (the storage example) run on other boards only; `cargo xtask test hil`
-    // has such a board.
+    // Scenarios that start programs (the storage example) do not run on the software device. A board that
+    // runs them is part of `cargo xtask test hil`.
     let runs = |scenario: &scenarios::Scenario| {
         scenario.needs.programs || devices.iter().any(|has| scenario.needs.missing(has).is_none())
     };

@@ -54,11 +54,13 @@ impl BareCopy {
             let mut control = 0;
             for ready in batch {
                 let from = ready.as_ptr().cast::<Octoword>();
-                // SAFETY: see `slot` for the target. The ready blocks have the length of the longest request.
+                // SAFETY: `slot` has `LONGEST` blocks or more, and `ready` has `LONGEST`. The request is not
+                // longer.
                 unsafe { copy_octowords(from, slot(ring, *producer), OCTOWORDS) };
                 *producer = producer.wrapping_add((OCTOWORDS.div_ceil(4)) as u32);
                 if PSV {
-                    // SAFETY: as for the request.
+                    // SAFETY: `slot` has `LONGEST` blocks or more. Requests with a SET_PSV have at most 20
+                    // octowords, so `ready` has 2 more behind them.
                     unsafe { copy_octowords(from.add(OCTOWORDS), slot(ring, *producer), 2) };
                     *producer = producer.wrapping_add(1);
                 }

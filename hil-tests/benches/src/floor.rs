@@ -235,7 +235,8 @@ impl Floor {
         let entry = &entries[*consumer as usize % ENTRIES];
         let last = u64::from_be(entry[7]);
         let lap = u64::from((*consumer / ENTRIES as u32) & 1);
-        // Opcode, format and owner bit must be those of a written entry for a successful send request.
+        // Opcode, format and owner bit must show that the device has written the entry, for a successful send
+        // request.
         if last & 0xfd != lap || last >> 32 & 0x00ff_ffff != QPN {
             return None;
         }
@@ -266,7 +267,7 @@ impl Floor {
         self.consumer = 0;
         for (entry, at) in self.entries.iter_mut().zip(0..) {
             let last = RDMA_WRITE << 56 | QPN << 32 | ((first + at) & 0xffff) << 16;
-            // In the other entries, opcode and owner bit are those of an entry that the device has not
+            // The other entries have the opcode and the owner bit of an entry that the device has not
             // written.
             entry[7] = (if (at as usize) < requests { last } else { 0xf1 }).to_be();
         }

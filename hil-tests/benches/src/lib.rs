@@ -6,12 +6,12 @@
 //! the difference of two runs of [`Side::run`], one with more requests than the other. The costs of a run
 //! besides its requests cancel out.
 //!
-//! The counted code is that of a service for each request. The service has addresses, lengths and keys as
-//! native values in memory, which the compiler cannot know ([`Io`]). It has one mkey for each I/O, and uses
-//! 64 of them in turn. It has prepared the properties that are common to all I/Os of a volume (access,
-//! signature, crypto). All instructions from there to the doorbell are counted, with one doorbell for each
-//! request. Rings have 256 blocks, completion queues have 512 entries, and every field of a completion is
-//! used.
+//! The counted code is the code that a service runs for each request. The service has addresses, lengths and
+//! keys as native values in memory, which the compiler cannot know ([`Io`]). It has one mkey for each I/O,
+//! and uses 64 of them in turn. It has prepared the properties that are common to all I/Os of a volume
+//! (access, signature, crypto). All instructions from there to the doorbell are counted, with one doorbell
+//! for each request. Rings have 256 blocks, completion queues have 512 entries, and every field of a
+//! completion is used.
 //!
 //! A run of requests begins at the ring's start and ends before its end, and completions are taken outside of
 //! the counted code. There are three exceptions. [`Work::List16Wrapped`] passes the ring's end. Whole I/Os
@@ -391,7 +391,7 @@ impl Work {
         matches!(self, Self::FirstList1 | Self::FirstT10DifXts4)
     }
 
-    /// Returns the number of blocks of a request, including those of a SET_PSV. For an I/O, includes all of
+    /// Returns the number of blocks of a request and of its SET_PSVs. For an I/O, returns the blocks of all
     /// its requests.
     pub const fn blocks(self) -> usize {
         let (_, kind, entries, _) = self.row();
@@ -401,7 +401,8 @@ impl Work {
             Self::RdmaWrite | Self::RdmaWriteBlueFlame => 1,
             Self::Receive => 0,
             _ if self.writes_per_completion().is_some() || self.is_refused() => 0,
-            // These requests contain either a BSF or a layout, and the other one stays in force.
+            // These requests contain either a BSF or a layout, and the part that a request does not contain
+            // stays in force.
             Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
             // The layout's header takes the room of an entry.
             Self::Interleaved3 => 3,

@@ -29,8 +29,8 @@ struct Page([u64; 512]);
 
 /// The doorbell record and the doorbell of a queue.
 pub(crate) struct Publisher {
-    /// The doorbell record in the device's layout: the counter of receives or completions, then that of send
-    /// requests.
+    /// The doorbell record in the device's layout: the counter of receives or completions, then the counter
+    /// of send requests.
     record: [u32; 2],
     register: NonNull<u64>,
 }
@@ -59,7 +59,7 @@ impl Publisher {
     pub(crate) fn release(&mut self, consumer: u32) {
         let [counter, _] = &mut self.record;
         fence_stores();
-        // SAFETY: as in `send`.
+        // SAFETY: a reference is valid. The store is volatile, since a device would read the doorbell record.
         unsafe { ptr::from_mut(counter).write_volatile((consumer & 0x00ff_ffff).to_be()) };
     }
 }
@@ -84,12 +84,12 @@ fn fence_stores() {
 #[inline(always)]
 pub(crate) fn fence_loads() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as in `fence_stores`.
+    // SAFETY: a barrier touches neither registers nor the stack.
     unsafe {
         core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "aarch64"))]
-    // SAFETY: as in `fence_stores`.
+    // SAFETY: the empty assembly is only a barrier for the compiler.
     unsafe {
         core::arch::asm!("", options(nostack, preserves_flags));
     }
@@ -98,12 +98,12 @@ pub(crate) fn fence_loads() {
 #[inline(always)]
 fn flush() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as in `fence_stores`.
+    // SAFETY: a barrier touches neither registers nor the stack.
     unsafe {
         core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `fence_stores`; every x86-64 has this instruction.
+    // SAFETY: a barrier touches neither registers nor the stack. Every x86-64 has this instruction.
     unsafe {
         core::arch::asm!("sfence", options(nostack, preserves_flags));
     }

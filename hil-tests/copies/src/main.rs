@@ -3,7 +3,8 @@
 //!
 //! The program is built with fat LTO (`--profile bench`), which shows the compiler the library's copy, the
 //! check and the use at once. The compiler may drop a plain copy and pass the buffer's own address to the
-//! check and the use. The program contains such a plain copy too, to prove that the check notices it.
+//! check and the use. The program also uses a plain copy, to prove that the check notices a copy that the
+//! compiler drops.
 //!
 //! The program also prints the time of the library's copies beside that of `memcpy`. No check depends on the
 //! time.
@@ -106,7 +107,7 @@ fn compare(buffer: &mut Buffer) -> Result<(), Box<dyn Error>> {
         Ok::<_, PieceError>(())
     })?;
     let plain_write = time(|| {
-        // SAFETY: as before.
+        // SAFETY: the buffer has a page, and its peer has ended.
         unsafe { black_box(base).copy_from_nonoverlapping(black_box(&page).as_ptr(), PAGE) };
         Ok::<_, PieceError>(())
     })?;

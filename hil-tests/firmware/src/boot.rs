@@ -34,7 +34,8 @@ _start:
     msr     elr_el2, x0
     eret
 
-    // Keep translation and caches off; the other bits are those that the architecture requires to be 1.
+    // Keep translation and caches off. The only bits that are set are the bits that the architecture requires
+    // to be 1.
 1:  ldr     x0, =0x30d00800
     msr     sctlr_el1, x0
     // Switch floating point on before the first compiled code, which may use it.
@@ -44,8 +45,8 @@ _start:
     msr     vbar_el1, x0
     isb
 
-    // Invalidate cache lines of .bss and stack: both are written while the caches are off, and stale lines
-    // would hide those bytes later.
+    // Invalidate cache lines of .bss and stack: both are written while the caches are off, and a stale line
+    // would hide the written bytes later.
     ldr     x0, =__bss_start
     ldr     x1, =__stack_end
 2:  dc      ivac, x0

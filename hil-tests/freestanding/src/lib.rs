@@ -2,9 +2,9 @@
 //! builds it for a machine without a system and inspects the compiled code.
 //!
 //! If the library used std, this crate would fail to build; if the library used alloc, the allocator would be
-//! missing. Each exported function is an entry. Its arguments hide their values from the compiler, as those
-//! of a real program do. This file uses the library's own doorbells and routers, `foreign` uses those of a
-//! user, and `commands` uses each command.
+//! missing. Each exported function is an entry. The values of its arguments are hidden from the compiler, as
+//! in a real program. This file uses the library's own doorbells and routers, `foreign` uses doorbells and
+//! routers that a user writes, and `commands` uses each command.
 
 #![cfg_attr(target_os = "none", no_std)]
 // The inspection finds entries by their symbol names. No other code defines these symbols.

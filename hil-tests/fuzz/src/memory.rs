@@ -21,8 +21,8 @@ pub(crate) struct Shared<T> {
 
 // SAFETY: the slots are plain bytes, stay allocated, and are accessed by volatile loads and stores only.
 unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above. A read during a write returns a mixture of both values, which is a valid value of plain
-// bytes.
+// SAFETY: the slots are plain bytes, stay allocated, and are accessed by volatile loads and stores only. A
+// read during a write returns a mixture of the old and the new value, which is a valid value of plain bytes.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
@@ -50,7 +50,7 @@ impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
     /// Reads a slot in the role of the device.
     pub(crate) fn read(&self, at: usize) -> T {
         assert!(at < self.count);
-        // SAFETY: as in `write`.
+        // SAFETY: the index was checked.
         unsafe { self.first.add(at).read_volatile() }
     }
 }

@@ -103,7 +103,7 @@ impl Case<'_> {
         }
     }
 
-    /// Runs the commands for a machine without a driver, and those that connect queue pairs.
+    /// Runs the commands for a machine without a driver, and the commands that connect queue pairs.
     fn run_new(&self, which: u8) {
         let number = self.number;
         let function = Function { number: number as u16, embedded_cpu: number >> 16 & 1 != 0 };

@@ -1,5 +1,5 @@
 //! The fuzz target `replies` must call each command of the library. The test compares the commands in the
-//! sources with those that the target calls.
+//! sources with the commands that the target calls.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;

@@ -146,14 +146,14 @@ impl Walk<'_> {
         // There are at most 30,000 states. Two of them have the same hash with a probability of 1 in 10^10.
         let mut hash = DefaultHasher::new();
         let queue = &raw mut self.queue;
-        // SAFETY: the assembly does nothing. It makes the compiler treat all bytes as written, those of
-        // padding included.
+        // SAFETY: the assembly does nothing. It makes the compiler treat all bytes as written, also the bytes
+        // of padding.
         unsafe { asm!("/* {} */", in(reg) queue, options(nostack, preserves_flags)) };
         // SAFETY: these are the bytes of the queue. No other code changes them during the call.
         hash.write(unsafe { std::slice::from_raw_parts(queue.cast(), size_of::<Queue<'_>>()) });
-        // SAFETY: as in `walk`.
+        // SAFETY: the ring lives as long as the queue, which does not access it here.
         hash.write(unsafe { self.ring.read_volatile() }.as_bytes());
-        // SAFETY: as above.
+        // SAFETY: the slots live as long as the queue, which does not access them here.
         hash.write(unsafe { self.slots.read_volatile() }.as_bytes());
         let works = self.model.works().iter().map(|work| (work.id, work.begin, work.blocks, work.kind));
         works.for_each(|work| work.hash(&mut hash));
@@ -175,17 +175,18 @@ impl Walk<'_> {
             unsafe { kept.as_mut_ptr().copy_from_nonoverlapping(&raw const self.queue, 1) };
             // SAFETY: the ring lives as long as the queue, which does not access it here.
             let blocks = unsafe { self.ring.read_volatile() };
-            // SAFETY: as above.
+            // SAFETY: the slots live as long as the queue, which does not access them here.
             let slots = unsafe { self.slots.read_volatile() };
             self.taken.push(step);
             self.step(step);
             self.walk(left - 1);
             self.taken.pop();
-            // SAFETY: as above. The overwritten value needs no drop.
+            // SAFETY: `kept` holds a copy of the queue. The queue owns nothing, so the overwritten value
+            // needs no drop.
             unsafe { (&raw mut self.queue).copy_from_nonoverlapping(kept.as_ptr(), 1) };
-            // SAFETY: as above.
+            // SAFETY: the ring lives as long as the queue, which does not access it here.
             unsafe { self.ring.write_volatile(blocks) };
-            // SAFETY: as above.
+            // SAFETY: the slots live as long as the queue, which does not access them here.
             unsafe { self.slots.write_volatile(slots) };
             self.model = model;
         }
@@ -202,7 +203,7 @@ fn all_on(blocks: usize) {
     let part = unsafe { &mut (&mut *all)[..blocks] };
     let mut slots = SendSlot::array::<BLOCKS>();
     let all_slots = &raw mut slots;
-    // SAFETY: as above.
+    // SAFETY: the array of slots outlives the queue, and no other reference to it exists.
     let queue = Queue::new(config, part, unsafe { &mut *all_slots }, &record, Silent).unwrap();
     let model = QueueModel::new(blocks as u32, u32::MAX, first_block.into());
     let mut walk =

@@ -124,7 +124,7 @@ impl Device {
             // SAFETY: the device is in a list that is not freed yet, and has a name.
             unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_bytes() == name.as_bytes()
         });
-        // SAFETY: as above.
+        // SAFETY: the device is in a list that is not freed yet.
         let context = device.map(|&device| unsafe { (api.ibv_open_device)(device) });
         // SAFETY: ibv_get_device_list returned the list. An open device holds its own reference.
         unsafe { (api.ibv_free_device_list)(list.as_ptr()) };
@@ -132,7 +132,7 @@ impl Device {
         let context = found("ibv_open_device", context)?;
         // SAFETY: the context is open.
         let pd = found("ibv_alloc_pd", unsafe { (api.ibv_alloc_pd)(context.as_ptr()) })?;
-        // SAFETY: as above. The call gets neither a channel nor a context.
+        // SAFETY: the context is open. The call gets neither a channel nor a caller's context.
         let cq = unsafe {
             (api.ibv_create_cq)(context.as_ptr(), completions.into(), ptr::null_mut(), ptr::null_mut(), 0)
         };
@@ -262,7 +262,7 @@ impl RefMkey {
 
     /// Sets the tag of the key in the public structure, as programs do.
     pub fn set_tag(&mut self, tag: u8) {
-        // SAFETY: as in `key`; the reference is the only one.
+        // SAFETY: the structure lives until mlx5dv_destroy_mkey. The reference is the only one.
         let raw = unsafe { self.raw.as_mut() };
         raw.lkey = raw.lkey & !0xff | u32::from(tag);
         raw.rkey = raw.rkey & !0xff | u32::from(tag);
@@ -341,7 +341,7 @@ impl RefQueue {
         // SAFETY: the queue pair is live, and extended, because it was created with operations.
         let ex = unsafe { (api.ibv_qp_to_qp_ex)(raw.as_ptr()) };
         let ex = found("ibv_qp_to_qp_ex", ex)?;
-        // SAFETY: as above; the queue pair belongs to libmlx5.
+        // SAFETY: the queue pair is live, extended, and belongs to libmlx5.
         let mlx5 = unsafe { (api.mlx5dv_qp_ex_from_ibv_qp_ex)(ex.as_ptr()) };
         let mlx5 = found("mlx5dv_qp_ex_from_ibv_qp_ex", mlx5)?;
         let mut out = core::mem::MaybeUninit::<Mlx5dvQp>::zeroed();
@@ -440,7 +440,8 @@ impl RefQueue {
 
     /// Returns a copy of the send ring.
     pub fn ring(&self) -> Vec<u8> {
-        // SAFETY: as in `fill`.
+        // SAFETY: the ring has this many blocks of 64 bytes. Nothing writes to them during the call, because
+        // the device executes no request.
         unsafe { core::slice::from_raw_parts(self.ring.as_ptr(), self.blocks * 64) }.to_vec()
     }
 

@@ -64,7 +64,7 @@ impl Case {
     }
 
     /// Runs the case on a board, and reports measured values by `tell`. `assumptions` says whether to report
-    /// what the board does where a scenario assumes a behaviour.
+    /// the board's behaviour where a scenario assumes one.
     fn run(&self, board: &mut dyn Board, assumptions: bool, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
             Self::Scenario(scenario) => {

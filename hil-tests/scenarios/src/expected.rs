@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn published_check_values_of_xts() {
-        // Key, tweak and data are those of vector 2 of IEEE 1619.
+        // Key, tweak and data come from vector 2 of IEEE 1619.
         let key = [[0x11; 16], [0x22; 16]].concat();
         let cipher = encrypt(&key, BlockSize::B512, Tweak::new(0x33_3333_3333), &[0x44; 32]);
         let expected: [u8; 32] = [

@@ -89,8 +89,8 @@ fn capabilities(device: &Device) -> Vec<Finding> {
     about
 }
 
-/// Returns the version of rdma-core: libmlx5's file name ends in the version of its symbols, and in that of
-/// rdma-core (`libmlx5.so.1.24.44.0`).
+/// Returns the version of rdma-core: libmlx5's file name ends in the version of its symbols and the version
+/// of rdma-core (`libmlx5.so.1.24.44.0`).
 fn rdma_core() -> Option<String> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let (_, file) = maps.lines().find(|line| line.contains("/libmlx5.so"))?.rsplit_once('/')?;

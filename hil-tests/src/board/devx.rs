@@ -362,7 +362,8 @@ impl Board for DevxBoard {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) {
-        // SAFETY: as in `read`.
+        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference, so `bytes` is
+        // elsewhere.
         unsafe {
             let target = ptr::with_exposed_provenance_mut::<u8>(address as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
@@ -382,8 +383,8 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        // The last two queue pairs are those of the near end and the far end: scenarios create mkeys after
-        // they connect.
+        // The last two queue pairs belong to the near end and the far end, because scenarios create mkeys
+        // after they connect.
         let [.., Watched { cq, .. }, _] = &self.queues[..] else {
             panic!("no ends to report signature errors")
         };

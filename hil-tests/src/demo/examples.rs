@@ -26,7 +26,7 @@ pub struct Example {
     pub name: &'static str,
     /// The operation and its expected result.
     pub what: &'static str,
-    /// Runs the example on a board. Returns what was observed, or the error.
+    /// Runs the example on a board. Returns the observed result, or the error.
     pub run: fn(&mut dyn Board) -> Result<String, String>,
 }
 

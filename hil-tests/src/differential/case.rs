@@ -87,7 +87,7 @@ impl Config {
 }
 
 /// A request that both the library and libmlx5 (the reference) post. If libmlx5 takes other parameters than
-/// the library, the value holds those of libmlx5.
+/// the library, the value holds the parameters of libmlx5.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
@@ -594,9 +594,9 @@ fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
         OwnedLayout::List(entries)
     } else {
         let most = most - 1;
-        // The number of entries never exceeds the limit by exactly one: the reference posts such a list,
-        // because it does not count the header of the list, and the library refuses the list on purpose
-        // (`vectors/DIFFERENCES.md`).
+        // The number of entries never exceeds the limit by exactly one. The reference posts a list with one
+        // entry too many, because it does not count the header of the list. The library refuses this list on
+        // purpose (`vectors/DIFFERENCES.md`).
         let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
         let unit = random.pick(&[1, 8, 512, 520, 4096]);
         let entries = (0..count)

@@ -24,7 +24,8 @@ const CHECK_FREE: u8 = 1 << 5;
 
 /// Compares two rings in which `count` blocks were written from block `start` on, possibly across the end.
 ///
-/// The reference's ring was filled with [`PATTERN`]; `before` is the former content of the library's ring.
+/// The reference's ring was filled with [`PATTERN`]; `before` is the content of the library's ring before the
+/// requests.
 pub(super) fn compare(
     ours: &[u8],
     before: &[u8],

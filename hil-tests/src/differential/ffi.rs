@@ -207,7 +207,7 @@ unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
         }
         (true, Some(access), OwnedLayout::Interleaved(repeat, entries)) => {
             let list = interleaved_list(entries);
-            // SAFETY: as above.
+            // SAFETY: see the contract; the call only reads the list.
             unsafe { ((*mlx5).mr_interleaved)(mlx5, raw, access, *repeat, list.len() as u16, list.as_ptr()) };
         }
         // SAFETY: see the contract.
@@ -269,7 +269,7 @@ unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
         }
         OwnedLayout::Interleaved(repeat, entries) => {
             let list = interleaved_list(entries);
-            // SAFETY: as above.
+            // SAFETY: see the contract; the call only reads the list.
             unsafe { ((*mlx5).set_mkey_interleaved)(mlx5, *repeat, list.len() as u16, list.as_ptr()) };
         }
         OwnedLayout::Unchanged => {}

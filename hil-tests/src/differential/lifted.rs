@@ -1,4 +1,4 @@
-//! The limits of the library's queue, compared with those of libmlx5's queue (the reference).
+//! Compares the limits of the library's queue with the limits of libmlx5's queue (the reference).
 
 use super::case::Random;
 use super::post::{Ours, Silent};

@@ -1,4 +1,4 @@
-//! Passes completions to libmlx5 (the reference) and to the library, and compares what both report.
+//! Passes completions to libmlx5 (the reference) and to the library, and compares their reports.
 
 use super::check::{self, Answers};
 use super::pair::Pair;

@@ -278,8 +278,8 @@ impl Session {
     }
 }
 
-/// Posts a chain with the library, and compares ring and counter of the doorbell record with those of
-/// libmlx5. Returns the library's ring.
+/// Posts a chain with the library, and compares ring and counter of the doorbell record with libmlx5's ring
+/// and counter. Returns the library's ring.
 fn post_alike(
     queues: &mut Queues<'_>,
     chain: &Chain<'_>,

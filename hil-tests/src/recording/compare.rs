@@ -4,9 +4,10 @@
 //!
 //! One byte of the control segment, with fence and completion (`fm_ce_se`), is compared in part. The library
 //! must signal the same requests as the driver. The mode of unsignalled requests is not compared: the driver
-//! asks for no completion when such a request is flushed, the library for one when it fails. Fences follow
-//! other rules, whose cases are counted (`vectors/DIFFERENCES.md`). The library must fence each request that
-//! the driver fences after a configuration.
+//! suppresses the completion of an unsignalled request that is flushed, and the library asks for a completion
+//! of each unsignalled request that fails. The library's fences follow other rules than the driver's, and the
+//! differences are counted (`vectors/DIFFERENCES.md`). The library must fence each request that the driver
+//! fences after a configuration.
 
 use super::event::{Engine, Event};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};

@@ -68,7 +68,8 @@ impl Page {
         self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
     }
 
-    /// Compares the bytes that the doorbell has written for a chain with those that libmlx5 wrote.
+    /// Compares the bytes that the doorbell has written for a chain with the bytes that libmlx5 wrote. In the
+    /// case [`Written::Preferred`], compares them with the whole request instead.
     ///
     /// # Errors
     /// The difference.
@@ -78,8 +79,8 @@ impl Page {
         let last = result.wqes.last().ok_or("rung for no request")?;
         let written = match rung.kind.as_str() {
             "blueflame" => Written::Request,
-            // Without `prefer_bf`, libmlx5 copies only requests with inline data to the register. UMRs count
-            // as such.
+            // Without `prefer_bf`, libmlx5 copies only requests with inline data to the register. It counts
+            // UMRs as requests with inline data.
             "ctrl8" if qp.bf.prefer_bf == 0 && result.wqes.len() == 1 && fits(last) => Written::Preferred,
             "ctrl8" => Written::Control,
             other => return Err(format!("recorded is a doorbell of a kind {other}")),

@@ -21,7 +21,7 @@ pub enum Verdict {
 pub enum Limits {
     /// The limits of libmlx5's queue, as recorded.
     Recorded,
-    /// No limits on requests and inline data except those of ring and device.
+    /// The only limits on requests and inline data are the limits of ring and device.
     Lifted,
 }
 

@@ -1,5 +1,5 @@
-//! Ground truth: replays recorded inputs, and compares the ring bytes with those that the reference provider
-//! wrote.
+//! Ground truth: replays recorded inputs, and compares the ring bytes with the bytes that the reference
+//! provider wrote.
 //!
 //! `vectors/FORMAT.md` describes the format. [`mod@format`] reads it, [`mod@replay`] posts the inputs with
 //! the library, [`mod@rules`] names the deliberate refusals of the library (`vectors/DIFFERENCES.md`).
@@ -36,8 +36,7 @@ pub struct Tally {
     pub not_compared: BTreeMap<&'static str, usize>,
     /// Configurations of mkeys in chains whose bytes are equal.
     pub configured: usize,
-    /// Mkeys whose length and error count were compared: with the recorded ones, and with those before a
-    /// refusal.
+    /// Compared mkeys ([`Outcome::mkeys`]).
     pub mkeys: [usize; 2],
     /// Compared BlueFlame doorbells ([`Outcome::blue_flame`]).
     pub blue_flame: [usize; 3],

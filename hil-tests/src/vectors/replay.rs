@@ -1,4 +1,4 @@
-//! Posts the recorded inputs of a vector with the library, and compares the written bytes with those of
+//! Posts the recorded inputs of a vector with the library, and compares the written bytes with the bytes of
 //! libmlx5 (the reference).
 
 use super::blue_flame::{Page, Register, Written};
@@ -56,12 +56,13 @@ pub struct Outcome {
     pub verdicts: Vec<Verdict>,
     /// Configurations of mkeys in chains whose bytes are equal.
     pub configured: usize,
-    /// Mkeys whose length and error count were compared, once per chain: with the recorded ones, and with
-    /// those before a refused chain.
+    /// Mkeys whose length and error count were compared, once per chain. The first number counts comparisons
+    /// with the recorded values after a posted chain, the second one comparisons with the values before a
+    /// refused chain.
     pub mkeys: [usize; 2],
-    /// BlueFlame doorbells: those that took 8 bytes and those that took a request, as the reference wrote
-    /// them; and those that took a request although the reference wrote 8 bytes, because the queue does not
-    /// prefer BlueFlame.
+    /// Numbers of BlueFlame doorbells: with 8 bytes, as the reference wrote them; with a whole request, as
+    /// the reference wrote it; with a whole request where the reference wrote 8 bytes, because the queue does
+    /// not prefer BlueFlame.
     pub blue_flame: [usize; 3],
 }
 
@@ -243,8 +244,8 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
     Some(Posted { outcome, ring, record, after, configured })
 }
 
-/// Checks that a refused chain left the mkeys unchanged, except those that earlier requests of the chain
-/// configured.
+/// Checks that a refused chain left the mkeys unchanged, apart from the signature errors that the chain
+/// reports. If an earlier request of the chain configured an mkey, nothing is checked.
 fn unchanged(
     chain: &Chain,
     posted: &Posted,

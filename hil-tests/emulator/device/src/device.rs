@@ -36,7 +36,7 @@ pub enum Error {
     BadAttribute(&'static str),
     /// The object is in use: another object refers to it, its number is taken, or its state forbids the call.
     InUse,
-    /// The state machine of a queue pair has no such transition.
+    /// The state machine of a queue pair has no transition from the current state to the requested state.
     BadTransition {
         /// The current state.
         from: QpState,

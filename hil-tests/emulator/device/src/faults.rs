@@ -70,7 +70,8 @@ faults! {
     crc_seed_inverted,
     /// The completion of a receive counts memory bytes, not wire bytes.
     receives_count_memory_bytes,
-    /// The rights of a queue pair are not checked, only those of the keys (PRM `rre`, `rwe`, `rae`).
+    /// The rights of a queue pair (PRM `rre`, `rwe`, `rae`) are not checked. The rights of the keys are
+    /// checked.
     qp_rights_ignored,
     /// A region under an mkey allows every access, also one that it was not registered for.
     region_rights_ignored,

@@ -43,7 +43,7 @@ impl Gids {
         self.others.insert(gid);
     }
 
-    /// Returns the port's GID at an index of the table, or its first GID if the table has no such entry.
+    /// Returns the port's GID at an index of the table, or its first GID if the table has no entry there.
     pub(crate) fn at(&self, index: usize) -> [u8; 16] {
         self.own.get(index).or(self.own.first()).copied().unwrap_or_default()
     }

@@ -12,7 +12,8 @@ pub struct Fault {
     pub length: u64,
 }
 
-/// Memory as the device sees it through the bus: addresses are those of the work requests.
+/// Memory as the device sees it through the bus. An address is a number that a work request or a command
+/// contains.
 ///
 /// Rings, doorbell records and data are all in this memory. Implementations must not panic for any address.
 pub trait Memory {

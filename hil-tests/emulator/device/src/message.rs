@@ -89,7 +89,7 @@ pub enum Response {
     Refused {
         /// The syndrome of the requester's completion.
         syndrome: Syndrome,
-        /// The responder's reason. Real devices do not send the reason; it helps those who debug both sides.
+        /// The responder's reason. Real devices do not send the reason. It helps people who debug both sides.
         cause: Option<Cause>,
     },
     /// No queue pair with the destination's number answers.

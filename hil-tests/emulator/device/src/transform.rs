@@ -77,8 +77,8 @@ fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> R
     if reached { Ok(found) } else { Err(Reason::PsvDomain { psv, domain: found.pd }) }
 }
 
-/// Returns whether no table lists the combination of cipher and signature, and no source refuses it (the
-/// scenario `gap05_rows_that_are_in_no_table` measures such rows).
+/// Returns whether the man page's table lacks the combination of cipher and signature, and no source refuses
+/// it. The scenario `gap05_rows_that_are_in_no_table` measures these combinations.
 const fn is_leftover(transform: &Transform<'_>) -> bool {
     match &transform.cipher {
         Some(Cipher { order: Order::RawWire, .. }) => transform.memory.is_some() && transform.wire.is_none(),

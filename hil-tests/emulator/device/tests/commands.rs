@@ -1,5 +1,5 @@
 //! Commands that create, change and destroy objects: the effect of each field, and the statuses of refused
-//! commands. Offsets of fields are those of the PRM (`mlx5_ifc.h` of Linux).
+//! commands. Offsets of fields come from the PRM (`mlx5_ifc.h` of Linux).
 
 use crate::common::*;
 use mlx5_mkey::types::MkeyIndex;

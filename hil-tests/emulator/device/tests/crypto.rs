@@ -312,7 +312,7 @@ fn a_tweak_can_grow_by_two_to_the_64() {
     }
 }
 
-/// Key, tweak and ciphertext are those of the tests of DPDK's driver for this hardware. The KEK is 16 zero
+/// Key, tweak and ciphertext come from the tests of DPDK's driver for this hardware. The KEK is 16 zero
 /// bytes, and each byte of the plaintext is 79. The engine takes single units, and reads the tweak in the
 /// order of its 16 bytes.
 #[test]

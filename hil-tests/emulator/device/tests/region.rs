@@ -29,7 +29,7 @@ fn a_region_keeps_its_key_and_what_is_not_changed() {
     let access = RegionChange { access: Some(Access::ALL), ..RegionChange::default() };
     change(&mut host, access).unwrap();
     assert_eq!((write(&mut host, at, key), host.get(at, 8)), (None, vec![9; 8]));
-    // Requests use the region's own addresses, independent of those of the memory.
+    // Requests use the region's own addresses, which need not be the addresses of the memory.
     let placement = Placement { address: other, start: 0x5000, length: 16 };
     change(&mut host, RegionChange { placement: Some(placement), ..RegionChange::default() }).unwrap();
     assert!(write(&mut host, at, key).is_some(), "the address of before");

@@ -67,7 +67,7 @@ fn r66_r73_strip_on_the_way_out_insert_on_the_way_in() {
     assert_eq!(out(&mut host, &mkey, 1024), (data.clone(), vec![]));
     host.put(at, &[0; 1040]);
     assert_eq!(into(&mut host, at, &mkey, &data, 1040), (memory, vec![]));
-    // The expected signatures of each CRC are those of DEVICE.md, "Golden values".
+    // The expected signatures of each CRC come from DEVICE.md, "Golden values".
     for (base, sig) in [
         (BfsPsv::CRC32, &[0x69, 0x9a, 0xca, 0x21][..]),
         (BfsPsv::CRC32C, &[0x42, 0x07, 0xe6, 0xb4]),

@@ -66,7 +66,7 @@ fn each_bit_of_the_mask_changes_its_own_property() {
     for relaxed_ordering in [true, false] {
         let mut host = Host::with(DeviceProfile { relaxed_ordering, ..Default::default() }, |_| {});
         let flags = FlagsPd::new().with_pd(host.pd).with_remote_invalidate(true).with_sig_err_count(true);
-        // All written values differ from those of a new key.
+        // Each written value differs from the value in a new key.
         let context = MkeyContext {
             access: LW | RR | RW | AT,
             ordering: 0xff,

@@ -104,7 +104,9 @@ impl Mapping {
         if !at.is_multiple_of(8) || at.checked_add(8).is_none_or(|end| end > self.length) {
             return None;
         }
-        // SAFETY: as in `byte`. Mappings begin at a page, so a multiple of 8 is aligned.
+        // SAFETY: the 8 bytes are inside of the mapping, which lives as long as the borrow. Behind every byte
+        // there is a file that cannot shrink. All code here accesses the bytes by atomic operations. Mappings
+        // begin at a page, so a multiple of 8 is aligned.
         Some(unsafe { AtomicU64::from_ptr(self.first.as_ptr().add(at).cast()) })
     }
 

@@ -74,7 +74,7 @@ impl Scan {
             for at in (from..to).step_by(CHUNK) {
                 let bytes = &mut buffer[..usize::try_from(to - at).unwrap().min(CHUNK + LENGTH)];
                 if memory.read_exact_at(bytes, at).is_err() {
-                    // Some pages cannot be read, such as those after the end of a mapped file.
+                    // Some pages cannot be read, such as pages after the end of a mapped file.
                     for (page, at) in bytes.chunks_mut(PAGE).zip((at..).step_by(PAGE)) {
                         if memory.read_exact_at(page, at).is_err() {
                             page.fill(0);

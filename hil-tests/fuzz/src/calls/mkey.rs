@@ -1,5 +1,5 @@
-//! A model of an mkey: its state, and the configurations that it accepts. The rules are those of the man
-//! pages, in their plainest form.
+//! A model of an mkey: its state, and the configurations that it accepts. The model follows the rules of the
+//! man pages, in their plainest form.
 
 use super::lists::{self, ListModel};
 use crate::input::Input;

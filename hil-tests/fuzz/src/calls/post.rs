@@ -359,7 +359,9 @@ fn named(request: &Request) -> (Option<usize>, Option<usize>) {
     }
 }
 
-/// Records a posted request. Returns the former key of its mkey or window, and the growth of a list.
+/// Records a posted request. Returns the key that its mkey or window had before the request. If the request
+/// appended entries to a registered list, also returns the mkey's new length and the index of the first
+/// appended entry.
 fn note(
     request: &Request,
     change: Option<&Change>,
@@ -590,7 +592,7 @@ impl World<'_> {
     }
 }
 
-/// Asserts that the BSFs in a request are those of the configuration.
+/// Asserts that a request has the BSFs of the configuration, or no BSFs if the configuration writes none.
 fn verify_bsfs(umr: &Umr<'_>, known: &MkeyModel, kind: &MkeyKind, change: &Change) {
     if !change.writes_bsfs {
         assert!(umr.signature_bsf().is_none() && umr.crypto_bsf().is_none());

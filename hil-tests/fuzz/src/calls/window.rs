@@ -48,8 +48,8 @@ impl WindowModel {
     }
 }
 
-/// Asserts that a request binds the window with the former key `old` to the range, for the peer of the queue
-/// pair, under the next tag.
+/// Asserts that a request binds the window to the range, for the peer of the queue pair. `old` is the key of
+/// the window before the request, which changes its tag to the next one.
 pub(super) fn verify(umr: &Umr<'_>, old: Key, range: &KlmEntry, access: Access, start: u64) {
     let context = umr.context();
     let space = (context.start_addr.get(), umr.length());

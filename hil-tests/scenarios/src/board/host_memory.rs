@@ -131,14 +131,16 @@ impl Memory for HostMemory {
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         let target = self.find(address, bytes.len())?;
-        // SAFETY: as in `read`.
+        // SAFETY: `find` has checked that the range is inside leaked memory with an exposed address. By the
+        // contract of `share` no Rust reference accesses this memory. Therefore `bytes` is elsewhere.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
         Ok(())
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
         let target = self.find(address, 1)?;
-        // SAFETY: as in `read`; a byte has no alignment.
+        // SAFETY: `find` has checked that the byte is inside leaked memory with an exposed address. By the
+        // contract of `share` no Rust reference accesses this memory. A byte has no alignment.
         unsafe { AtomicU8::from_ptr(target).store(byte, Ordering::Release) };
         Ok(())
     }

@@ -98,7 +98,7 @@ pub trait Board {
     /// were outstanding at the first end: of sends, then of receives.
     fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2];
 
-    /// Lets the device work (hardware does so by itself), and returns whether it has executed all published
+    /// Lets the device work (hardware works by itself), and returns whether it has executed all published
     /// requests. Their completions may arrive later, within [`Board::timeout`].
     #[must_use]
     fn run_device(&mut self) -> bool;
@@ -177,7 +177,7 @@ pub trait Commissioned {
     /// anew.
     ///
     /// # Errors
-    /// If this board cannot do so.
+    /// If this board cannot invalidate a login.
     fn revoke(&mut self) -> Result<(), String>;
 
     /// Returns whether a login is in force, as the device reports it.

@@ -58,10 +58,10 @@ struct Register {
     next: usize,
 }
 
-/// The doorbells since the device last ran. Each has its queue pair number, and the blocks that were written
-/// to the BlueFlame register: those of a whole request, or none if only 8 bytes were written. The list is
-/// leaked with the board's memory: an owning doorbell would bring the allocator into functions of the
-/// library.
+/// The doorbells since the device last ran, each with its queue pair number. If the doorbell wrote a whole
+/// request to the BlueFlame register, its entry has the blocks of the request. If it wrote only 8 bytes, its
+/// entry has no block. The list is leaked with the board's memory: an owning doorbell would bring the
+/// allocator into functions of the library.
 type Rung = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
 /// Number of blocks in each of the two halves of a BlueFlame register.
@@ -86,10 +86,10 @@ impl Register {
         let Self { doorbell, halves, next } = self;
         // SAFETY: both halves belong to this register alone.
         let half = unsafe { halves.add(*next) };
-        // SAFETY: as above.
+        // SAFETY: the half belongs to this register alone.
         unsafe { half.write([Wqebb::ZERO; HALF]) };
         doorbell.ring(last);
-        // SAFETY: as above.
+        // SAFETY: the half belongs to this register alone.
         let blocks = unsafe { half.read_volatile() }.map(|block| block.0);
         *next ^= 1;
         // After a write of 8 bytes the rest of the half is zeros.
@@ -229,7 +229,7 @@ impl SoftBoard {
                 memory.share(0_u64, RECEIVE_SLOTS),
             )
         };
-        // SAFETY: as above.
+        // SAFETY: the records go into the queues below only. The device only reads them.
         let ((qp_record, qp_record_address), (cq_record, cq_record_address)) =
             unsafe { (memory.share_record(), memory.share_record()) };
         let cqn = self

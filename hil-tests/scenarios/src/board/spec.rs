@@ -109,7 +109,7 @@ pub struct Capabilities {
     pub login: bool,
     /// A device without a driver exists ([`Board::bare`](super::Board::bare)).
     pub bare: bool,
-    /// The board can run programs, and those of the storage example are present
+    /// The board can run programs, and the programs of the storage example are present
     /// ([`Board::serve`](super::Board::serve)).
     pub programs: bool,
     /// All entries of an mkey may have one common length.

@@ -104,7 +104,7 @@ pub(super) fn flipped(bytes: &[u8], at: usize, bits: u8) -> Vec<u8> {
     replaced(bytes, at, &[part(bytes, at..at + 1).first().copied().unwrap_or(0) ^ bits])
 }
 
-/// Returns a copy of the bytes in which `with` replaces those from `at` on.
+/// Returns a copy of the bytes in which `with` replaces the same number of bytes from `at` on.
 pub(super) fn replaced(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     [part(bytes, 0..at), with, bytes.get(at + with.len()..).unwrap_or(&[])].concat()
 }

@@ -499,8 +499,8 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
 }
 
 /// Configurations relax and restore the orderings of transfers, each alone and both together. Bytes, length
-/// and rights stay the same. A program cannot see whether transfers overtake one another. A device without
-/// the capability for relaxed ordering refuses such configurations.
+/// and rights stay the same. A program cannot see whether transfers overtake one another. Only a device with
+/// the capability for relaxed ordering accepts these configurations.
 fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdict {
     let device = board.capabilities();
     let ordering = device.relaxed_ordering.ok_or("no ordering to relax")?;

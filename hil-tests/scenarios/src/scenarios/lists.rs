@@ -96,7 +96,7 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     pair.configure(over, &config, Layout::List(&[inner]))?;
     same(&pair.tx(Tx::PeerRead, over, 0, 300)?.ok()?, part(&now, 100..400))?;
-    // The access rights are those of the creation.
+    // The mkey keeps the access rights that it was created with.
     let locked = created(&mut pair, Access::NONE, MkeyEntries::Klm(&entries))?;
     let moved = pair.tx(Tx::PeerRead, locked, START, 8)?;
     let (requester, receiver) = tx_refusal(Tx::PeerRead);
@@ -318,7 +318,7 @@ fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
 }
 
 /// An mkey has signature and cipher, and a list that is longer than a request. The bytes on the wire are the
-/// same as with a single entry.
+/// same as for an mkey with a single entry.
 fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(512, 1);

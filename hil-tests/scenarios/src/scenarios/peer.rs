@@ -147,7 +147,7 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
 }
 
 /// The completion of a receive reports whether its sender has requested an event (solicited). A completion
-/// queue can be armed for such completions alone.
+/// queue can be armed for solicited completions alone.
 fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let region = pair.region(&[7; 8]);

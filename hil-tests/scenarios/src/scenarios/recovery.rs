@@ -18,7 +18,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m55_a_signature_error_outlives_a_reset, SIGNATURE, ["M55"]),
 ];
 
-/// The ids of receives are above this number, those of sends below.
+/// The ids of receives are above this number, the ids of sends are below it.
 const RECEIVES: u64 = 1 << 32;
 
 /// The requests of a queue pair between two recoveries.

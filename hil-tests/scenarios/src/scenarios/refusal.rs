@@ -1,5 +1,5 @@
-//! Requests that the library refuses: ring, counters and mkey stay the same, and the former configuration
-//! still works.
+//! Requests that the library refuses: ring, counters and mkey stay the same, and the configuration from
+//! before the request still works.
 
 use super::fixture::{
     BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, flipped, part, pattern,

@@ -37,7 +37,7 @@ const SECOND: Domain =
     domain(Signature::T10Dif(T10Dif { app_tag: 0x4321, ref_tag: 7, seed: Seed::Zeros, ..DIF }));
 
 /// Checks a row of the table with T10-DIF and CRC64, and with keys of both sizes. The bytes on both sides
-/// must be those of the table, in both directions and by each kind of request.
+/// must be the bytes that the table prescribes, in both directions and by each kind of request.
 fn row(
     board: &mut dyn Board,
     direction: Direction,

@@ -605,8 +605,8 @@ fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A wrong guard, application tag or reference tag is reported as such. Of several errors in a block, the
-/// device reports the guard first, then the application tag.
+/// A wrong guard, a wrong application tag and a wrong reference tag are each reported as an error of their
+/// own kind. Of several errors in a block, the device reports the guard first, then the application tag.
 fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);

@@ -157,14 +157,14 @@ impl Libmlx5 {
         // SAFETY: the queue pair is live, belongs to libmlx5, and is used by nobody else.
         unsafe { ((*ex).start)(ex) };
         for io in batch {
-            // SAFETY: as above.
+            // SAFETY: the queue pair is live, belongs to libmlx5, and is used by nobody else.
             unsafe {
                 (*ex).wr_id = io.id;
                 (*ex).wr_flags = flags;
             }
             one(ex, mlx5, io);
         }
-        // SAFETY: as above.
+        // SAFETY: the queue pair is live, belongs to libmlx5, and is used by nobody else.
         unsafe { ((*ex).complete)(ex) }
     }
 

@@ -100,7 +100,8 @@ fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), B
 /// blocks that the second run has posted.
 fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u16, Fault> {
     let runs @ [requests, _] = work.runs(batch);
-    // A first run outside of the count does the work of a process's start, such as finding functions.
+    // A first run outside of the count does the work that a process does only once, such as finding
+    // functions.
     side.prepare(work, requests)?;
     side.run(work, batch, requests)?;
     side.drain(work, requests)?;

@@ -336,7 +336,8 @@ impl<M: Memory> Device<M> {
         let Some(oldest) = oldest else { return };
         if response == Response::ReceiverNotReady {
             if failed {
-                // The outstanding requests are flushed with those that were not sent.
+                // The queue pair has failed. Its outstanding requests are flushed together with the requests
+                // that were not sent.
                 qp.outstanding.clear();
                 return;
             }

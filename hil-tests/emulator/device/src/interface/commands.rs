@@ -123,8 +123,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns the current or the maximal capabilities of a kind. The current capabilities of the device are
-    /// those that SET_HCA_CAP has chosen.
+    /// Returns the current or the maximal capabilities of a kind. The current general capabilities are the
+    /// ones that the host has chosen by SET_HCA_CAP. Before SET_HCA_CAP, they differ from the maximal ones in
+    /// the state of the command queue's signatures.
     fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
         let mut found = capabilities(op_mod, self.profile())?;
         if self.profile().port == Port::Ethernet {
@@ -163,8 +164,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Requests more pages from the host when the first queue pair is created, and asks the host to take
-    /// pages back when the last one is destroyed. Both requests are events, and need an event queue that gets
-    /// page requests. Drivers with such an event queue thus meet both cases.
+    /// pages back when the last one is destroyed. Both requests are events, and are left out if no event
+    /// queue gets page requests. A driver with an event queue for page requests thus meets both cases.
     pub(super) fn want_pages(&mut self) {
         let has_queues = self.objects.qps.values().next().is_some();
         let interface = &mut self.interface;

@@ -251,9 +251,9 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns the properties `drain_sigerr` and `mmo` of INIT2INIT_QP, each if the masks of the command
-    /// select it. Besides, the masks may select what Linux lets a user change: the rights, the P_Key's index,
-    /// the Q_Key and the port (`opt_mask` of `qp.c`). If they select any other property, the command is
-    /// refused.
+    /// select it. The masks may also select the properties that Linux lets a user change: the rights, the
+    /// P_Key's index, the Q_Key and the port (`opt_mask` of `qp.c`). If they select any other property, the
+    /// command is refused.
     fn properties(&self, request: &Request) -> Result<(Option<bool>, Option<bool>), Refused> {
         const DRAIN: u32 = 1 << 11;
         const USUAL: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 16;

@@ -21,7 +21,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Local read only, as with access flags of 0.
+    /// Local read only: the rights of a region that a verbs program registers with access flags of 0.
     pub const LOCAL_READ: Self = Self {
         local_read: true,
         local_write: false,
@@ -242,7 +242,8 @@ pub(crate) struct Mkey {
     pub(crate) start: u64,
     /// Length of the key's space, in bytes of memory.
     pub(crate) length: u64,
-    /// The queue pair that the key is bound to, such as a memory window of type 2.
+    /// The queue pair that the key is bound to. Only this queue pair may use the key. A memory window of type
+    /// 2 is bound to a queue pair.
     pub(crate) qpn: Option<u32>,
     pub(crate) remote_invalidate: bool,
     /// UMRs may change the key (PRM `umr_en`).
@@ -327,7 +328,8 @@ impl Mkey {
         Self { layout: Layout::Pages(log_page, Vec::new()), ..Self::indirect(attributes) }
     }
 
-    /// Sets the size of pages, or of entries of one length, as a logarithm. Other layouts have no such size.
+    /// Sets the size of pages, or of entries of one length, as a logarithm. Other layouts stay unchanged,
+    /// because they have neither.
     pub(crate) const fn set_entry_size(&mut self, log: u8) {
         if let Layout::Pages(size, _) | Layout::Equal(size, _) = &mut self.layout {
             *size = log;

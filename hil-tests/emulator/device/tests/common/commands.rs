@@ -23,7 +23,7 @@ pub struct Posted {
 
 impl Posted {
     /// Returns a command with room for a reply of `room` bytes. The blocks of the request begin 4 KiB behind
-    /// the start of the command queue, and those of the reply 16 KiB behind it.
+    /// the start of the command queue, the blocks of the reply 16 KiB behind it.
     pub fn new(queue: u64, request: &[u8], room: usize) -> Self {
         let mut entry = [0; 64];
         entry[0] = 7;

@@ -130,7 +130,7 @@ struct Driver {
     events_taken: u32,
     msi_events_taken: u32,
     /// Whether the command MANAGE_PAGES that the device is executing takes pages back. `None` if it executes
-    /// no such command.
+    /// no MANAGE_PAGES.
     reclaims: Option<bool>,
     /// The numbers of pages that events have asked the driver to give, and to take back.
     asked: [u32; 2],
@@ -597,8 +597,8 @@ impl Driver {
         self.make_queues();
     }
 
-    /// Checks that receives of a failed queue pair are flushed, those from before the failure and later ones.
-    /// No doorbell announces receives.
+    /// Checks that the receives of a failed queue pair are flushed: receives that were posted before the
+    /// failure, and receives that are posted after it. No doorbell announces receives.
     fn flush(&mut self) {
         const RING: u64 = BASE + 0x58000;
         const RECORD: u64 = BASE + 0x54080;

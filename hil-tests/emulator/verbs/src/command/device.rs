@@ -33,7 +33,8 @@ const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
 const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 
 /// The flag in the answer of GET_CONTEXT by which the kernel says that it accepts optional access flags such
-/// as relaxed ordering, and drops those that a device lacks (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
+/// as relaxed ordering, and drops the flags that a device lacks
+/// (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
 const CORE_SUPPORT: u64 = 1;
 
 /// The port's maximum transfer unit (`IBV_MTU_4096`).
@@ -255,7 +256,7 @@ pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out ASYNC_EVENT_ALLOC: makes the context's channel for asynchronous events.
 pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
     let (number, descriptor) = call.open_channel(Kind::Asynchronous)?;
-    // The first channel is the one of all objects that name none.
+    // The first channel serves all objects that name no channel.
     call.context()?.async_channel.get_or_insert(number);
     call.request.answer_object(0, descriptor.into())
 }

@@ -409,7 +409,8 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
     command.answer(0, &out)
 }
 
-/// Returns the address of a peer as `struct ib_uverbs_ah_attr`. `index` is that of this side's GID.
+/// Returns the address of a peer as `struct ib_uverbs_ah_attr`. `index` is the index of this side's GID in
+/// the table.
 fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
     let mut out = gid.to_vec();
     out.extend([0, 0, 0, 0, index, HOPS, 0, 0]);

@@ -5,7 +5,8 @@ use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::Memory;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The request number of an `ioctl` that carries such a call (`RDMA_VERBS_IOCTL`).
+/// The request number of an `ioctl` that carries a call of the kernel's interface for RDMA
+/// (`RDMA_VERBS_IOCTL`).
 pub(crate) const VERBS_IOCTL: u64 = 0xc018_1b01;
 
 /// The driver number of an mlx5 device (`RDMA_DRIVER_MLX5`).

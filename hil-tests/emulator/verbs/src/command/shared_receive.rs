@@ -27,7 +27,8 @@ const OCTOWORD: u32 = 16;
 
 /// Carries out SRQ_CREATE: makes a shared receive queue.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
-    // Linux refuses unknown bytes of this structure with another errno than those of others.
+    // Linux refuses unknown bytes of this structure with EINVAL. It refuses unknown bytes of other structures
+    // with EOPNOTSUPP.
     let asked: CreateSrq = call.request.structure(UHW_IN).map_err(|errno| match errno {
         Errno::OPNOTSUPP => Errno::INVAL,
         errno => errno,

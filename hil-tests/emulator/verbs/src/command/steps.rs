@@ -33,7 +33,7 @@ pub(super) mod mask {
     pub(in super::super) const RATE_LIMIT: u32 = 1 << 25;
 }
 
-/// The attributes that a step needs, and those that it also takes.
+/// The attributes that a step needs, and the attributes that it may have in addition.
 type Attributes = (u32, u32);
 
 /// A step: old state, new state, and the attributes for each kind of queue pair: reliable connection,
@@ -50,8 +50,8 @@ const SENDING_DATAGRAM: u32 = mask::CURRENT_STATE | mask::QKEY;
 /// The attributes of steps from one sending state to another.
 const BETWEEN: [Attributes; 3] = [(0, SENDING | mask::MIN_RNR_TIMER), (0, SENDING), (0, SENDING_DATAGRAM)];
 
-/// The steps beside those to RESET and to ERR. RTS to SQD and SQD to SQD, which InfiniBand has, are missing:
-/// mlx5_ib has no command for them.
+/// The steps to all states but RESET and ERR. InfiniBand also has the steps RTS to SQD and SQD to SQD, for
+/// which mlx5_ib has no command.
 const STEPS: &[Step] = &[
     (QpState::Reset, QpState::Init, [(INITIAL, 0), (INITIAL, 0), (INITIAL_DATAGRAM, 0)]),
     (QpState::Init, QpState::Init, [(0, INITIAL), (0, INITIAL), (0, INITIAL_DATAGRAM)]),

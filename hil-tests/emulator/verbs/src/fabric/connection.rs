@@ -1,4 +1,4 @@
-//! The encoding of messages of connection management between processes. The kinds of messages are those of
+//! The encoding of messages of connection management between processes. The kinds of messages follow
 //! InfiniBand's communication manager (InfiniBand 12.6). Bytes of a peer are never trusted.
 
 use crate::ground::netlink::{u16_at, u32_at};

@@ -256,7 +256,7 @@ impl Fabric {
         let Some(peer) = self.outgoing.get_mut(&to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
-            // The sender of such requests waits for no answer, so nothing but this limit bounds the backlog.
+            // The message is dropped. Its sender waits for no answer, so only this limit bounds the backlog.
             Message::Unanswered { .. } if peer.backlog.len() > MAX_BACKLOG => return None,
             _ => {}
         }
@@ -270,7 +270,8 @@ impl Fabric {
         None
     }
 
-    /// Sends a message of connection management to a process. Returns whether there is such a process.
+    /// Sends a message of connection management to the process with this slot. Returns whether the process
+    /// exists. The message is lost if too many bytes already wait for the process.
     pub(crate) fn tell(&mut self, slot: u32, notice: &Notice) -> bool {
         if slot >= SLOTS {
             return false;

@@ -106,8 +106,7 @@ unsafe impl GlobalAlloc for Own {
 /// The allocator's lock, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Dlmalloc<Pages>>>>);
 
-// SAFETY: only the thread that forks touches the cell, between taking the lock and releasing it. Two threads
-// never do so at once, since both would hold the lock.
+// SAFETY: a thread touches the cell only while it holds the lock, which only one thread can hold at a time.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));

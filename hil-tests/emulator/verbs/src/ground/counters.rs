@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A number that the device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
-    /// Bytes of packets, in units of 4 bytes.
+    /// Bytes of sent packets, in units of 4 bytes.
     XmitData,
+    /// Bytes of received packets, in units of 4 bytes.
     RcvData,
     XmitPackets,
     RcvPackets,
-    /// Requests of peers.
+    /// Writes that peers requested. Reads and atomics of peers follow.
     RxWriteRequests,
     RxReadRequests,
     RxAtomicRequests,
@@ -29,16 +30,21 @@ pub(crate) enum Counter {
     RnrNakRetry,
     /// Requests without an answer.
     LocalAckTimeout,
-    /// Completions with an error: of requests and of receives, all and those that were flushed.
+    /// Completions of requests with an error.
     RequesterErrors,
+    /// The part of [`Counter::RequesterErrors`] for requests that were flushed.
     RequesterFlushed,
+    /// Completions of receives with an error.
     ResponderErrors,
+    /// The part of [`Counter::ResponderErrors`] for receives that were flushed.
     ResponderFlushed,
     /// Receives that were too short.
     ResponderLength,
-    /// Refusals, by syndrome: those of peers, and this side's own.
+    /// Requests of this side that a peer refused for missing rights.
     RequesterAccess,
+    /// Requests of this side that a peer refused as invalid.
     RequesterInvalid,
+    /// Requests of peers that this side refused for missing rights.
     ResponderAccess,
 }
 

@@ -1,4 +1,5 @@
-//! Sets of file descriptors: those that this library gives out, and those that it keeps for itself.
+//! Sets of file descriptors: descriptors that this library gives out, descriptors that it keeps for itself,
+//! and the program's netlink sockets that it answers.
 
 use std::ffi::{c_int, c_uint};
 use std::os::fd::{AsRawFd, RawFd};
@@ -43,7 +44,8 @@ impl Bits {
 static OURS: Bits = Bits::new();
 
 /// Descriptors that this library keeps for itself. Daemons close all descriptors that they do not know. They
-/// must not close these: other files would get the same numbers, and the device would write into those files.
+/// must not close a kept descriptor: another file would get its number, and the device would write into that
+/// file.
 static KEPT: Bits = Bits::new();
 
 /// Netlink sockets of the program to the kernel's list of RDMA devices, which this library answers.

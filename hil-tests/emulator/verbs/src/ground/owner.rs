@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 thread_local! {
-    /// Whether this thread runs code of the device. `close` really closes the files of such code.
+    /// Whether this thread runs code of the device. For this code, `close` also closes descriptors that this
+    /// library keeps for itself.
     static INSIDE_DEVICE: Cell<bool> = const { Cell::new(false) };
 }
 

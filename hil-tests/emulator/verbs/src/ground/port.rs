@@ -2,9 +2,9 @@
 //! port.
 //!
 //! The first interface gives the port its MAC address. The default GIDs are the link-local ones of this
-//! address. All IP addresses of the first interface follow, then those of the other interfaces, as Linux
-//! appends the addresses of VLANs and bridges above a port. Each address has two entries, for RoCE v1 and v2
-//! (kernel `drivers/infiniband/core/roce_gid_mgmt.c`, `cache.c`).
+//! address. All IP addresses of the first interface follow, then the addresses of the other interfaces. Linux
+//! appends the addresses of VLANs and bridges above a port in the same way. Each address has two entries, for
+//! RoCE v1 and v2 (kernel `drivers/infiniband/core/roce_gid_mgmt.c`, `cache.c`).
 
 use crate::ground::netdevs::{self, Netdev};
 use std::fs;
@@ -108,8 +108,8 @@ impl Port {
     }
 
     /// Returns the port over the interface with the name `wanted`. Without a name, the port is over all
-    /// Ethernet interfaces that are up. The first one with an address is the port's own. If no such interface
-    /// exists, the port is over the loopback interface.
+    /// Ethernet interfaces that are up. The first interface with an address is the port's own. If no Ethernet
+    /// interface is up, the port is over the loopback interface.
     fn new(netdevs: &[Netdev], wanted: Option<&str>) -> Result<Self, String> {
         if let Some(name) = wanted {
             let chosen = netdevs.iter().find(|netdev| netdev.name == name);
@@ -143,8 +143,8 @@ impl Port {
             .flat_map(|netdev| netdev.addresses.iter().map(|address| (gid(*address), interface(netdev))));
         let mut entries: Vec<Entry> = Vec::new();
         for (gid, interface) in defaults.into_iter().chain(others) {
-            // The link-local address of an interface is often equal to the default GID. The table holds such
-            // a GID once.
+            // The link-local address of an interface is often equal to the default GID. The table then holds
+            // the address once.
             let is_there = |entry: &Entry| entry.gid == gid && entry.interface == interface;
             if entries.len() + 2 <= GIDS && !entries.iter().any(is_there) {
                 let entry = |version| Entry { gid, version, interface: interface.clone() };

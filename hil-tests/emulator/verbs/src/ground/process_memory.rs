@@ -3,7 +3,7 @@
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
 //! any time. So every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this
 //! process). The kernel answers EFAULT where plain loads and stores would end the program, and respects the
-//! protection of pages. Where those calls are not available, a pipe moves the bytes.
+//! protection of pages. Where the kernel lacks or forbids both calls, a pipe moves the bytes.
 #![allow(unsafe_code)]
 
 use crate::ground::{owner, pipe};
@@ -21,7 +21,8 @@ const MAX_IOVECS: usize = 1024;
 /// The smallest page of any system.
 const PAGE: u64 = 4096;
 
-/// The most attempts to read bytes, such as a doorbell record, twice with the same result.
+/// The most attempts to read a few bytes (a doorbell record, for instance) twice with the same result. After
+/// the last attempt, the second copy counts.
 const RETRIES: usize = 8;
 
 /// Whether the kernel has refused `process_vm_readv` and `process_vm_writev`, so that a pipe moves the bytes.
@@ -85,7 +86,7 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     }
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. Only the kernel looks at the
-    // remote addresses, and it reports those that are not mapped.
+    // remote addresses. It reports an address that is not mapped.
     let call = || unsafe {
         libc::process_vm_readv(owner::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
     };

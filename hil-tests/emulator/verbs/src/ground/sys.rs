@@ -186,7 +186,8 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
 /// left.
 ///
 /// # Errors
-/// The errno of the system, such as `EAGAIN`, or `ENOTSOCK` for another file.
+/// The errno of the system: `EAGAIN` if a non-blocking descriptor has no message, `ENOTSOCK` if the
+/// descriptor is no socket, or another errno.
 pub(crate) fn next_message(descriptor: RawFd) -> Result<usize, Errno> {
     // SAFETY: a buffer of no bytes is not written to.
     let length = unsafe { libc::recv(descriptor, std::ptr::null_mut(), 0, libc::MSG_PEEK | libc::MSG_TRUNC) };

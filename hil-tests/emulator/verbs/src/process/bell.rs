@@ -48,7 +48,7 @@ pub(super) fn ring() {
     }
 }
 
-/// Forgets the parent's worker after a fork. The child has no such thread.
+/// Forgets the parent's worker after a fork. The child has no worker.
 pub(super) fn forget() {
     HEARD.store(false, Ordering::Release);
     // Another thread may have held this lock at the fork. The bell is then abandoned, with its two

@@ -181,8 +181,8 @@ pub(crate) fn too_little_room(descriptor: RawFd) -> Errno {
 /// Opens the file of connection management for a program, on `descriptor`, which is an eventfd.
 ///
 /// # Errors
-/// The errors of [`open`], without those of the plan of faults; [`Errno::BADF`] or [`Errno::INVAL`] if the
-/// descriptor is not an eventfd.
+/// The errors of [`open`], except the errors that the plan of faults causes; [`Errno::BADF`] or
+/// [`Errno::INVAL`] if the descriptor is not an eventfd.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
     life::prepare();

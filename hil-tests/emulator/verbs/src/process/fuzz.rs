@@ -479,7 +479,7 @@ mod tests {
     }
 
     /// Checks that a channel is closed if its descriptor cannot be written to the program. Fuzzing found that
-    /// such a channel stayed open, because nobody knew its descriptor.
+    /// the channel stayed open, although nobody knew its descriptor.
     fn an_untold_channel_is_closed() {
         STANDIN.with_borrow_mut(|standin| {
             let [state, _] = &mut standin.as_mut().expect("it was made").states;

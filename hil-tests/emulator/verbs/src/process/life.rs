@@ -31,8 +31,7 @@ pub(crate) fn prepare() {
 /// The lock around the state, held over a fork by the thread that forks.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
 
-// SAFETY: only the thread that forks touches the cell, between taking the lock and releasing it. Two threads
-// never do so at once, since both would hold the lock.
+// SAFETY: a thread touches the cell only while it holds the lock, which only one thread can hold at a time.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));

@@ -1,5 +1,5 @@
 //! The parts that exist once in a process: the lock around the state, the worker thread, and the functions
-//! that replace those of the C library.
+//! that replace functions of the C library.
 
 mod bell;
 mod calls;

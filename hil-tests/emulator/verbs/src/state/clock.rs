@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const PAGE: u64 = 4096;
 
 /// The pages that a program maps (`MLX5_IB_MMAP_CORE_CLOCK`, `MLX5_IB_MMAP_CLOCK_INFO` of version 1), as page
-/// numbers in the device's file. Such a number consists of a command and an index.
+/// numbers in the device's file. A page number consists of a command (5 or 7) and an index (0).
 const CORE_CLOCK: u64 = 5 << 8;
 const CLOCK_INFO: u64 = 7 << 8;
 

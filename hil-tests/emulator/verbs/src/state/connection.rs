@@ -91,7 +91,7 @@ impl State {
     /// Destroys an identifier of a file. Returns the number of its events that the program has taken.
     ///
     /// # Errors
-    /// The errno of the kernel, if the file has no such identifier.
+    /// The errno of the kernel, if the file has no identifier with this number.
     pub(crate) fn destroy_id(&mut self, file: u32, number: u32) -> Result<u32, Errno> {
         self.book.of_file(file, number)?;
         let Some(id) = self.book.ids.remove(&number) else { return Err(Errno::NOENT) };

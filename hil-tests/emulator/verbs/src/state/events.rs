@@ -103,8 +103,8 @@ pub(crate) fn is_askable(number: u16) -> bool {
     ASKABLE.contains(&number)
 }
 
-/// Returns whether a program may subscribe to events with this number of the device as a whole. Only changes
-/// of a port are such events.
+/// Returns whether a program may subscribe to events with this number of the device as a whole. Only the
+/// number of port changes is allowed.
 pub(crate) fn is_askable_of_the_device(number: u16) -> bool {
     const PORT_CHANGE: u16 = 0x9;
     number == PORT_CHANGE

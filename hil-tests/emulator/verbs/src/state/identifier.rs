@@ -39,7 +39,7 @@ pub(crate) enum Shown {
 pub(crate) struct Event {
     /// The identifier that the event is about.
     pub(crate) of: u32,
-    /// The identifier that the event names to the program: that of a new connection, or `of`.
+    /// The identifier that the event names to the program: the identifier of a new connection, or `of`.
     pub(crate) told: u32,
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
@@ -93,8 +93,9 @@ pub(crate) struct Id {
     pub(crate) may_share_port: bool,
     /// Slot and identifier of the peer.
     pub(crate) peer: Option<(u32, u32)>,
-    /// The parameters that this side has sent, and those that the peer has sent.
+    /// The parameters that this side has sent.
     pub(crate) own: Parameters,
+    /// The parameters that the peer has sent.
     pub(crate) theirs: Parameters,
     /// The most requests that wait until a listener's program takes them.
     pub(crate) backlog: u32,

@@ -5,8 +5,8 @@ use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::{Device, Message, QpState, Response};
 use std::time::{Duration, Instant};
 
-/// How long a request of a peer waits for its queue pair to become ready. A real requester would retry for
-/// such a time.
+/// How long a request of a peer waits for its queue pair to become ready. A real requester would repeat the
+/// request for about as long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs choose

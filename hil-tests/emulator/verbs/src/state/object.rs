@@ -177,7 +177,7 @@ pub(crate) enum Object {
 
 impl Object {
     /// Returns the object's place in the order in which objects are destroyed with their context: an object
-    /// comes before those that it uses.
+    /// comes before the objects that it uses.
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Qp(_) => 0,

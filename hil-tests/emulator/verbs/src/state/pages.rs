@@ -1,5 +1,5 @@
-//! The pages of the device's file: what a program maps at each offset, and what Linux refuses
-//! (`mlx5_ib_mmap`).
+//! The pages of the device's file: the page that a program maps at each offset, and the mappings that Linux
+//! refuses (`mlx5_ib_mmap`).
 
 use crate::ground::errno::Errno;
 use crate::state::State;
@@ -10,7 +10,8 @@ use std::sync::PoisonError;
 /// The bytes of a page.
 const PAGE: u64 = 4096;
 
-/// Commands in an offset of the device's file, which select what the file shows (`enum mlx5_ib_mmap_cmd`).
+/// Commands in an offset of the device's file (`enum mlx5_ib_mmap_cmd`). A command selects the kind of the
+/// mapped page.
 const REGULAR: u64 = 0;
 const CONTIGUOUS: u64 = 1;
 const WRITE_COMBINING: u64 = 2;
@@ -19,12 +20,13 @@ const CORE_CLOCK: u64 = 5;
 const ALLOCATED_WRITE_COMBINING: u64 = 6;
 const CLOCK_INFO: u64 = 7;
 
-/// The number of pages that a program may add to those of its context (`num_dyn_bfregs`).
+/// The number of pages that a program may add to the pages of its context (`num_dyn_bfregs`).
 const MORE_PAGES: u64 = 512;
 
-/// The offset of the device's file at which a program maps a page of UAR_ALLOC. All such pages have the same
-/// offset, unlike with Linux: the device reads none of them. The first page of the stand-in's file is new
-/// memory for each mapping, also for programs that map it without the C library's function (UCX).
+/// The offset of the device's file at which a program maps a page of UAR_ALLOC. Linux gives each page its own
+/// offset. Here all of them share one offset, because the device reads none of them. The first page of the
+/// stand-in's file is new memory for each mapping, also for programs that map it without the C library's
+/// function (UCX).
 pub(crate) const DOORBELLS: u64 = 0;
 
 /// The arguments of a mapping of the device's file.

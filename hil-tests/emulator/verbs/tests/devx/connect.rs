@@ -205,8 +205,8 @@ fn each_option_reaches_the_device() {
             QpAddress { first_psn: Psn::new(2).unwrap(), ..pair.far.control().address(&options).unwrap() };
         control.connect(&peer, &options).unwrap();
         let context = control.execute_query(&Context(control.qpn())).unwrap();
-        // The bit positions are those of the PRM. The tests of the commands took them from rdma-core's
-        // macros.
+        // The bit positions come from the PRM. The tests of the commands take their positions from
+        // rdma-core's macros.
         let path = context.primary_path;
         assert_eq!(
             path.hops.get(),

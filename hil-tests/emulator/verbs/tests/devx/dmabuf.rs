@@ -21,8 +21,8 @@ const NAME: &str = "memfd:exporter";
 const SIZE: usize = 5 * 4096;
 /// The registered range. Neither its start nor its end is on a page boundary.
 const PIECE: Range<usize> = 5000..17000;
-/// The address of the range in requests. No memory of this process has this address. Its offset in its page
-/// is that of the range.
+/// The address of the range in requests. No memory of this process has this address. The address has the same
+/// offset in its page as the range.
 const IOVA: u64 = (0xd0 << 40) + PIECE.start as u64 % 4096;
 
 /// Returns memory that can be shared by its descriptor. No two of its pages have the same bytes.

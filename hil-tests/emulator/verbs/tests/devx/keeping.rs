@@ -138,7 +138,7 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
             other.completed();
         }
         // The rows are in the order in which `everything` drops its objects. A queue pair keeps its own rings
-        // and those of its completion queue. An mkey keeps the completion queue for its signature errors.
+        // and the ring of its completion queue. An mkey keeps the completion queue for its signature errors.
         // libmlx5 reports no failure for a UAR page.
         const OBJECT: &str = "mlx5dv_devx_obj_destroy";
         const UMEM: &str = "mlx5dv_devx_umem_dereg";

@@ -69,8 +69,8 @@ fn commands_connect_a_verbs_queue_pair_to_itself() {
     });
 }
 
-/// A command that changes the state to RTR also sets those rights of the peer that its mask names. UCX sets
-/// the rights in this way.
+/// A command that changes the state to RTR also sets the peer's rights that its mask names, and only these.
+/// UCX sets the rights in this way.
 #[test]
 fn rights_may_come_late() {
     preloaded("drivers::rights_may_come_late", || {

@@ -426,7 +426,8 @@ fn pair(name: &str, body: impl FnOnce(&str)) {
     assert!(outcomes.iter().all(std::process::ExitStatus::success), "{outcomes:?}");
 }
 
-/// Sends queue pair number, key and address of this end to the other program. Returns those of the other end.
+/// Sends queue pair number, key and address of this end to the other program. Returns the three values of the
+/// other end.
 fn introduce(end: &End) -> (u32, u32, u64) {
     say(&format!("{} {} {}", end.qpn, end.key, end.data.0));
     let heard = hear();

@@ -109,7 +109,7 @@ fn read(path: &CStr) -> String {
     String::from_utf8(line[..length].to_vec()).unwrap()
 }
 
-/// Paths may be relative to a directory above those of the device, and to the working directory.
+/// Paths may be relative to an open directory above the device's directories, and to the working directory.
 #[test]
 fn the_device_is_below_directories_that_are_open() {
     preloaded("paths::the_device_is_below_directories_that_are_open", || {

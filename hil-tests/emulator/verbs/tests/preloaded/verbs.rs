@@ -337,7 +337,7 @@ impl Context {
         Self::with(&[(0, 2), (8, flags), (16, 1)]).expect("GET_CONTEXT")
     }
 
-    /// Opens the device and makes a context. `bytes` are those of the driver's input that are not zero
+    /// Opens the device and makes a context. `bytes` are the bytes of the driver's input that are not zero
     /// (`struct mlx5_ib_alloc_ucontext_req_v2`), each with its offset.
     pub(crate) fn with(bytes: &[(usize, u8)]) -> Result<Self, Errno> {
         let descriptor = open().expect("open");
@@ -442,8 +442,8 @@ impl Context {
         self.modify_with(qp, mask, state, destination, &[])
     }
 
-    /// Modifies a queue pair. `changes` are bytes of the structure (`struct ib_uverbs_modify_qp`) that differ
-    /// from those of [`Self::modify`], each with its offset.
+    /// Modifies a queue pair. `changes` replaces bytes of the structure (`struct ib_uverbs_modify_qp`) that
+    /// [`Self::modify`] sends. Each byte comes with its offset.
     pub(crate) fn modify_with(
         &self,
         qp: u32,

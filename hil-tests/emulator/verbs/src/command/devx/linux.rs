@@ -8,7 +8,8 @@ use crate::ground::errno::Errno;
 use crate::ground::notice;
 use crate::state::object::{Devx, Object};
 
-/// Opcodes of commands without an object (`devx_is_general_cmd`), beside those of [`GENERAL_RANGE`].
+/// Opcodes of commands without an object (`devx_is_general_cmd`). [`GENERAL_RANGE`] has more of these
+/// opcodes.
 const GENERAL: &[u16] = &[
     0x100, // QUERY_HCA_CAP
     0x101, // QUERY_ADAPTER
@@ -35,8 +36,8 @@ const GENERAL_RANGE: core::ops::Range<u16> = 0xb00..0xd00;
 /// Opcodes of commands that a context without DEVX may send as well (`devx_is_whitelist_cmd`).
 const FOR_ALL: &[u16] = &[0x100, 0x752, 0x762];
 
-/// Opcodes of commands that create objects (`devx_is_obj_create_cmd`). [`create`] handles those that Linux
-/// accepts under conditions.
+/// Opcodes of commands that create objects (`devx_is_obj_create_cmd`). [`create`] handles the commands that
+/// Linux accepts only under conditions.
 const CREATING: &[u16] = &[
     0x200, // CREATE_MKEY
     0x400, // CREATE_CQ

@@ -344,7 +344,7 @@ fn selected_copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<boo
     }
 }
 
-/// Sets the rights of a queue pair's peer to those in the queue pair's context.
+/// Sets the rights of a queue pair's peer to the rights in the queue pair's context.
 fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Status> {
     let rights = QpcRights::from_bits(context.rights.get());
     let access = Access {

@@ -95,7 +95,8 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 }
 
 /// Closes a range of descriptors, each as `close` does. A call with any flag but `CLOSE_RANGE_UNSHARE` goes
-/// to the kernel alone, since such a flag leaves the descriptors open for now.
+/// to the kernel alone: the kernel refuses the flag, or leaves the descriptors open until the process
+/// executes another program.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.

@@ -22,7 +22,7 @@ extern "C" fn loaded() {
     });
 }
 
-/// Writes the files that stand for those of `/sys`, and returns their directory.
+/// Writes the files that programs see in place of the files of `/sys`, and returns their directory.
 ///
 /// # Errors
 /// A sentence for the user that says why the files cannot be written.

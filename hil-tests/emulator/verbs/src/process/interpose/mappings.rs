@@ -57,7 +57,8 @@ pub(crate) unsafe extern "C" fn mmap(
     }
     // SAFETY: the C library's function of this name takes the same arguments.
     let next = unsafe { std::mem::transmute::<*mut c_void, Map>(next) };
-    // SAFETY: as above.
+    // SAFETY: the caller keeps the contract of the replaced function; the file is the caller's or the
+    // clock's.
     unsafe { next(wanted, length, rights, kind, file, from) }
 }
 

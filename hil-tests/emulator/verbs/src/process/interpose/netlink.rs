@@ -74,7 +74,8 @@ fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
     let Some((_, socket)) = answering.as_ref() else { return Err(Errno::IO) };
     let shown = View::from_environment().port().map_err(|_| Errno::IO)?;
     for message in nldev::answers(request, port, &shown) {
-        // A program that does not read its answers loses them, as with the kernel.
+        // A failure is ignored: a program that leaves its socket full loses further answers. The kernel's
+        // answers are lost in the same way.
         let _ = sys::send_to_netlink(socket, port, &message);
     }
     Ok(())

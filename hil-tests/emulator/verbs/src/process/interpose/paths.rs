@@ -15,7 +15,8 @@ const FIRST_PAGE: usize = 4096;
 /// The longest path, with the zero at its end.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// The directory of the files that stand for those of `/sys`, or the reason why it does not exist.
+/// The directory of the files that programs see in place of the files of `/sys`, or the reason why the
+/// directory does not exist.
 static TREE: OnceLock<Result<CString, String>> = OnceLock::new();
 
 /// Keeps the directory to which this library has written its files, or the reason of the failure.
@@ -79,8 +80,8 @@ unsafe fn place(path: *const c_char) -> Place {
 /// # Safety
 /// `string` is a C string.
 unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
-    // SAFETY: `index` is at most one more than the number of bytes equal to those of the name. None of these
-    // is zero, so the string reaches at least to `index`.
+    // SAFETY: the string equals the name in all bytes before `index`. No byte of the name is zero, so the
+    // string does not end before `index`.
     let byte = |index| unsafe { *string.add(index) } as u8;
     let equal = name.bytes().enumerate().all(|(index, expected)| byte(index) == expected);
     equal.then(|| byte(name.len()))

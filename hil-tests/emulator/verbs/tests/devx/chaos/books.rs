@@ -231,7 +231,7 @@ impl Books {
         }
     }
 
-    /// Compares the requests that a reset hands back with those that were not reported, and removes them.
+    /// Compares the requests that a reset hands back with all requests in the books, and empties the books.
     pub(super) fn hand_back(&mut self, outstanding: &Outstanding, tally: &mut Tally) -> Result<(), String> {
         let sends: Vec<Posted> = self.held.drain(..).chain(self.sends.drain(..)).collect();
         let receives: Vec<u64> = self.held_receives.drain(..).chain(self.receives.drain(..)).collect();

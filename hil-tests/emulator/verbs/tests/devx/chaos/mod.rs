@@ -28,7 +28,7 @@ const FEW: std::ops::Range<u64> = 0..700;
 /// this limit.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One seed out of this many refuses the destruction of objects. Such seeds are few, because an object that
+/// One seed out of this many refuses the destruction of objects. Most seeds do not, because an object that
 /// cannot be destroyed keeps its memory for ever.
 const REFUSING: u64 = 16;
 

@@ -76,7 +76,7 @@ fn count(bytes: usize, mtu: usize) -> u32 {
     bytes.div_ceil(mtu).max(1) as u32
 }
 
-/// Returns how many packet numbers a request takes. The numbers of a read are those of its response packets.
+/// Returns how many packet numbers a request takes. A read takes a number for each packet of its response.
 pub(super) fn numbers(request: &Request, mtu: usize) -> u32 {
     match request {
         Request::Send { data, .. } | Request::Write { data, .. } => count(data.len(), mtu),
