@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// Runs the pairs of the step `storage`, and the seeds after those of the step `tests`.
+/// Runs the pairs and the seeds of the step `storage`. The step `tests` runs the earlier seeds, below 700.
 pub(crate) fn test() -> Result<(), String> {
     pairs(0..10)?;
     check(shim(&(700..2000), &host::SELECTION)?)
@@ -115,7 +115,7 @@ type Counts = BTreeMap<&'static str, u64>;
 const KILLED: &str = "killed programs";
 const UNREADY: &str = "programs that failed before they were ready";
 
-/// The event of a command that took longer than its limit. Some runs have no such event.
+/// The event of a command that took longer than its limit. A run may have none.
 const OVERDUE: &str = "overdue commands";
 
 /// The other events, with parts of the lines that programs print for each.
@@ -280,9 +280,9 @@ struct Program {
 }
 
 impl Program {
-    /// Returns whether faults have ended the program, and counts such an end. Returns an error if the program
-    /// was not killed and has left objects behind, although no destroy command was refused. A program with
-    /// faults proves the number of its objects by its last line.
+    /// Returns whether faults have ended the program, and counts an end by faults. Returns an error if the
+    /// program was not killed and has left objects behind, although no destroy command was refused. A program
+    /// with faults must state in its last line how many objects it has left.
     fn has_fallen(&self, status: ExitStatus, counts: &mut Counts) -> Result<bool, String> {
         let text = read(&self.log)?;
         let has_died = status.signal() == Some(9);

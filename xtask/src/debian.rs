@@ -109,7 +109,7 @@ pub enum Dependencies {
     Included,
     /// Only the named packages.
     Omitted,
-    /// Of the packages and their dependencies, only those whose names begin with this text.
+    /// Only the packages and dependencies whose names begin with this text.
     Beginning(&'static str),
 }
 

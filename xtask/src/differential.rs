@@ -1,4 +1,5 @@
-//! `cargo xtask differential`: compares random requests of the installed libmlx5 with those of the library.
+//! `cargo xtask differential`: compares random requests of the installed libmlx5 with the same requests of
+//! the library.
 
 use std::num::NonZero;
 use std::process::{Command, ExitCode};

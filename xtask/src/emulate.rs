@@ -36,7 +36,7 @@ pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command
 }
 
 /// Returns a command that runs on a software device that executes no work request. The command may compare
-/// rings, or time their writing. The other arguments are those of [`command`].
+/// rings, or time their writing. The arguments are the same as for [`command`].
 pub fn idle(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let mut command = command(words, crypto, engine)?;
     command.env("MLX5_UVERBS_EXECUTE", "no");

@@ -16,8 +16,8 @@ const TESTED: &str = "XTASK_RUNS_PROGRAMS_OF_TESTS";
 /// The program that serves the task `firmware`.
 pub const FIRMWARE: &str = "xtask-firmware";
 
-/// Cargo's options that select the packages of the first tier: all but [`FIRMWARE`], whose dependencies are
-/// about a tenth of what the others build.
+/// Cargo's options that select the packages of the first tier: all packages but [`FIRMWARE`], whose
+/// dependencies would add about a tenth to the build.
 ///
 /// Each call of cargo in the first tier has this selection. With another selection, dependencies may have
 /// other features, and cargo would build them again.

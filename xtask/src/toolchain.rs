@@ -87,7 +87,8 @@ pub struct Toolchain {
     /// The path of rustc.
     pub rustc: String,
     cargo: String,
-    /// Arguments for cargo that name the target, and those that build its standard library.
+    /// Arguments for cargo that name the target, and that make cargo build the standard library of the target
+    /// if necessary.
     target: Vec<String>,
     /// Flags for rustc, for code of the target only.
     flags: Vec<String>,

@@ -129,8 +129,8 @@ impl Bare {
         self.rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", flags)
     }
 
-    /// Builds the library with all its functions, also those that the program does not call and those that
-    /// are usually inlined.
+    /// Builds the library with all its functions, also the functions that the freestanding program does not
+    /// call, and the functions that are usually inlined.
     fn library(&self) -> Result<Vec<u8>, String> {
         let whole =
             ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];

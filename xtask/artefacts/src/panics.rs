@@ -12,7 +12,8 @@ const CONTROL: &str = "control_that_panics";
 /// Checks that no function of the library reaches the panic handler or an allocator, and that the archives
 /// contain everything the library needs.
 ///
-/// Every function of the library counts, also those that the program does not call, and with any arguments.
+/// Every function of the library counts, also a function that the freestanding program does not call. The
+/// check knows no arguments: a path to a panic counts even if no caller takes it.
 ///
 /// # Errors
 /// The functions on a path to a panic or an allocator, or the missing symbols.

@@ -26,8 +26,8 @@ pub(crate) struct Schema {
     pub(crate) alone: Vec<u32>,
     /// Mutants that are not valid Rust: `||` beside a `let`.
     pub(crate) refused: Vec<u32>,
-    /// Mutants in constant functions. Values that the compiler computes with such a function contain no
-    /// mutant.
+    /// Mutants in constant functions. A mutant has no effect on a value that the compiler computes with the
+    /// function, because mutants are switched on at run time.
     pub(crate) constant: Vec<u32>,
 }
 
@@ -136,7 +136,7 @@ impl Finder<'_, '_> {
         span.byte_range()
     }
 
-    /// Adds the code in `range` with its mutants: those of one of these kinds that begin at `place`.
+    /// Adds the code in `range` with its mutants, which are the mutants of these kinds that begin at `place`.
     fn add(&mut self, kinds: &[Kind], place: &Range<usize>, range: Range<usize>, form: Form) {
         if self.constant > 0 {
             return;

@@ -437,10 +437,12 @@ pub fn read(file: &Path) -> Result<Boards, String> {
 }
 
 impl Boards {
-    /// Returns the boards of a name. Groups are resolved; each board appears once, in order.
+    /// Returns the board with a name, or the boards of the group with this name, each once and in order. A
+    /// name that begins with `mlx5_` and is in no file is a device of this machine.
     ///
     /// # Errors
-    /// There is no such board. The text lists the existing ones.
+    /// No board or group has the name, and the name does not begin with `mlx5_`. The text lists the boards
+    /// and groups.
     pub fn find(&self, name: &str) -> Result<Vec<(String, Description)>, String> {
         let mut found = Vec::new();
         let (mut open, mut seen) = (vec![name], vec![]);

@@ -3,8 +3,8 @@
 use std::fmt;
 
 /// The most bytes of a dump in text form. The limit keeps repeated lines from filling memory. It is four
-/// times the largest send ring, which has 32768 blocks of 64 bytes. The completion queue of such a ring fits
-/// as well, with entries of 128 bytes. The largest possible completion queue has 1 GiB (2^23 entries of 128
+/// times the largest send ring, which has 32768 blocks of 64 bytes. The completion queue of this ring fits as
+/// well, with entries of 128 bytes. The largest possible completion queue has 1 GiB (2^23 entries of 128
 /// bytes). Dumps of this size are raw bytes, which have no limit.
 pub(super) const MOST: usize = 4 * 32768 * 64;
 

@@ -28,7 +28,7 @@ pub enum Input {
 /// The line that is not hex, with the reason, or [`HexError::Long`].
 pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
-    // Logs of other programs can be JSON too, with dumps in strings. Such logs have no field `bytes`.
+    // Logs of other programs can be JSON too, with dumps in strings. They have no field `bytes`.
     let is_json = text.starts_with('{') && text.contains("\"bytes\":");
     let logged = if is_json { log_json::read(&text)? } else { log(&text)? };
     if !logged.is_empty() {
@@ -239,8 +239,8 @@ fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
 }
 
 /// Splits off an offset without a colon, if there is one. The first word is an offset if its length differs
-/// from that of the other words. The other words must then be single bytes. `expected` says that earlier
-/// lines had such an offset.
+/// from the length of the other words. The other words must then be single bytes. `expected` says that
+/// earlier lines had an offset without a colon. In this case, an offset may stand alone on its line.
 fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), String> {
     let (first, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let mut others = rest.split_whitespace();

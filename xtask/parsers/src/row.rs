@@ -246,7 +246,7 @@ pub(super) fn turn(bytes: &mut [u8], width: usize) {
     bytes.chunks_exact_mut(width.max(1)).for_each(<[u8]>::reverse);
 }
 
-/// Returns whether characters beside a row are those of these bytes.
+/// Returns whether the characters beside a row show these bytes. Spaces are not compared.
 fn shows(beside: &str, bytes: &[u8]) -> bool {
     let character = |byte: &u8| if matches!(byte, b'!'..=b'~') { char::from(*byte) } else { '.' };
     let shown: String = bytes.iter().filter(|byte| **byte != b' ').map(character).collect();

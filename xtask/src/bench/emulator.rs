@@ -35,7 +35,7 @@ const PAIRS: &[(&str, &[&str])] = &[
     (PING, &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-n", "10000"]),
 ];
 
-/// Options of `ib_write_bw` for encrypted traffic, without those that name the files with keys.
+/// Options of `ib_write_bw` for encrypted traffic. The options that name the files with keys are added later.
 const ENCRYPTED: &[&str] = &["--aes_block_size=4096", "-s", "65536", "--encrypt_on_tx", "-n", "10000"];
 
 /// Bounds on ratios: the work whose value is divided, the work whose value divides, the bound.

@@ -115,9 +115,9 @@ impl Libmlx5 {
 }
 
 /// The names of the lock functions. libmlx5 calls the lock functions of the software device, which executes
-/// the rings and calls the lock functions of the C library. Callgrind switches counting at each function with
-/// such a name: off in the device's function, on again in the C library's. The count then contains the whole
-/// lock and nothing of the device.
+/// the rings and calls the lock functions of the C library. Callgrind switches counting at each lock
+/// function: off in the device's function, on again in the C library's function. The count then contains the
+/// whole lock and nothing of the device.
 const LOCKS: &str = "pthread_spin_*";
 
 /// Selects the SSE2 functions of the C library. By default, the choice depends on the machine.

@@ -92,7 +92,7 @@ fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &s
     number(row.and_then(|row| row.count(side)), 0)
 }
 
-/// Returns a table row: the library's counts in both profiles, and those of libmlx5, by default and stripped.
+/// Returns a table row: the library's counts in both profiles, and libmlx5's counts, by default and stripped.
 fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     let of = |profile, side| shown(rows, FIRST, profile, like, side);
     let ours = Profile::ALL.map(|profile| of(profile, "ours"));

@@ -118,7 +118,7 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs all programs, or those whose line contains `only`. Prints a line for each.
+/// Runs all programs, or only the programs whose line contains `only`. Prints a line for each.
 pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
     debian::install(debian::PEERS)?;
     on_device(|device, tell| {

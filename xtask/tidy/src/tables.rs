@@ -494,7 +494,7 @@ pub(crate) const UNSAFE: &[&str] = &[
 pub(crate) const PREDICTABLE: &[&str] = &[
     // Programs of one user share a folder; the programs refuse a folder of another user.
     "hil-tests/emulator/verbs/src/ground/settings.rs",
-    // This file contains the pattern by which `tidy` finds such paths.
+    // This file contains the pattern by which `tidy` finds paths below the folder for temporary files.
     "xtask/tidy/src/main.rs",
 ];
 

@@ -66,7 +66,8 @@ const LONG: i64 = 64;
 
 impl Access {
     /// Returns whether this access stores a counter to the first word of a doorbell record, or a counter
-    /// other than zero to the place of the send queue's counter. Such a store tells the device of progress.
+    /// other than zero to the place of the send queue's counter. Each of the two stores tells the device of
+    /// progress.
     pub(super) fn is_progress(&self) -> bool {
         let is_counter = self.value.0 == Origin::Counter && !self.place.contains(',');
         let is_send_counter = self.base.0 == Origin::Memory
@@ -167,8 +168,8 @@ impl<'t> Registers<'t> {
         let access = Access { register: first.into(), place: format!("[{place}"), value, base: counted_from };
         if !is_store {
             for register in registers.split(", ").filter(|register| !register.is_empty()) {
-                // A register that is restored from the stack still points to private memory if it did so
-                // before, unless this function has computed the address in it.
+                // A load from the stack restores a register. A register that pointed to private memory before
+                // the load still points there after it, unless this function has computed the address in it.
                 if base != "sp" || self.get(register).0 == Origin::Own {
                     self.own.remove(number(register));
                 }
@@ -305,8 +306,8 @@ fn address(text: &str, end: char) -> Option<u64> {
     u64::from_str_radix(text.trim_start().split(end).next()?, 16).ok()
 }
 
-/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`. All
-/// paths from such an address lead to the barrier.
+/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`. Every
+/// path from an address in this range leads to the barrier.
 fn leads_to(name: &str, operands: &str, way_out: Option<u64>, barrier: Option<u64>) -> bool {
     let target = inside(name, operands);
     target > way_out && target <= barrier

@@ -15,7 +15,7 @@ const STORAGE: &str = include_str!("check/storage.sh");
 const LIFE: &str = include_str!("check/life.sh");
 const END: &str = include_str!("check/end.sh");
 
-/// A guest of the check: its machine, its kernel (without a name: that of Debian 12), the port of its
+/// A guest of the check: its machine, its kernel (without a name: the kernel of Debian 12), the port of its
 /// function, and its scripts.
 struct Part {
     arch: Arch,

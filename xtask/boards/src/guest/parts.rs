@@ -14,7 +14,7 @@ const PACKAGES: &[&str] =
 /// A guest, and the shell script that runs in it.
 pub(super) struct Guest {
     pub(super) arch: Arch,
-    /// A folder with a kernel, or [`SID`]. Without a name, the kernel is that of Debian's stable release.
+    /// A folder with a kernel, or [`SID`]. `None` stands for the kernel of Debian's stable release.
     pub(super) kernel: Option<String>,
     pub(super) port: String,
     /// The guest has the modules of NVMe over fabrics, too.
@@ -25,7 +25,7 @@ pub(super) struct Guest {
     pub(super) command: String,
 }
 
-/// What the guest is made of: an emulator, a kernel, and unpacked packages of programs.
+/// The parts of the guest: an emulator, a kernel, and unpacked packages of programs.
 pub(super) struct Parts {
     pub(super) qemu: Qemu,
     pub(super) kernel: Kernel,

@@ -190,8 +190,8 @@ fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
     Ok(chosen)
 }
 
-/// Returns a line for each case with the capabilities that it needs, or for each named board with those that
-/// it has.
+/// Returns a line for each case with the capabilities that it needs. If the options name boards, returns
+/// instead a line for each board with the capabilities that it has.
 fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     let rows: Vec<(&str, String)> = if options.board.is_empty() {
         let selection = Selection { filter: &options.filter, ..Selection::default() };

@@ -14,8 +14,8 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Finds the only kernel below a folder: its modules in `lib/modules` or `usr/lib/modules`, its image
-    /// beside them (`vmlinuz`) or in `boot` (`vmlinuz-RELEASE`). Debian's packages, unpacked, are such
-    /// folders.
+    /// beside them (`vmlinuz`) or in `boot` (`vmlinuz-RELEASE`). A folder with an unpacked kernel package of
+    /// Debian has this layout.
     pub(crate) fn below(folder: &Path) -> Result<Self, String> {
         let places = ["lib/modules", "usr/lib/modules"].map(|place| folder.join(place));
         let found = places

@@ -56,7 +56,7 @@ impl Qemu {
     }
 
     /// Returns whether the program has a device of this name. The exit status tells nothing: QEMU 7.2 also
-    /// ends with 0 if it has no such device, but then lists no options.
+    /// ends with 0 if it does not have the device, but then lists no options.
     pub(crate) fn has(&self, device: &str) -> bool {
         let mut command = self.command();
         command.args(["-machine", "none", "-device", &format!("{device},help")]).stderr(Stdio::null());

@@ -61,8 +61,9 @@ pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -
     }
 }
 
-/// Returns whether bytes make sense as what options or heading of the dump say, or else as either kind.
-/// Zeros alone make none.
+/// Returns whether the bytes are plausible as the kind that the options name, or else as the kind that the
+/// heading of the dump names. If neither names a kind, the bytes may be of either kind. Zeros alone are not
+/// plausible.
 pub(super) fn makes_sense(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> bool {
     let are_entries_of = |size| are_entries(bytes, size, true);
     let entries = || are_entries_of(EntrySize::Short) || are_entries_of(EntrySize::Long);
@@ -74,7 +75,8 @@ pub(super) fn makes_sense(wanted: Option<Reading>, heading: &str, bytes: &[u8]) 
     }
 }
 
-/// Returns the kind that the heading of a dump names. libmlx5, the kernel and DPDK print such headings.
+/// Returns the kind that the heading of a dump names. libmlx5, the kernel and DPDK print headings that name
+/// the kind.
 fn named(heading: &str) -> Option<Reading> {
     let heading = heading.to_ascii_lowercase();
     let is = |words: &[&str]| words.iter().any(|word| heading.contains(word));

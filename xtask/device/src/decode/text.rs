@@ -40,7 +40,7 @@ pub(super) fn text(pieces: &[Piece<'_>], device: DeviceContext, stride: Option<u
     text
 }
 
-/// Writes the place where a piece begins. A piece at byte 0 has no such line.
+/// Writes a line with the place where a piece begins. A piece at byte 0 gets no line.
 fn begin(place: &Place<'_>, text: &mut String) {
     let _ = match place {
         Place::Byte(0) => Ok(()),

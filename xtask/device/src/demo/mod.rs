@@ -166,7 +166,8 @@ mod tests {
             let last = format!("demo: {count} examples, 10 rows, file of {length} bytes: all correct");
             let mut lines = text.lines().rev();
             let next: Vec<_> = lines.by_ref().take_while(|line| **line != last).collect();
-            // Behind the verdict: what was shown, how to see it as a page, what to do next.
+            // After the verdict, the demo prints a list of the shown cases, the commands that show them as
+            // pages, and the next step.
             for part in ["Shown: ", "As pages: ", "decode --html", "Next: "] {
                 assert!(next.iter().any(|line| line.contains(part)), "{part}: {text}");
             }

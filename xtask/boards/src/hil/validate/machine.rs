@@ -1,4 +1,5 @@
-//! Looks at the machine before a run: what keeps programs from the device, and what it is.
+//! Looks at the machine before a run: at obstacles between programs and the device, and at the machine's own
+//! properties.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -200,7 +201,7 @@ impl Machine<'_> {
         Check::new(what, Weight::Hint, words)
     }
 
-    /// Judges what the device said of its encryption (the property "AES-XTS and keys").
+    /// Judges the words by which the device describes its encryption (the property "AES-XTS and keys").
     pub(super) fn crypto(&self, device: &str, words: &str) -> Check {
         let address = self.address(device);
         let what = "encryption";
