@@ -37,7 +37,7 @@ pub struct GeneralCapabilities {
     pub log_max_cqs: u8,
     /// Base-2 logarithm of the largest number of entries of a completion queue.
     pub log_max_cq_entries: u8,
-    /// Completion queues can be created such that the device overwrites entries that software has not taken
+    /// Completion queues can have the property that the device overwrites entries that software has not taken
     /// (PRM `cq_oi`).
     pub cq_ignore_overrun: bool,
     /// Base-2 logarithm of the largest number of mkeys.

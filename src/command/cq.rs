@@ -49,7 +49,7 @@ impl CqeSize {
     }
 }
 
-/// Fills in those fields of a completion queue's context that are the same for entries in user memory and for
+/// Fills in the fields of a completion queue's context that are the same for entries in user memory and for
 /// entries in pages of memory.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());

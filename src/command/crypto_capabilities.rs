@@ -94,9 +94,9 @@ pub struct CryptoReport {
 }
 
 impl CryptoReport {
-    /// Returns the form in which the device accepts keys. The rules are those of rdma-core's
-    /// `mlx5dv_dek_create` and `mlx5dv_crypto_login`, and a device needs an engine that this library accepts
-    /// ([`GeneralCapabilities::xts_engine`]).
+    /// Returns the form in which the device accepts keys, by the rules of rdma-core's `mlx5dv_dek_create` and
+    /// `mlx5dv_crypto_login`. In addition to these rules, the device needs an engine that this library
+    /// accepts ([`GeneralCapabilities::xts_engine`]).
     pub const fn key_import(&self) -> KeyImport {
         if !self.general.crypto {
             return KeyImport::Unavailable("the device does not encrypt");

@@ -34,7 +34,7 @@ pub struct CreateEq<const PAGES: usize> {
     pub size: EqSize,
     /// UAR page with the doorbell by which software gives entries back.
     pub uar: UarPage,
-    /// Mask of the events to report in addition to those of completion queues: bit n stands for type n.
+    /// Mask of the events to report: bit n stands for type n. The events of completion queues need no bit.
     pub events: u64,
     /// The interrupt vector that an armed event queue raises.
     pub interrupt: u8,

@@ -94,8 +94,8 @@ pub enum CommandError {
         /// The entry's length in bytes. The limit is [`crate::mkey::KlmEntry::MAX_BYTES`].
         length: u32,
     },
-    /// The length of an mkey's space is 0 or more than that of its entries, or the space ends after address
-    /// 2^64 - 1. The command was not sent.
+    /// The length of an mkey's space is 0 or more than the length of its entries, or the space ends after
+    /// address 2^64 - 1. The command was not sent.
     SpaceLength {
         /// The command.
         command: Opcode,

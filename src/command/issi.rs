@@ -20,7 +20,8 @@ use crate::wire::prm::function::QueryIssiReply;
 pub struct Issi(u8);
 
 impl Issi {
-    /// ISSI 1, which Linux and rdma-core choose. The commands of this library are those of ISSI 1.
+    /// ISSI 1, which Linux and rdma-core choose. The commands of this library have the form that ISSI 1 gives
+    /// them.
     pub const ONE: Self = Self(1);
 
     /// Creates the value from the number of a version, at most 31.

@@ -77,7 +77,7 @@ pub struct MkeyFeatures {
     pub relaxed_ordering_write: bool,
     /// Reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
-    /// Access rights that the mkey has from its creation on, beside that of the owner to read. They are meant
+    /// Access rights that the mkey has from its creation on, beside the owner's right to read. They are meant
     /// for [`UmrForm::Minimal`]: while the state of the mkey is known, its configurations may leave out the
     /// rights.
     pub access: Access,
@@ -291,8 +291,8 @@ pub struct CreateMemoryRegion {
     pub pd: Pdn,
     /// Access rights; the owner may always read.
     pub access: Access,
-    /// Address of the region's first byte, as requests name it. Its offset in a page must be that of the
-    /// memory.
+    /// Address of the region's first byte, as requests name it. The address must have the same offset in a
+    /// page as the memory's address.
     pub address: u64,
     /// Length of the region in bytes.
     pub length: u64,

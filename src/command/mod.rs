@@ -99,8 +99,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// A command that encodes its request and decodes the device's reply. A caller may implement this trait for
 /// commands that this module lacks, with an opcode, the PRM's structures of request and reply, and functions
 /// that fill in the request and read the reply. `devx::Device::execute` (feature `devx`) and
-/// [`CommandQueue::execute`](crate::hca::CommandQueue::execute) execute these commands; the documentation of
-/// the former has an example.
+/// [`CommandQueue::execute`](crate::hca::CommandQueue::execute) execute these commands. The documentation of
+/// `devx::Device::execute` has an example.
 pub trait Command {
     /// The command's number (PRM `opcode`).
     const OPCODE: Opcode;

@@ -75,8 +75,8 @@ numbers! {
     LogAckInterval(u8) = "logarithm of packets for an acknowledgement", 8;
     /// Base-2 logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
     LogMessage(u8) = "logarithm of the message size", 31;
-    /// InfiniBand service level (PRM `sl`) or Ethernet priority (PRM `eth_prio`). The latter has 3 bits, so
-    /// this type has 3 bits for both.
+    /// InfiniBand service level (PRM `sl`) or Ethernet priority (PRM `eth_prio`). The Ethernet priority has 3
+    /// bits, so this type has 3 bits for both.
     Priority(u8) = "priority", 7;
 }
 
@@ -157,7 +157,7 @@ impl UarPage {
     /// `uar2iova`).
     ///
     /// Assumption: the unit is 4 KiB unless a driver sets `log_uar_page_sz` by SET_HCA_CAP. A kernel with
-    /// larger pages does so.
+    /// larger pages sets it.
     pub const fn offset(self) -> u64 {
         self.0 as u64 * 4096
     }

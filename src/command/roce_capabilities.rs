@@ -31,9 +31,9 @@ impl TimestampSupport {
         }
     }
 
-    /// Returns the format for users without a preference: that of the free-running clock if the device
-    /// supports it, otherwise the device's preferred format (kernel `get_ts_format`). A device with real time
-    /// only would refuse queue pairs with free-running time stamps.
+    /// Returns the format for users without a preference: the free-running clock if the device supports it,
+    /// otherwise the device's preferred format (kernel `get_ts_format`). A device with real time only would
+    /// refuse queue pairs with free-running time stamps.
     ///
     /// ```
     /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};

@@ -137,7 +137,7 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// The errors of [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware that does not know
     /// ISSI 1; [`CommandQueueError::NoPages`] if the source has too few pages;
     /// [`CommandQueueError::PagesKept`] if the firmware wants pages for a third PCI function while it still
-    /// has those of two. [`CommandQueue::stop`] undoes the steps before the error.
+    /// has pages of two functions. [`CommandQueue::stop`] undoes the steps before the error.
     pub fn start(
         &mut self,
         pages: &mut impl PageSource,
@@ -298,7 +298,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     }
 }
 
-/// Returns whether a command failed such that the device may not have received it, or may still carry it out.
+/// Returns whether the failure of a command leaves open what the device did: the device may not have received
+/// the command, or may still carry it out.
 const fn is_undelivered(done: &Result<(), CommandQueueError>) -> bool {
     matches!(
         done,

@@ -57,14 +57,14 @@ pub struct CompletionEntry<'a> {
 #[non_exhaustive]
 pub enum EntryKind {
     /// A request succeeded, or the completion queue was resized. The entry of a send request contains the
-    /// request's opcode, that of a receive request does not.
+    /// request's opcode, the entry of a receive request does not.
     Success(Cqe),
     /// Several requests succeeded. This entry is followed by entries in which their reports are compressed.
     /// The field `byte_count` contains the number of completions.
     Compressed(Cqe),
     /// A request failed.
     Error(ErrorCqe),
-    /// A signature was wrong: that of a block, or a digest.
+    /// A signature was wrong: the signature of a block, or a digest.
     SignatureError(SignatureFault),
     /// The device has not written the entry.
     NotWritten,

@@ -1,5 +1,5 @@
 //! Tables of the fields of completion entries, in the order of the bytes. Assertions compare their sizes with
-//! those of the wire structs.
+//! the sizes of the wire structs.
 
 use super::spec::{Meaning, Named, Spec, flag, part, spec, total};
 use crate::wire::cqe::{Cqe, ErrorCqe, SignatureErrorCqe};

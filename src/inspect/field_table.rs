@@ -1,5 +1,5 @@
 //! Tables of the fields of a request's segments, in the order of the bytes. Assertions compare their sizes
-//! with those of the wire structs.
+//! with the sizes of the wire structs.
 
 use super::cqe_table::{COMPRESSED_CQE, CQE, ERROR_CQE, INLINE_CQE, SIGNATURE_ERROR_CQE};
 use super::foreign_table::*;

@@ -16,9 +16,9 @@ use core::fmt;
 pub enum Severity {
     /// The finding is information only: the request has no fault.
     Note,
-    /// The request differs from those of this library, the reference provider, and the drivers of DPDK and
-    /// SPDK. No public source says that a device refuses it. The device may do something unintended, and a
-    /// transfer may fail.
+    /// The request differs from all requests of this library, the reference provider, and the drivers of DPDK
+    /// and SPDK. No public source says that a device refuses it. The device may do something unintended, and
+    /// a transfer may fail.
     Suspicious,
     /// The device refuses the request, or each transfer through its mkey.
     Refused,

@@ -1,5 +1,5 @@
-//! Tables of the fields of segments that this library does not post, in the order of the bytes, like those of
-//! [`super::field_table`].
+//! Tables of the fields of segments that this library does not post, in the order of the bytes, like the
+//! tables of [`super::field_table`].
 
 use super::spec::{Meaning, Named, REST, Spec, flag, part, spec, total, unused};
 use crate::wire::OCTOWORD_BYTES;

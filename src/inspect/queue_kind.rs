@@ -14,8 +14,8 @@
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// The kind is not known. Requests are decoded as those of a connected queue pair, unless their bytes
-    /// cannot be of one.
+    /// The kind is not known. Requests are decoded as requests of a connected queue pair, unless their bytes
+    /// cannot belong to one.
     #[default]
     Unknown,
     /// Reliable or unreliable connection (RC, UC): data segments, or the remote address, follow the control

@@ -178,9 +178,9 @@ impl<'a> WorkRequest<'a> {
 /// and the request.
 ///
 /// Each request begins at the block after the last block of the request before it. A remainder of fewer than
-/// 16 bytes ends the iteration. [`WorkRequest::findings`] reports a block number or a queue pair that does
-/// not continue those of the earlier requests. A block of zeros is [`Body::Unwritten`]. If the bytes end
-/// within the last request, only the missing bytes are reported.
+/// 16 bytes ends the iteration. [`WorkRequest::findings`] reports a block number that does not continue the
+/// numbers of the earlier requests, and a change of the queue pair. A block of zeros is [`Body::Unwritten`].
+/// If the bytes end within the last request, only the missing bytes are reported.
 ///
 /// A request must not wrap around the end of the bytes. [`SendQueue::block`](crate::queue::SendQueue::block)
 /// copies the blocks of a queue in order, even if its ring wraps.

@@ -242,8 +242,8 @@ fn umr_shape(bytes: &[u8]) -> Shape {
 }
 
 /// Returns whether the entries are addresses of pages, two in an octoword, with the rights to read and write
-/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by such entries. In a list of
-/// keys and addresses, only some entries could have these bits.
+/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by entries of this form. In a
+/// list of keys and addresses, only some entries could have these bits.
 fn are_pages(entries: &[u8]) -> bool {
     const PAGE_BITS: u64 = 0xfff;
     let (numbers, _) = entries.as_chunks::<8>();

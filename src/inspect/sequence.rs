@@ -1,4 +1,5 @@
-//! Compares block number and queue pair of each request in a ring with those of the requests before it.
+//! Compares the block number and the queue pair of each request in a ring with the numbers of the request
+//! before it.
 
 use crate::wire::ctrl::{ControlSegment, Opcode};
 

@@ -19,7 +19,7 @@ use core::ops::BitOr;
 pub struct Access(AccessByte);
 
 impl Access {
-    /// No right except that of the owner to read, which every mkey has.
+    /// No right except the owner's right to read, which every mkey has.
     pub const NONE: Self = Self(AccessByte::new());
     /// The owner may write: needed to receive into the mkey and to RDMA READ into it.
     pub const LOCAL_WRITE: Self = Self(AccessByte::new().with_local_write(true));

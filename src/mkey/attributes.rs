@@ -74,8 +74,9 @@ impl SignatureAttributes {
     }
 }
 
-/// The parts of an mkey that each UMR writes, even if the configuration does not change them. Some drivers
-/// create mkeys for UMRs with fewer parts than those of the reference provider.
+/// The parts of an mkey that each UMR writes, even if the configuration does not change them. The UMRs of
+/// some drivers write fewer parts than the UMRs of the reference provider. An mkey is created for UMRs of one
+/// form.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -90,7 +91,7 @@ impl SignatureAttributes {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum UmrForm {
     /// The UMR writes the changes, and also tag, queue pair and the BSF enable bit, as the UMR of the
-    /// reference provider does. Only the BSF of a digest, and that of AES-XTS beside a digest, contain the
+    /// reference provider does. Only the BSF of a digest, and the BSF of AES-XTS beside a digest, contain the
     /// length of the data.
     #[default]
     Complete,
@@ -214,7 +215,7 @@ pub(crate) struct ConfigFlags {
 }
 
 /// An [`MkeyKind`] in one word, with the flags of an mkey or of a prepared configuration. Posting compares
-/// the word of the mkey with that of the configuration: one comparison finds another kind and all flags.
+/// the word of the mkey with the word of the configuration: one comparison finds another kind and all flags.
 #[bitfield(u64, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct KindWord {

@@ -30,7 +30,7 @@ macro_rules! combine {
             /// The polynomial 1.
             const ONE: $crc = 1 << (<$crc>::BITS - 1);
 
-            /// Creates the value that combines the CRC of a block of `bytes` bytes with that of the data
+            /// Creates the value that combines the CRC of a block of `bytes` bytes with the CRC of the data
             /// before the block. This takes up to 128 multiplications of polynomials, and no table.
             pub const fn behind(bytes: u64, seed: Seed) -> Self {
                 let (mut power, mut square, mut rest) = (Self::ONE, Self::ONE >> 8, bytes);
@@ -137,8 +137,8 @@ mod tests {
     fn published_values_are_put_together() {
         const NINE_DIGITS: u32 = Crc32cCombine::behind(5, Seed::Ones).combine(0xf63a_f4ee, 0x83b5_65d8);
         assert_eq!(NINE_DIGITS, 0xe306_9283, "of 123456789, at compile time");
-        // The CRC of 32 zeros is that of RFC 3720, here combined from two halves of 16. The CRCs of 4096
-        // bytes are those of the NVM Express specification, here combined from 64 parts of 64.
+        // The CRC of 32 zeros comes from RFC 3720, here combined from two halves of 16 bytes. The CRCs of
+        // 4096 bytes come from the NVM Express specification, here combined from 64 parts of 64 bytes.
         let (half, [(seed, crc), _]) = ([0; 16], CRC32C);
         let half = crc.checksum(&half);
         assert_eq!(Crc32cCombine::behind(16, seed).combine(half, half), 0x8a91_36aa);

@@ -94,8 +94,8 @@ impl XtsEngine {
     }
 }
 
-/// The tag of a DEK in plaintext. The device compares it with that of an mkey to check that the mkey uses the
-/// right DEK (`mlx5dv_crypto_attr.keytag`).
+/// The tag of a DEK in plaintext. The device compares it with the tag of an mkey to check that the mkey uses
+/// the right DEK (`mlx5dv_crypto_attr.keytag`).
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};

@@ -58,8 +58,8 @@ pub enum ConfigError {
     BlockSizeUnsupported(BlockSize),
     /// A copy mask was given, but the domains do not have the same signature type and block size.
     CopyMaskNeedsSameStructure,
-    /// Both domains have a signature, and the one of the domain with ciphertext is outside the cipher. No
-    /// device supports this combination.
+    /// Both domains have a signature, and the signature of the domain with ciphertext is outside the cipher.
+    /// No device supports this combination.
     BothSignaturesOutsideCipher,
     /// The device does not support a digest together with AES-XTS in one mkey.
     DigestWithXtsUnsupported,

@@ -1,4 +1,4 @@
-//! Changes of those fields of an mkey that few configurations change.
+//! Changes of the fields of an mkey that few configurations change.
 
 /// A selection of the orderings of the device's reads and writes on PCIe, which a configuration can relax.
 ///

@@ -1,8 +1,8 @@
 //! The rules that decide which parts of an mkey a request writes, from the properties in force and the
 //! change.
 //!
-//! The rules are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and its callees).
-//! The rules of digests, which the reference provider does not post, are those of SPDK's drivers.
+//! The rules follow the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and its callees). The
+//! rules of digests, which the reference provider does not post, follow SPDK's drivers.
 
 use super::{Crypto, Digest, DigestSpan, MkeyConfig, MkeyKind, SignatureChange, UmrForm, XtsEngine};
 use crate::mkey::error::ConfigError;
@@ -20,9 +20,9 @@ pub(crate) struct InForce {
 
 impl InForce {
     /// No properties in force: the assumption with which a configuration is planned when it is prepared.
-    /// Posting plans the configuration anew if the mkey's real properties may change the plan. They may do so
-    /// if the configuration keeps signature or crypto properties, or if its digest begins anew after an
-    /// error.
+    /// Posting plans the configuration anew if the mkey's real properties may change the plan. The real
+    /// properties may change it if the configuration keeps signature or crypto properties, or if its digest
+    /// begins anew after an error.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
 
@@ -65,7 +65,7 @@ impl Plan {
         check_features(kind, config)?;
         let whole = in_force.after(config);
         let (signature, digest) = (whole.signature.signature(), whole.signature.digest());
-        // The BSFs of digests, and those of AES-XTS in minimal UMRs, contain the length of the data, which
+        // The BSFs of digests, and the BSFs of AES-XTS in minimal UMRs, contain the length of the data, which
         // depends on the layout.
         let exact_size = digest.is_some()
             || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();

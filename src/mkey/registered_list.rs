@@ -15,8 +15,8 @@ const BSFS: usize = 2;
 
 /// A list or an interleaved layout in registered memory, for
 /// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
-/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer). The latter takes
-/// only lists.
+/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer). Replacing entries
+/// takes only lists.
 ///
 /// The value borrows the memory as the processor sees it, and holds the address and the key by which the
 /// device reads the memory when it executes the request. The memory has to stay registered and unchanged

@@ -239,15 +239,15 @@ impl BlockSignature {
         }
     }
 
-    /// Makes the device check only those bytes of an incoming signature whose bits are set in `mask`
+    /// Makes the device check only the bytes of an incoming signature whose bits are set in `mask`
     /// ([`check_mask`]).
     #[must_use]
     pub const fn with_check_mask(self, mask: u8) -> Self {
         Self { check_mask: mask, ..self }
     }
 
-    /// Makes the device copy those bytes of the signature whose bits are set in `mask`, and compute the
-    /// others. Without this call, the mask follows from the parameters of both domains
+    /// Makes the device copy the bytes of the signature whose bits are set in `mask`, and compute the other
+    /// bytes. Without this call, the mask follows from the parameters of both domains
     /// ([`BlockSignature::effective_copy_mask`]).
     ///
     /// # Errors

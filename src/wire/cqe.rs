@@ -24,7 +24,7 @@ codes! {
     RESPONDER_SEND_INV = 4, "RESP_SEND_INV";
     /// The completion queue was resized.
     RESIZE_CQ = 5, "RESIZE_CQ";
-    /// A signature was wrong: that of a block, or a digest (`MLX5_CQE_SIG_ERR`).
+    /// A signature was wrong: the signature of a block, or a digest (`MLX5_CQE_SIG_ERR`).
     SIGNATURE_ERROR = 12, "SIG_ERR";
     /// A send request failed.
     REQUESTER_ERROR = 13, "REQ_ERR";

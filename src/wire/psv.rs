@@ -20,8 +20,8 @@ pub struct SetPsvSegment {
 }
 
 /// The start value of a signature, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`). The
-/// fields are those of T10-DIF. The seed of a 64-bit CRC takes all 8 bytes, the seed of a 32-bit CRC the
-/// first four.
+/// fields are the start values of a T10-DIF signature. The seed of a 64-bit CRC takes all 8 bytes instead,
+/// the seed of a 32-bit CRC the first four.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -46,7 +46,7 @@ impl StridedHeader {
 )]
 #[repr(C)]
 pub struct StridedEntry {
-    /// Distance in bytes from the bytes of one cycle to those of the next.
+    /// Distance in bytes from the bytes of one cycle to the bytes of the next cycle.
     pub stride: U16,
     /// Number of bytes that the entry provides in each cycle.
     pub byte_count: U16,

@@ -63,7 +63,8 @@ impl Command for Rst2Init {
     }
 }
 
-/// The command that connects a queue pair to that of its peer, and makes it ready to receive (INIT2RTR_QP).
+/// The command that connects a queue pair to the peer's queue pair, and makes it ready to receive
+/// (INIT2RTR_QP).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, RnrTimer};

@@ -1,8 +1,8 @@
 //! Commands for queue pairs of reliable connections, from their creation to their end.
 //!
-//! No command of this module takes a queue pair to the drained state (SQD). The device does so at a signature
-//! error, if [`Init2Init`] has enabled draining. [`QueryQp`] returns the state of a queue pair, and
-//! [`Sqd2Rts`] ends the drained state.
+//! No command of this module takes a queue pair to the drained state (SQD). The device drains a queue pair by
+//! itself, at a signature error, if [`Init2Init`] has enabled draining. [`QueryQp`] returns the state of a
+//! queue pair, and [`Sqd2Rts`] ends the drained state.
 
 mod access;
 mod change;

@@ -41,7 +41,7 @@ pub(super) fn crypto(words: &[Word]) -> CryptoCapabilities {
 
 #[test]
 fn capabilities_are_asked_for() {
-    // The `op_mod` values 1 and 0x35 are those that recordings of libmlx5 show.
+    // Recordings of libmlx5 show the `op_mod` values 1 and 0x35.
     words(&QueryGeneralCapabilities, &[(0, 0x0100_0000), (4, 0x01)]);
     words(&QueryCryptoCapabilities, &[(0, 0x0100_0000), (4, 0x35)]);
 }

@@ -104,8 +104,7 @@ fn deks_and_logins_are_those_of_rdma_core() {
     assert_eq!(dek.dek_id(), DekId::new(0xab_cdef).unwrap());
 }
 
-/// The expected bytes are those of the kernel's `mlx5_crypto_modify_dek_key` and
-/// `mlx5_crypto_cmd_sync_crypto`.
+/// The expected bytes come from the kernel's `mlx5_crypto_modify_dek_key` and `mlx5_crypto_cmd_sync_crypto`.
 #[test]
 fn keys_get_other_values() {
     let key: [u8; 32] = core::array::from_fn(|index| index as u8 + 1);

@@ -89,7 +89,7 @@ fn m4_entries_are_rounded_up_to_four() {
     );
 }
 
-/// The expected bytes are those of the kernel's `mlx5e_create_umr_ksm_mkey`: `free` and `umr_en` are set, the
+/// The expected bytes come from the kernel's `mlx5e_create_umr_ksm_mkey`: `free` and `umr_en` are set, the
 /// access mode is 3, and `log_page_size` holds the length of the entries. The kernel also sets the length of
 /// the space, which this library sets with the first configuration.
 #[test]
@@ -240,7 +240,7 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
 }
 
 /// An mkey with more than 65,536 entries needs a device whose UMRs can name all entries. An mkey that is
-/// created with its list has no such limit, since no UMR changes this list.
+/// created with its list does not depend on UMRs, because no UMR changes its list.
 #[test]
 fn m84_mkeys_have_as_many_entries_as_requests_can_name() {
     let device = |log, bit: u32| general(&[(0x30, bit << 7 | log)]);
@@ -274,7 +274,7 @@ fn an_mkey_brings_its_list() {
     let entries = keys.map(|key| KlmEntry { address: 0x1122_3344_5566_7788, length: 0x1000_0001, key });
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let new = |entries| CreateListMkey::new(pd(), access, 0x7000_0000_1234, entries, &device).unwrap();
-    // The expected bytes are those of DPDK's `mlx5_devx_cmd_mkey_create` for five entries, padded to eight.
+    // The expected bytes come from DPDK's `mlx5_devx_cmd_mkey_create` for five entries, padded to eight.
     let command = new(MkeyEntries::Klm(&entries)).with_tag(0x5a);
     assert_eq!((command.address(), command.length()), (0x7000_0000_1234, 0x5000_0005));
     let mut golden = vec![

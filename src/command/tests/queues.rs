@@ -15,7 +15,7 @@ fn m56_completion_queues() {
         page_size: LogPageSize::P64K,
         ignore_overrun: true,
     };
-    // The positions are those of `cqc` and `create_cq_in` in the kernel and in DPDK.
+    // The positions come from `cqc` and `create_cq_in` in the kernel and in DPDK.
     const CQC: usize = 0x80;
     for (cqe_size, cqe_sz) in [(CqeSize::B64, 0), (CqeSize::B128, 1)] {
         let command = CreateCq { cqe_size, ..command };

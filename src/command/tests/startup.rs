@@ -1,4 +1,4 @@
-//! Tests of the commands that start a device, and of those that create queues in pages of memory.
+//! Tests of the commands that start a device, and of the commands that create queues in pages of memory.
 //!
 //! ENABLE_HCA's `embedded_cpu_function`, DISABLE_HCA and CREATE_CQ follow the kernel's `mlx5_ifc.h`, because
 //! rdma-core's header lacks them.

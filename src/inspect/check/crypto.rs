@@ -96,7 +96,7 @@ fn unit(
 /// Checks that the upper half of the tweak is the same in all `units` data units.
 fn tweak(offset: usize, bsf: &CryptoBsf, units: u64, device: &DeviceContext, report: &mut Report<'_>) {
     let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
-    // The tweak of the last unit is that of the first one plus the number of units before the last.
+    // The tweak of the last unit is the tweak of the first unit plus the number of units before the last.
     let steps = u128::from(units.saturating_sub(1));
     for (order, tweak) in tweaks(bsf.xts_initial_tweak, device.engine).into_iter().flatten() {
         let first = tweak.get();

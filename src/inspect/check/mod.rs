@@ -1,4 +1,4 @@
-//! The rules that find faults in requests: those that a device refuses, and unusual values.
+//! The rules that find faults in requests: values that a device refuses, and unusual values.
 
 mod bsf;
 mod crypto;
@@ -87,7 +87,8 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     report.when(kind_missing, OCTOWORD_BYTES, Problem::QueueKindMissing);
 }
 
-/// Checks that block number and queue pair of the request continue those of the requests before it in a ring.
+/// Checks that the block number of the request continues the numbers of the earlier requests in the ring, and
+/// that the queue pair is the same.
 fn place(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     let (place, control) = (request.place(), request.control());
     if let Some(wanted) = place.index {

@@ -18,7 +18,7 @@ pub(super) struct Protected {
 }
 
 /// Checks that the field `raw_data_size` is all ones, or the exact length with or without the signatures in
-/// memory. `offset` is that of the field.
+/// memory. `offset` is the offset of the field.
 pub(super) fn raw_size(offset: usize, size: u32, protected: &Protected, report: &mut Report<'_>) {
     let Some(length) = protected.length else { return };
     let exact = [Some(length), protected.data].contains(&Some(u64::from(size)));

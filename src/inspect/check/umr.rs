@@ -216,8 +216,8 @@ fn length_of_list(sum: u64, length: Option<u64>, report: &mut Report<'_>) {
     report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
 }
 
-/// Returns the code of what seems to be the header of an interleaved layout with a wrong code. The first
-/// entry then fits such a header in all other numbers, and does not fit a list.
+/// Returns the code of the first entry if the entry seems to be the header of an interleaved layout with a
+/// wrong code: all its other numbers fit a header, and the entries do not fit a list.
 fn mistaken_header(entries: &[Klm], octowords: u16, length: Option<u64>) -> Option<u32> {
     let first = entries.first()?;
     let header = StridedHeader::ref_from_bytes(first.as_bytes()).ok()?;

@@ -19,7 +19,7 @@ fn good_requests_have_no_findings() {
     }
 }
 
-/// Checks the severities that other tests rely on, and those of unusual values that drivers write.
+/// Checks the severities that other tests rely on, and the severities of unusual values that drivers write.
 #[test]
 fn what_devices_refuse_is_told_from_what_drivers_do() {
     use Problem::*;

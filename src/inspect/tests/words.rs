@@ -337,8 +337,8 @@ fn lines_are_filled_before_they_break() {
     }
 }
 
-/// Sources must be public code or man pages: readers of the crate alone have neither the files of
-/// requirements nor those of notes on devices.
+/// Sources must be public code or man pages: readers of the crate alone do not have the files of requirements
+/// and the notes on devices.
 #[test]
 fn findings_name_sources_that_readers_have() {
     let is_code = |word: &str| {

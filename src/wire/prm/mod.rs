@@ -1,7 +1,7 @@
 //! Command mailboxes, by which software creates, changes and destroys objects on the device.
 //!
-//! Layouts are those of rdma-core's `mlx5_ifc.h`; the documentation marks names of this header as "PRM".
-//! Fields that this header lacks name their source. The header numbers the bits of a big-endian word from the
+//! Layouts follow rdma-core's `mlx5_ifc.h`. The documentation marks names of this header as "PRM". Fields
+//! that this header lacks name their source. The header numbers the bits of a big-endian word from the
 //! highest to the lowest; the bitfields of this module number them from the lowest to the highest. A test
 //! compares the two.
 
