@@ -172,7 +172,9 @@ fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> R
     if crypto.encryption_order() == known { Ok(()) } else { Err(ConfigError::DigestNotOverCiphertext) }
 }
 
-/// Checks that the mkey was created for the properties of a configuration, and that the device knows them.
+/// Checks that the mkey was created for the signature, digest or crypto of a configuration, and that the
+/// device knows the signature or digest. Refuses also each mkey that has entries of one length (KSM) beside
+/// signature or crypto.
 fn check_features(kind: &MkeyKind, config: &MkeyConfig) -> Result<(), ConfigError> {
     if let SignatureChange::Set(signature) = &config.signature {
         kind.signature.ok_or(ConfigError::NotASignatureMkey)?.check(signature)?;

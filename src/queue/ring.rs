@@ -18,8 +18,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// are plain bytes: any bytes that the device writes are a valid value.
 pub(crate) struct Ring<'r, T> {
     base: NonNull<T>,
-    /// The distance in bytes between the first and the last slot. As a mask, it selects the distance of a
-    /// slot.
+    /// The distance in bytes from the first slot to the last. As a mask, this value reduces a distance over
+    /// several laps to the distance of a slot from the first slot.
     mask: usize,
     /// Size of all slots together in bytes. As a mask, it selects the bit of a distance that changes with
     /// each lap.

@@ -20,7 +20,7 @@ const SONAME: &str = "libmlx5_mkey.so.1";
 /// Maintainer of the packages: whoever publishes them sets the variable `DEBEMAIL`.
 const NOBODY: &str = "nobody <nobody@localhost>";
 
-/// The system of the check has these packages besides ours.
+/// The Debian packages that `try_out` installs in a new system before ours.
 const CHECKED_WITH: &[&str] = &["ibverbs-providers", "ibverbs-utils", "gcc", "libc6-dev", "pkg-config"];
 
 /// A C program that needs header, library and the file for pkg-config.
