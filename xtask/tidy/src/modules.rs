@@ -290,8 +290,8 @@ impl<'s> Crate<'s> {
         self.modules.keys().filter_map(|path| path.first()).map(String::as_str).collect()
     }
 
-    /// Returns the circles of imports. Of the circles in which a module is the first in the order of paths,
-    /// the shortest one counts.
+    /// Returns the circles of imports, at most one for each module: the shortest circle through the module
+    /// whose other modules come later in the order of paths.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut used: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for one in self.uses() {

@@ -102,7 +102,8 @@ fn receives_are_taken_along_the_list_by_all_queue_pairs() {
     }
 }
 
-/// In a cyclic queue, links are ignored. Slots follow in order, and the count continues behind the last slot.
+/// In a cyclic queue, the device ignores links and takes the slots in order. The counter in completions
+/// counts receives: it does not start again after the last slot.
 #[test]
 fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
     let mut shared = Shared::of(Topology::Cyclic, STRAIGHT);

@@ -69,9 +69,10 @@ fn m79_by_pointer_is_inline_but_for_where_the_lists_are() {
     both(&signed, &signing(BlockSignature::wire(CRC32)), &entries[..4]);
 }
 
-/// A request as DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`,
-/// `mlx5_crypto_gcm_build_umr`): control with 9 octowords, no flags, octowords of the list, length, pointer.
-/// In the pointer, the drivers leave the length 0, or write the number of entries.
+/// A request in the form of DPDK's drivers for regular expressions and AES-GCM (`complete_umr_wqe`,
+/// `mlx5_crypto_gcm_build_umr`): 9 octowords, no UMR flags, the octowords of the list, the length of the
+/// mkey, and the pointer to the list. Only the length field of the pointer differs: this library writes the
+/// bytes of the list, the drivers write 0 or the number of entries.
 #[test]
 fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());

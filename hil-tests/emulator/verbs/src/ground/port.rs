@@ -170,7 +170,7 @@ impl Port {
         if self.is_active { (4, 5) } else { (1, 3) }
     }
 
-    /// Returns the first entry of the table, which always exists.
+    /// Returns the GID of the table's first entry. The table always has this entry.
     pub(crate) fn default_gid(&self) -> Gid {
         link_local(self.interface.mac)
     }

@@ -49,8 +49,8 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     if length == 0 || access & !UMEM_ACCESS != 0 {
         return Err(Errno::INVAL);
     }
-    // This process cannot know which pages are contiguous, so the page size of a umem is always that of a
-    // single page.
+    // Attribute 0x1005 is a bitmap of the page sizes that the program accepts. This process cannot know which
+    // pages are contiguous, so a umem always has pages of 4096 bytes. A bitmap without this size is refused.
     if call.request.has(0x1005) && call.request.number(0x1005) & PAGE == 0 {
         return Err(Errno::INVAL);
     }
