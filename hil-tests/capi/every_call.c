@@ -32,7 +32,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "context is NULL", mlx5mk_device_adopt(NULL, &device, &error));
     REFUSED(MLX5MK_ARGUMENT, "device is NULL", mlx5mk_pd_alloc(NULL, &pd, &error));
     REFUSED(MLX5MK_ARGUMENT, "device is NULL", mlx5mk_pd_adopt(NULL, NULL, &pd, &error));
-    REFUSED(MLX5MK_ARGUMENT, "device is NULL", mlx5mk_cq_create(NULL, 64, &cq, &error));
+    REFUSED(MLX5MK_ARGUMENT, "device is NULL", mlx5mk_cq_create(NULL, 64, 0, &cq, &error));
     REFUSED(MLX5MK_ARGUMENT, "device is NULL", mlx5mk_cq_adopt(NULL, NULL, &cq, &error));
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_qp_create(NULL, NULL, NULL, NULL, &first, &error));
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_qp_adopt(NULL, NULL, NULL, NULL, NULL, &first, &error));
@@ -54,7 +54,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_connect_local(NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_connect(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_address(NULL, NULL, NULL, &error));
-    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_reset(NULL, NULL, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_reset(NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post(NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_raw(NULL, 0, 0, NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_receive(NULL, 0, NULL, 0, &error));
@@ -62,7 +62,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_poll(NULL, &done, 1, &error));
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_wait(NULL, &done, 1, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_fd(NULL, &error));
-    CHECK(mlx5mk_mr_keys(NULL, &lkey, &rkey) == MLX5MK_ARGUMENT);
+    CHECK(mlx5mk_mr_lkey(NULL) == 0 && mlx5mk_mr_rkey(NULL) == 0);
     CHECK(mlx5mk_qp_number(NULL) == 0);
     CHECK(!mlx5mk_qp_has_blue_flame(NULL));
     CHECK(mlx5mk_device_describe(NULL, NULL, 0) == 0);
@@ -103,12 +103,12 @@ static void set_up(void)
     size_t length = mlx5mk_device_describe(device, words, sizeof(words));
     CHECK(length > sizeof(words) && strlen(words) == sizeof(words) - 1);
 
-    REFUSED(MLX5MK_ARGUMENT, "power of two", mlx5mk_cq_create(device, 100, &cq, &error));
+    REFUSED(MLX5MK_ARGUMENT, "power of two", mlx5mk_cq_create(device, 100, 0, &cq, &error));
     DONE(mlx5mk_pd_alloc(device, &pd, &error));
-    DONE(mlx5mk_cq_create(device, 64, &cq, &error));
+    DONE(mlx5mk_cq_create(device, 64, 0, &cq, &error));
     REFUSED(MLX5MK_CQ_TOO_SMALL, "free", mlx5mk_qp_create(pd, cq, cq, &small, &first, &error));
     DONE(mlx5mk_cq_destroy(cq, &error));
-    DONE(mlx5mk_cq_create(device, 256, &cq, &error));
+    DONE(mlx5mk_cq_create(device, 256, 0, &cq, &error));
     REFUSED(MLX5MK_ARGUMENT, "flags", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
     odd.flags = 0, odd.send_blocks = (1 << 15) + 1;
     REFUSED(MLX5MK_ARGUMENT, "send_blocks", mlx5mk_qp_create(pd, cq, cq, &odd, &first, &error));
@@ -143,8 +143,7 @@ static void set_up(void)
     REFUSED(MLX5MK_SYSTEM, "", mlx5mk_mr_register(pd, memory, BYTES, MLX5MK_REMOTE_WRITE, &mr, &error));
     CHECK(error.system == EINVAL);
     DONE(mlx5mk_mr_register(pd, memory, sizeof(memory), all, &mr, &error));
-    CHECK(mlx5mk_mr_keys(mr, &lkey, &lkey) == MLX5MK_ARGUMENT);
-    DONE(mlx5mk_mr_keys(mr, &lkey, &rkey));
+    lkey = mlx5mk_mr_lkey(mr), rkey = mlx5mk_mr_rkey(mr);
 }
 
 /* Makes a request that moves 16 bytes between the two halves of the memory. */
@@ -412,7 +411,7 @@ static void configurations_are_checked_when_they_are_prepared(void)
         size_t at;
         uint32_t value;
     } ODD[] = {
-        {"parts", offsetof(mlx5mk_config, parts), 64},
+        {"parts", offsetof(mlx5mk_config, parts), 128},
         {"MLX5MK_SET_SIGNATURE", offsetof(mlx5mk_config, parts), MLX5MK_SET_CHECK_MASK},
         {"access", offsetof(mlx5mk_config, access), 0x100},
         {"kind of signature", offsetof(mlx5mk_config, wire.kind), 5},
@@ -498,7 +497,7 @@ static void bytes_of_a_ring_are_told_in_words(void)
 static void a_queue_pair_that_failed_begins_anew(void)
 {
     uint64_t sends[64], receives[1];
-    mlx5mk_names sent = {.ids = sends, .room = 64}, received = {.ids = receives, .room = 1};
+    mlx5mk_outstanding left = {.sends = {.ids = sends, .room = 64}, .receives = {.ids = receives, .room = 1}};
     mlx5mk_range room = {(uintptr_t)memory, 16, lkey};
     mlx5mk_request wrong = request(70, MLX5MK_OP_RDMA_WRITE), nop = request(71, MLX5MK_OP_NOP);
     mlx5mk_address own;
@@ -511,11 +510,12 @@ static void a_queue_pair_that_failed_begins_anew(void)
     /* 0x13 is the PRM's syndrome for a remote access error. */
     CHECK(failed.syndrome == 0x13 && strstr(error.message, "remote access") != NULL);
     DONE(mlx5mk_post(first, &nop, &error));
-    REFUSED(MLX5MK_ARGUMENT, "sends and receives are two places", mlx5mk_qp_reset(first, &sent, &sent, &error));
-    DONE(mlx5mk_qp_reset(first, &sent, &received, &error));
-    CHECK(sent.count == 1 && sends[0] == 71);
-    CHECK(received.count == 2 && receives[0] == 72);
-    DONE(mlx5mk_qp_reset(first, NULL, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "ids is NULL",
+            mlx5mk_qp_reset(first, &(mlx5mk_outstanding){.receives = {.room = 1}}, &error));
+    DONE(mlx5mk_qp_reset(first, &left, &error));
+    CHECK(left.sends.count == 1 && sends[0] == 71);
+    CHECK(left.receives.count == 2 && receives[0] == 72);
+    DONE(mlx5mk_qp_reset(first, NULL, &error));
     DONE(mlx5mk_qp_connect_local(first, mlx5mk_qp_number(first), &error));
     DONE(mlx5mk_qp_address(first, NULL, &own, &error));
     does(&nop);

@@ -35,12 +35,12 @@ static void set_up(void)
     mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_BLUE_FLAME};
     DONE(mlx5mk_device_open(NULL, &device, &error));
     DONE(mlx5mk_pd_alloc(device, &pd, &error));
-    DONE(mlx5mk_cq_create(device, 256, &cq, &error));
+    DONE(mlx5mk_cq_create(device, 256, 0, &cq, &error));
     DONE(mlx5mk_qp_create(pd, cq, cq, &spec, &qp, &error));
     CHECK(mlx5mk_qp_has_blue_flame(qp));
     DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
     DONE(mlx5mk_mr_register(pd, memory, sizeof(memory), all, &mr, &error));
-    DONE(mlx5mk_mr_keys(mr, &lkey, &rkey));
+    lkey = mlx5mk_mr_lkey(mr), rkey = mlx5mk_mr_rkey(mr);
 }
 
 /* Rings the doorbell, and takes completions up to that of request `id`. Returns the number of signature errors. */
@@ -145,7 +145,7 @@ static void errors_at_the_other_queue_are_told(void)
                             .access = MLX5MK_LOCAL_WRITE,
                             .wire = {.kind = MLX5MK_CRC32C, .block_size = 512}};
     mlx5mk_range entry = {(uintptr_t)memory, 512, lkey}, sent = {(uintptr_t)there, 516, lkey};
-    DONE(mlx5mk_cq_create(device, 64, &other, &error));
+    DONE(mlx5mk_cq_create(device, 64, 0, &other, &error));
     DONE(mlx5mk_qp_create(pd, cq, other, &queues, &both, &error));
     DONE(mlx5mk_qp_connect_local(both, mlx5mk_qp_number(both), &error));
     DONE(mlx5mk_pool_create(pd, cq, &spec, &pool, &error));
@@ -284,13 +284,14 @@ static void mkeys_that_share_psvs_make_one_digest(void)
     mlx5mk_psvs *psvs = NULL;
     mlx5mk_pool *pool = NULL;
     mlx5mk_prepared *prepared = NULL;
-    uint32_t psv, other;
     mlx5mk_mkey mkeys[2];
     REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_psvs_create(NULL, &psvs, &error));
     DONE(mlx5mk_psvs_create(pd, &psvs, &error));
-    CHECK(mlx5mk_psvs_indices(NULL, NULL, NULL) == MLX5MK_ARGUMENT);
-    DONE(mlx5mk_psvs_indices(psvs, &other, &psv));
-    CHECK(psv != other);
+    REFUSED(MLX5MK_ARGUMENT, "psvs", mlx5mk_psvs_index(NULL, MLX5MK_WIRE, &error));
+    REFUSED(MLX5MK_ARGUMENT, "domain", mlx5mk_psvs_index(psvs, 2, &error));
+    int32_t index = mlx5mk_psvs_index(psvs, MLX5MK_WIRE, &error);
+    CHECK(index >= 0 && index != mlx5mk_psvs_index(psvs, MLX5MK_MEMORY, &error));
+    uint32_t psv = (uint32_t)index;
     mlx5mk_pool_spec spec = {.count = 2, .max_entries = 4, .psvs = psvs};
     mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_DIGEST,
                             .access = MLX5MK_LOCAL_WRITE,
@@ -366,7 +367,7 @@ static void memory_of_another_driver(void)
     DONE(mlx5mk_mr_register_dmabuf(pd, fd, 5000, 11, iova, access, &shared, &error));
     CHECK(close(fd) == 0);
     mlx5mk_range piece = {iova, 11, 0};
-    DONE(mlx5mk_mr_keys(shared, &piece.key, NULL));
+    piece.key = mlx5mk_mr_lkey(shared);
     mlx5mk_request write = {.id = 1,
                             .operation = MLX5MK_OP_RDMA_WRITE,
                             .flags = MLX5MK_SIGNALED,
@@ -604,7 +605,7 @@ static void entries_have_one_length(void)
     for (size_t i = 0; i < sizeof(pages); i++)
         pages[i] = (uint8_t)(i % 251);
     DONE(mlx5mk_mr_register(pd, pages, sizeof(pages), all, &region, &error));
-    DONE(mlx5mk_mr_keys(region, &page_key, NULL));
+    page_key = mlx5mk_mr_lkey(region);
     place(places, page_key);
     REFUSED(MLX5MK_ARGUMENT, "entry_size", (spec.entry_size = 3 * PAGE, mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
     spec.entry_size = PAGE;
@@ -645,7 +646,7 @@ static void mkeys_bring_their_lists(void)
     mlx5mk_place places[4];
     static mlx5mk_range ranges[300];
     DONE(mlx5mk_mr_register(pd, pages, sizeof(pages), all, &region, &error));
-    DONE(mlx5mk_mr_keys(region, &page_key, NULL));
+    page_key = mlx5mk_mr_lkey(region);
     /* The list has more entries than a request holds. The first entry maps the highest address. */
     for (int i = 0; i < 300; i++)
         ranges[i] = (mlx5mk_range){(uintptr_t)(pages + 50 * (300 - i)), 5, page_key};
@@ -684,7 +685,7 @@ static void mkeys_bring_their_lists(void)
 /* Resets the queue pair after a failure. */
 static void begin_anew(void)
 {
-    DONE(mlx5mk_qp_reset(qp, NULL, NULL, &error));
+    DONE(mlx5mk_qp_reset(qp, NULL, &error));
     DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
 }
 
@@ -797,7 +798,7 @@ static void a_completion_queue_serves_many_queue_pairs(void)
     mlx5mk_cq *many;
     mlx5mk_qp *pairs[40];
     mlx5mk_qp_spec spec = {.send_blocks = 2, .receive_slots = 1};
-    DONE(mlx5mk_cq_create(device, 128, &many, &error));
+    DONE(mlx5mk_cq_create(device, 128, 0, &many, &error));
     for (int i = 0; i < 40; i++) {
         DONE(mlx5mk_qp_create(pd, many, many, &spec, &pairs[i], &error));
         DONE(mlx5mk_qp_connect_local(pairs[i], mlx5mk_qp_number(pairs[i]), &error));

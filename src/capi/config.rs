@@ -9,7 +9,7 @@ use super::memory::Dek;
 use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, only};
 use crate::mkey::{
     BlockSignature, Crypto, Digest, DigestPart, DigestSpan, Direction, Domain, Escape, Guard, Keytag,
-    MkeyConfig, Signature, SignatureChange, SignatureOrder, T10Dif,
+    MkeyConfig, RelaxedOrdering, Signature, SignatureChange, SignatureOrder, T10Dif,
 };
 use crate::types::{BlockSize, DomainKind, PsvIndex, Seed, Tweak};
 use crate::wqe::PreparedConfig;
@@ -32,6 +32,15 @@ pub const MLX5MK_SET_COPY_MASK: u32 = 16;
 
 /// Flag of `parts`: the configuration gives a digest instead of block signatures.
 pub const MLX5MK_SET_DIGEST: u32 = 32;
+
+/// Flag of `parts`: where the cipher is around the signature, the data unit may differ from a block with its
+/// signature. The data can then be read back only from its beginning.
+pub const MLX5MK_ANY_DATA_UNIT: u32 = 64;
+
+/// Selects the order of writes of an mkey. If it is relaxed, writes may pass one another.
+pub const MLX5MK_ORDER_WRITES: u32 = 1;
+/// Selects the order of reads of an mkey. If it is relaxed, reads may pass writes.
+pub const MLX5MK_ORDER_READS: u32 = 2;
 
 /// The digest is over the data of this mkey.
 pub const MLX5MK_DIGEST_MKEY: u32 = 0;
@@ -119,7 +128,7 @@ pub struct DigestSpec {
     /// The place of this mkey among those that the data passes: MLX5MK_DIGEST_MKEY or another MLX5MK_DIGEST
     /// constant.
     pub part: u32,
-    /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_indices). No
+    /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). No
     /// other transaction uses this PSV meanwhile.
     pub psv: u32,
 }
@@ -171,12 +180,17 @@ pub struct Config {
 pub struct Prepared(pub(super) PreparedConfig);
 
 /// Returns `zero` or `one` for the values 0 and 1, and refuses others.
-const fn either<T: Copy>(what: &'static str, value: u32, zero: T, one: T) -> Result<T, Failure> {
+pub(super) const fn either<T: Copy>(what: &'static str, value: u32, zero: T, one: T) -> Result<T, Failure> {
     match value {
         0 => Ok(zero),
         1 => Ok(one),
         _ => Err(Failure::Value { what, value: value as u64 }),
     }
+}
+
+/// Returns the start value of a CRC.
+pub(super) const fn seed(value: u32) -> Result<Seed, Failure> {
+    either("seed", value, Seed::Zeros, Seed::Ones)
 }
 
 fn block_size(bytes: u32, what: &'static str) -> Result<BlockSize, Failure> {
@@ -187,7 +201,7 @@ fn domain(spec: &SignatureSpec) -> Result<Option<Domain>, Failure> {
     if spec.kind == MLX5MK_NO_SIGNATURE {
         return Ok(None);
     }
-    let seed = either("seed", spec.seed, Seed::Zeros, Seed::Ones)?;
+    let seed = seed(spec.seed)?;
     let signature = match spec.kind {
         MLX5MK_T10DIF => Signature::T10Dif(t10dif(spec, seed)?),
         MLX5MK_CRC32 => Signature::Crc32(seed),
@@ -219,7 +233,7 @@ fn t10dif(spec: &SignatureSpec, seed: Seed) -> Result<T10Dif, Failure> {
 fn digest(spec: &DigestSpec) -> Result<Digest, Failure> {
     Ok(Digest {
         domain: either("domain", spec.domain, DomainKind::Memory, DomainKind::Wire)?,
-        seed: either("seed", spec.seed, Seed::Zeros, Seed::Ones)?,
+        seed: seed(spec.seed)?,
         span: span(spec.part, spec.psv)?,
     })
 }
@@ -294,7 +308,8 @@ fn config_of(config: &Config) -> Result<MkeyConfig, Failure> {
         | MLX5MK_SET_CRYPTO
         | MLX5MK_SET_CHECK_MASK
         | MLX5MK_SET_COPY_MASK
-        | MLX5MK_SET_DIGEST;
+        | MLX5MK_SET_DIGEST
+        | MLX5MK_ANY_DATA_UNIT;
     only(config.parts, known, "parts")?;
     let has = |part| config.parts & part != 0;
     Ok(MkeyConfig {
@@ -318,7 +333,13 @@ pub unsafe extern "C" fn mlx5mk_prepared_create(
     attempt(error, || {
         let (pool, config) = (given(pool, "pool")?, given(config, "config")?);
         let place = given(prepared, "prepared")?;
-        hand_out(place, Prepared(PreparedConfig::new(pool.kind, &config_of(config)?)?))
+        let wanted = config_of(config)?;
+        let prepared = if config.parts & MLX5MK_ANY_DATA_UNIT != 0 {
+            PreparedConfig::with_any_data_unit(pool.kind, &wanted)?
+        } else {
+            PreparedConfig::new(pool.kind, &wanted)?
+        };
+        hand_out(place, Prepared(prepared))
     })
 }
 
@@ -396,6 +417,62 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
         // SAFETY: the caller vouches for 8 bytes.
         let keytag = unsafe { keytag.cast::<[u8; 8]>().as_ref() };
         prepared.set_dek(dek.id(), keytag.map_or_else(Keytag::default, |bytes| Keytag(*bytes)))?;
+        Ok(0)
+    })
+}
+
+/// Makes the configuration also change the PCIe ordering of the mkey's transfers: the orderings that `which`
+/// selects (MLX5MK_ORDER_WRITES, MLX5MK_ORDER_READS or their sum) become relaxed if `relaxed` is 1, strict if
+/// it is 0. The device must allow it (`relaxed_ordering_umr`).
+///
+/// Errors: MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_ordering(
+    prepared: Option<&mut Prepared>,
+    which: u32,
+    relaxed: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        only(which, MLX5MK_ORDER_WRITES | MLX5MK_ORDER_READS, "which")?;
+        let relaxed = either("relaxed", relaxed, false, true)?;
+        let has = |order| which & order != 0;
+        let ordering = RelaxedOrdering { write: has(MLX5MK_ORDER_WRITES), read: has(MLX5MK_ORDER_READS) };
+        *prepared = prepared.with_relaxed_ordering(ordering, relaxed);
+        Ok(0)
+    })
+}
+
+/// Makes the configuration also set whether the peer may invalidate the key: 1 or 0.
+///
+/// Errors: MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_remote_invalidate(
+    prepared: Option<&mut Prepared>,
+    allowed: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        *prepared = prepared.with_remote_invalidate(either("allowed", allowed, false, true)?);
+        Ok(0)
+    })
+}
+
+/// Makes the configuration also set the address at which the mkey's space begins. Requests then name the
+/// first byte by this address. A later configuration without a start keeps that of the mkey.
+///
+/// Errors: MLX5MK_CONFIG for mkeys with signatures or crypto.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_start(
+    prepared: Option<&mut Prepared>,
+    start: u64,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        *prepared = prepared.with_start_address(start)?;
         Ok(0)
     })
 }

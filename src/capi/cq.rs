@@ -12,8 +12,9 @@ use super::post::{
     MLX5MK_OP_SEND_INVALIDATE,
 };
 use super::text::text;
-use super::values::room;
-use crate::devx::DevxError;
+use super::values::{only, room};
+use crate::command::CqeSize;
+use crate::devx::{CqSpec, DevxError};
 use crate::mkey::error::PoolError;
 use crate::queue::error::CompletionError;
 use crate::queue::{Completion as Found, Message, Outcome, RequestKind, RequestNumber, WorkCompletion};
@@ -39,6 +40,10 @@ pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
 /// An entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took the
 /// completion describes the last malformed entry in words.
 pub const MLX5MK_BAD_ENTRY: u32 = 5;
+
+/// Entries of the completion queue have 128 bytes instead of 64, so that each has a cache line of its own on
+/// hosts with cache lines of 128 bytes.
+pub const MLX5MK_CQ_LONG_ENTRIES: u32 = 1;
 
 /// A completion, as it was taken from a completion queue.
 #[repr(C)]
@@ -200,23 +205,26 @@ fn converted(
     }
 }
 
-/// Creates a completion queue of `entries` entries, a power of two.
+/// Creates a completion queue of `entries` entries, a power of two. `flags` is MLX5MK_CQ_LONG_ENTRIES or 0.
 ///
 /// Queue pairs and mkeys set entries aside, so that the queue cannot overrun. A queue pair sets aside one
 /// entry for each request that may be outstanding (`max_requests`, or `send_blocks`) and one for each receive
-/// slot. An mkey with signatures sets aside one entry.
+/// slot. An mkey with signatures sets aside one entry. mlx5mk_cq_entries adds them up.
 ///
 /// Errors: MLX5MK_ARGUMENT for a number that is no power of two, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_create(
     device: Option<&Device>,
     entries: u32,
+    flags: u32,
     cq: Option<&mut MaybeUninit<*mut Cq>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let (Device(device), place) = (given(device, "device")?, given(cq, "cq")?);
-        let (cq, reader) = device.create_cq(entries)?;
+        only(flags, MLX5MK_CQ_LONG_ENTRIES, "flags")?;
+        let cqe_size = if flags == 0 { CqeSize::B64 } else { CqeSize::B128 };
+        let (cq, reader) = device.create_cq(CqSpec { entries, cqe_size, ..CqSpec::default() })?;
         hand_out(place, Cq { cq, reader, members: Members::new() })
     })
 }
@@ -263,6 +271,40 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
         // SAFETY: the caller vouches for the room.
         let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
         Ok(poll(cq, room, &mut odd))
+    })();
+    tell(polled, odd, error)
+}
+
+/// As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room
+/// for `max` numbers. The format of a queue pair's time stamps is that of its `timestamps`:
+/// mlx5mk_clock_nanoseconds and mlx5mk_real_time_nanoseconds convert them.
+///
+/// Errors: as mlx5mk_cq_poll.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_poll_stamped(
+    cq: Option<&mut Cq>,
+    completions: *mut MaybeUninit<Completion>,
+    timestamps: *mut MaybeUninit<u64>,
+    max: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    let mut odd = None;
+    let polled = (|| {
+        let Cq { reader, members, .. } = given(cq, "cq")?;
+        let max = max.min(i32::MAX as u32) as usize;
+        // SAFETY: the caller vouches for both rooms.
+        let (room, stamps) =
+            unsafe { (room(completions, max, "completions")?, room(timestamps, max, "timestamps")?) };
+        let (mut router, mut count) = (members.router(), 0);
+        for (place, stamp) in room.iter_mut().zip(stamps) {
+            let Some((entry, found)) = reader.poll_with_entry(&mut router) else { break };
+            let (completion, why) = converted(found, &router);
+            place.write(completion);
+            stamp.write(entry.timestamp.get());
+            count += 1;
+            odd = why.or(odd);
+        }
+        Ok(count)
     })();
     tell(polled, odd, error)
 }

@@ -118,6 +118,22 @@ pub unsafe extern "C" fn mlx5mk_pd_adopt(
     })
 }
 
+/// Writes the number of the protection domain, for commands.
+///
+/// Errors: MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_pd_number(
+    pd: Option<&Pd>,
+    number: Option<&mut MaybeUninit<u32>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, number) = (given(pd, "pd")?, given(number, "number")?);
+        number.write(pd.pd.number()?.get());
+        Ok(0)
+    })
+}
+
 /// Gives the protection domain up. It is freed when all objects made in it are gone. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pd_free(pd: Option<Box<Pd>>) {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // Unmangled names for C, and texts of the caller.
 
 use super::text::text;
-use crate::devx::{AdoptError, DevxError};
+use crate::devx::{AdoptError, DevxError, on_drop_error};
 use crate::mkey::SignatureError;
 use crate::mkey::error::{CheckError, ConfigError, PoolError};
 use crate::queue::error::CompletionError;
@@ -14,6 +14,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt;
 use core::mem::MaybeUninit;
 use std::io;
+use std::sync::{PoisonError, RwLock};
 
 /// Success.
 pub const MLX5MK_OK: i32 = 0;
@@ -139,23 +140,7 @@ impl Failure {
     const fn code(&self) -> i32 {
         match self {
             Self::Null(_) | Self::Value { .. } | Self::Wanted(_) => MLX5MK_ARGUMENT,
-            Self::Devx(error) => match error {
-                DevxError::Library(_) => MLX5MK_LIBRARY,
-                DevxError::NoDevice { .. } | DevxError::Open { .. } => MLX5MK_DEVICE,
-                DevxError::Command(_) | DevxError::KernelRefuses { .. } => MLX5MK_COMMAND,
-                DevxError::Config(_) => MLX5MK_CONFIG,
-                DevxError::Adopt(_) | DevxError::OtherCompletionQueue { .. } => MLX5MK_ADOPT,
-                DevxError::CompletionQueueTooSmall { .. } | DevxError::ErrorsOverwritten { .. } => {
-                    MLX5MK_CQ_TOO_SMALL
-                }
-                DevxError::Completion(_) => MLX5MK_COMPLETION,
-                DevxError::Queue(_)
-                | DevxError::OutOfRange(_)
-                | DevxError::EqualHalves(_)
-                | DevxError::Piece(_)
-                | DevxError::Address(_) => MLX5MK_ARGUMENT,
-                _ => MLX5MK_SYSTEM,
-            },
+            Self::Devx(error) => code(error),
             Self::Post(error) => match error {
                 PostError::Config(_) => MLX5MK_CONFIG,
                 PostError::SendRingFull { .. }
@@ -173,10 +158,44 @@ impl Failure {
     }
 
     fn system(&self) -> i32 {
-        let Self::Devx(error) = self else { return 0 };
-        let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-        cause.and_then(io::Error::raw_os_error).unwrap_or_default()
+        if let Self::Devx(error) = self { system(error) } else { 0 }
     }
+}
+
+/// Returns the code of an error of the shim.
+const fn code(error: &DevxError) -> i32 {
+    match error {
+        DevxError::Library(_) => MLX5MK_LIBRARY,
+        DevxError::NoDevice { .. } | DevxError::Open { .. } => MLX5MK_DEVICE,
+        DevxError::Command(_) | DevxError::KernelRefuses { .. } => MLX5MK_COMMAND,
+        DevxError::Config(_) => MLX5MK_CONFIG,
+        DevxError::Adopt(_) | DevxError::OtherCompletionQueue { .. } => MLX5MK_ADOPT,
+        DevxError::CompletionQueueTooSmall { .. } | DevxError::ErrorsOverwritten { .. } => {
+            MLX5MK_CQ_TOO_SMALL
+        }
+        DevxError::Completion(_) => MLX5MK_COMPLETION,
+        DevxError::Queue(_)
+        | DevxError::OutOfRange(_)
+        | DevxError::EqualHalves(_)
+        | DevxError::Piece(_)
+        | DevxError::TooLong { .. }
+        | DevxError::Address(_) => MLX5MK_ARGUMENT,
+        _ => MLX5MK_SYSTEM,
+    }
+}
+
+/// Returns the errno of an error of the shim, or 0.
+fn system(error: &DevxError) -> i32 {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.and_then(io::Error::raw_os_error).unwrap_or_default()
+}
+
+/// Writes an error to a place of the caller.
+fn write(place: &mut MaybeUninit<Error>, code: i32, system: i32, words: &dyn fmt::Display) {
+    let error = place.write(Error { code, system, message: [0; 504] });
+    let size = error.message.len();
+    // SAFETY: the message has the size that is given.
+    unsafe { text(error.message.as_mut_ptr(), size, words) };
 }
 
 impl fmt::Display for Failure {
@@ -197,6 +216,25 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The program's function for errors of destroyed handles.
+static DROP_HOOK: RwLock<Option<unsafe extern "C" fn(*const Error)>> = RwLock::new(None);
+
+/// Sets the function that receives the errors of destroyed handles: of objects that the kernel could not
+/// destroy, and of registrations that it could not end. The function may be called by any thread that
+/// destroys a handle; `error` is valid during the call. NULL, the default, ignores these errors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_on_drop_error(hook: Option<unsafe extern "C" fn(error: *const Error)>) {
+    *DROP_HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook;
+    on_drop_error(|error| {
+        let hook = *DROP_HOOK.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(hook) = hook else { return };
+        let mut told = MaybeUninit::uninit();
+        write(&mut told, code(error), system(error), error);
+        // SAFETY: the program vouches for the function; `write` has initialised the value.
+        unsafe { hook(told.as_ptr()) };
+    });
+}
+
 /// Runs the body of a C function, and returns its count or code. This is the only place where results become
 /// codes.
 #[inline]
@@ -215,10 +253,7 @@ pub(super) fn attempt(
 pub(super) fn report(failure: &Failure, error: Option<&mut MaybeUninit<Error>>) -> i32 {
     let code = failure.code();
     if let Some(error) = error {
-        let error = error.write(Error { code, system: failure.system(), message: [0; 504] });
-        let size = error.message.len();
-        // SAFETY: the message has the size that is given.
-        unsafe { text(error.message.as_mut_ptr(), size, failure) };
+        write(error, code, failure.system(), failure);
     }
     code
 }

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
-use super::device::{Pd, hand_out};
+use super::device::{Device, Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
-use super::values::{access, array, two, write_each};
+use super::values::{access, array};
 use crate::command::error::EqualHalves;
 use crate::command::{DekKey, XtsKey};
 use crate::devx::{self, DevxError};
@@ -12,7 +12,6 @@ use crate::mkey::Keytag;
 use crate::types::DekId;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::ptr::NonNull;
 use std::boxed::Box;
 use std::os::fd::BorrowedFd;
 
@@ -30,6 +29,23 @@ pub(super) enum Owner {
     Cache(devx::DekLease),
 }
 
+/// The key can be used.
+pub const MLX5MK_DEK_READY: u32 = 0;
+/// The device could not load the key.
+pub const MLX5MK_DEK_ERROR: u32 = 1;
+
+impl Dek {
+    /// Returns the key, if no cache has lent it.
+    pub(super) const fn own(&self) -> Result<&devx::Dek, Failure> {
+        match &self.0 {
+            Owner::Handle(dek) => Ok(dek),
+            Owner::Cache(_) => Err(LENT),
+        }
+    }
+}
+
+const LENT: Failure = Failure::Wanted("a cache has lent the key: only mlx5mk_dek_cache_erase changes it");
+
 impl Owner {
     pub(super) const fn id(&self) -> DekId {
         match self {
@@ -39,8 +55,7 @@ impl Owner {
     }
 }
 
-/// The key is wrapped with the import key of the context's login (AES key wrap, RFC 3394). This library has
-/// no login function for C: the program calls `mlx5dv_crypto_login_create` on a context that it then adopts.
+/// The key is wrapped with the import key of the login (AES key wrap, RFC 3394): mlx5mk_login_create.
 pub const MLX5MK_KEY_WRAPPED: u32 = 1;
 /// The key has a tag, which configurations of mkeys must state. A wrapped key has the tag inside the
 /// wrapping; the tag of a plain key is `keytag`.
@@ -117,23 +132,16 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
     })
 }
 
-/// Writes the local and the remote key of the memory. Either pointer may be NULL. The two pointers must
-/// differ.
-///
-/// Errors: MLX5MK_ARGUMENT.
+/// Returns the local key of the memory, for entries and segments; 0 for NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlx5mk_mr_keys(
-    mr: Option<&Mr>,
-    lkey: Option<NonNull<u32>>,
-    rkey: Option<NonNull<u32>>,
-) -> i32 {
-    attempt(None, || {
-        let Mr(region) = given(mr, "mr")?;
-        let places = two(lkey, rkey, "lkey and rkey are two places")?;
-        // SAFETY: the caller vouches for the places.
-        unsafe { write_each(places, [region.lkey().get(), region.rkey().get()]) };
-        Ok(0)
-    })
+pub unsafe extern "C" fn mlx5mk_mr_lkey(mr: Option<&Mr>) -> u32 {
+    mr.map_or(0, |mr| mr.0.lkey().get())
+}
+
+/// Returns the remote key of the memory, for the peer; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_mr_rkey(mr: Option<&Mr>) -> u32 {
+    mr.map_or(0, |mr| mr.0.rkey().get())
 }
 
 /// Ends the registration. The handle is destroyed even after an error. NULL is ignored.
@@ -205,6 +213,63 @@ fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> 
         _ => return Err(Failure::Value { what: "flags", value: flags.into() }),
     };
     key.ok_or(Failure::Value { what: "a key of this form with a length of", value: bytes.len() as u64 })
+}
+
+/// Asks the device for the key's state (`mlx5dv_dek_query`), and returns MLX5MK_DEK_READY or
+/// MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
+///
+/// Errors: MLX5MK_COMMAND, for example for a wrapped key without a login; MLX5MK_ARGUMENT for a key that a
+/// cache has lent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_dek_query(
+    dek: Option<&Dek>,
+    opaque: Option<&mut MaybeUninit<[u8; 8]>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (dek, opaque) = (given(dek, "dek")?, given(opaque, "opaque")?);
+        let info = dek.own()?.query()?;
+        opaque.write(info.opaque);
+        Ok(info.state.0.into())
+    })
+}
+
+/// Gives the key another value; `opaque` of `spec` is ignored. The key keeps its number, and mkeys that were
+/// configured with the key use the new value. If the key was used, call mlx5mk_sync_crypto after the last
+/// completion with the old value and before this function.
+///
+/// Errors: MLX5MK_COMMAND where the device cannot replace keys, or refuses; MLX5MK_ARGUMENT, also for a key
+/// that a cache has lent. After an error the key keeps its value.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_dek_replace(
+    dek: Option<&mut Dek>,
+    spec: Option<&KeySpec>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (dek, spec) = (given(dek, "dek")?, given(spec, "spec")?);
+        // SAFETY: the caller vouches for the bytes.
+        let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
+        match &mut dek.0 {
+            Owner::Handle(dek) => dek.replace(key_of(key, spec.flags, Keytag(spec.keytag))?)?,
+            Owner::Cache(_) => return Err(LENT),
+        }
+        Ok(0)
+    })
+}
+
+/// Makes the device forget the values of keys that it has used (SYNC_CRYPTO), see mlx5mk_dek_replace.
+///
+/// Errors: MLX5MK_COMMAND where the device has no such command, or refuses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_sync_crypto(
+    device: Option<&Device>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        given(device, "device")?.0.sync_crypto()?;
+        Ok(0)
+    })
 }
 
 /// Destroys the key, or gives it back if it was lent by a cache. No request may still use it. NULL is

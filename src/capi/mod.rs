@@ -21,9 +21,10 @@
 //!   signature errors to it form a group. The two completion queues of a queue pair belong to one group.
 //!   Calls with handles of one group are made one after the other, by any thread; calls of different groups
 //!   may run at the same time. A pool without signatures, a prepared configuration, a list and windows are
-//!   used by one thread at a time. Devices, protection domains, memory regions, keys and mkeys that were
-//!   created with their lists may be used by several threads at once. A destroy function is called when no
-//!   other call uses the handle. There is no global state.
+//!   used by one thread at a time. Devices, protection domains, logins, memory regions, keys, mkeys that were
+//!   created with their lists, objects of commands and their channels may be used by several threads at once.
+//!   A destroy function is called when no other call uses the handle. The only global state is the function
+//!   of mlx5mk_on_drop_error.
 //! - **Destroying**: if the kernel refuses to destroy an object, the library keeps the memory of that object,
 //!   since the device may still write to it.
 //! - **No panic unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust
@@ -46,8 +47,11 @@
 
 #![allow(clippy::missing_safety_doc)] // The rules above hold for all functions.
 
+mod clock;
+mod command;
 mod config;
 mod cq;
+mod crc;
 mod dek_cache;
 mod device;
 mod error;
@@ -56,18 +60,24 @@ mod group;
 mod inspect;
 mod list;
 mod list_mkey;
+mod login;
 mod memory;
 mod pool;
 mod post;
 mod psvs;
 mod qp;
+mod size;
 mod store;
 mod text;
 mod values;
+mod version;
 mod window;
 
+pub use clock::*;
+pub use command::*;
 pub use config::*;
 pub use cq::*;
+pub use crc::*;
 pub use dek_cache::*;
 pub use device::*;
 pub use error::*;
@@ -76,13 +86,16 @@ pub use group::*;
 pub use inspect::*;
 pub use list::*;
 pub use list_mkey::*;
+pub use login::*;
 pub use memory::*;
 pub use pool::*;
 pub use post::*;
 pub use psvs::*;
 pub use qp::*;
+pub use size::*;
 pub use store::*;
 pub use values::*;
+pub use version::*;
 pub use window::*;
 
 /// The rules for threads above depend on these properties: each type may move to another thread (`Send`), and
@@ -102,6 +115,11 @@ const _: () = {
     is_shared::<Psvs>();
     is_shared::<ListMkey>();
     is_shared::<Events>();
+    is_shared::<Login>();
+    is_shared::<Umem>();
+    is_shared::<Uar>();
+    is_shared::<Object>();
+    is_shared::<Queries>();
     is_shared::<crate::devx::MkeyStore>();
     moves::<crate::devx::MkeyCache>();
     moves::<DekCache>();

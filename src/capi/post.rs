@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
-use super::config::{MLX5MK_SEED_ONES, MLX5MK_SEED_ZEROS, Prepared};
+use super::config::{self, Prepared};
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Pool, Qp, TakenMkey, flagged};
 use super::values::{Range, Stream, array};
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout};
-use crate::types::{Key, PsvIndex, Seed};
+use crate::types::{Key, PsvIndex};
 use crate::wqe::{Local, Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -245,11 +245,7 @@ pub unsafe extern "C" fn mlx5mk_post_set_psv(
 ) -> i32 {
     attempt(error, || {
         let qp = given(qp, "qp")?;
-        let seed = match seed {
-            MLX5MK_SEED_ZEROS => Seed::Zeros,
-            MLX5MK_SEED_ONES => Seed::Ones,
-            other => return Err(Failure::Value { what: "seed", value: other.into() }),
-        };
+        let seed = config::seed(seed)?;
         flagged(qp, id, flags)?.set_psv(PsvIndex::new(psv)?, seed)?;
         Ok(0)
     })

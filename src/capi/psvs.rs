@@ -2,13 +2,11 @@
 
 #![allow(unsafe_code)] // Unmangled names for C.
 
+use super::config::either;
 use super::device::{Pd, hand_out};
 use super::error::{Error, attempt, given};
-use super::values::{two, write_each};
 use crate::devx;
-use crate::types::PsvIndex;
 use core::mem::MaybeUninit;
-use core::ptr::NonNull;
 use std::boxed::Box;
 
 /// A pair of PSVs, for the memory and the wire domain. Mkeys that share PSVs are used one after another:
@@ -31,22 +29,20 @@ pub unsafe extern "C" fn mlx5mk_psvs_create(
     })
 }
 
-/// Writes the numbers of the PSVs, for digests over several mkeys. Either pointer may be NULL. The two
-/// pointers must differ.
+/// Returns the number of the PSV of a domain, MLX5MK_MEMORY or MLX5MK_WIRE, for digests over several mkeys.
+/// The number is below 2^24.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlx5mk_psvs_indices(
+pub unsafe extern "C" fn mlx5mk_psvs_index(
     psvs: Option<&Psvs>,
-    memory: Option<NonNull<u32>>,
-    wire: Option<NonNull<u32>>,
+    domain: u32,
+    error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
-    attempt(None, || {
-        let Psvs(psvs) = given(psvs, "psvs")?;
-        let places = two(memory, wire, "memory and wire are two places")?;
-        // SAFETY: the caller vouches for the places.
-        unsafe { write_each(places, psvs.indices().map(PsvIndex::get)) };
-        Ok(0)
+    attempt(error, || {
+        let [memory, wire] = given(psvs, "psvs")?.0.indices();
+        // 24 bits fit.
+        Ok(either("domain", domain, memory, wire)?.get().cast_signed())
     })
 }
 

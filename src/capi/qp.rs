@@ -5,8 +5,8 @@
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Member, Qp};
-use super::values::{only, room, two};
-use crate::command::{LogAckInterval, Psn, TimestampFormat};
+use super::values::{only, room};
+use crate::command::{FlowLabel, LogAckInterval, PathMtu, Psn, QpState, Retries, RnrTimer, TimestampFormat};
 use crate::devx::{AdoptSpec, ConnectOptions, DevxError, QpAddress, QueuePair, QueuePairSpec};
 use crate::types::Qpn;
 use core::ffi::c_void;
@@ -79,7 +79,25 @@ pub struct ConnectSpec {
     /// Default 256. With a smaller number a lost packet is found sooner, at a higher cost for the wire and
     /// both devices.
     pub ack_packets: u32,
+    /// Largest packet: 256, 512, 1024, 2048 or 4096 bytes. The default is the smaller active MTU of the two
+    /// ports.
+    pub mtu: u32,
+    /// Retries after an acknowledgement timed out: 1 to 7, or MLX5MK_NO_RETRIES. Default 7.
+    pub retries: u8,
+    /// Retries when the peer has no receive request: 1 to 6, MLX5MK_NO_RETRIES, or 7, which is no limit and
+    /// the default.
+    pub rnr_retries: u8,
+    /// The time for which the peer waits before a retry when this side has no receive request: the code of
+    /// `ibv_modify_qp` (`min_rnr_timer`), 1 to 31. Default 12: 0.64 ms.
+    pub rnr_timer: u8,
+    /// Hop limit of RoCE. Default 255.
+    pub hop_limit: u8,
+    /// Flow label of RoCE, below 2^20. Default 0.
+    pub flow_label: u32,
 }
+
+/// A value of `retries` and `rnr_retries`: the first failure is final.
+pub const MLX5MK_NO_RETRIES: u8 = 255;
 
 /// The address of a queue pair, which its peer needs to connect. The two sides exchange the bytes unchanged,
 /// by any means.
@@ -295,6 +313,31 @@ fn options(spec: Option<&ConnectSpec>) -> Result<ConnectOptions, Failure> {
             }
             options.log_ack_interval = LogAckInterval::new(spec.ack_packets.ilog2() as u8)?;
         }
+        options.mtu = match spec.mtu {
+            0 => None,
+            256 => Some(PathMtu::B256),
+            512 => Some(PathMtu::B512),
+            1024 => Some(PathMtu::B1024),
+            2048 => Some(PathMtu::B2048),
+            4096 => Some(PathMtu::B4096),
+            other => return Err(Failure::Value { what: "mtu", value: other.into() }),
+        };
+        for (place, value) in
+            [(&mut options.retries, spec.retries), (&mut options.rnr_retries, spec.rnr_retries)]
+        {
+            match value {
+                0 => {}
+                MLX5MK_NO_RETRIES => *place = Retries::new(0)?,
+                value => *place = Retries::new(value)?,
+            }
+        }
+        if spec.rnr_timer != 0 {
+            options.rnr_timer = RnrTimer::new(spec.rnr_timer)?;
+        }
+        if spec.hop_limit != 0 {
+            options.hop_limit = spec.hop_limit;
+        }
+        options.flow_label = FlowLabel::new(spec.flow_label)?;
     }
     Ok(options)
 }
@@ -337,6 +380,130 @@ pub unsafe extern "C" fn mlx5mk_qp_connect(
     })
 }
 
+/// The queue pair is reset.
+pub const MLX5MK_QP_RESET: u32 = 0;
+/// The queue pair can be connected.
+pub const MLX5MK_QP_INIT: u32 = 1;
+/// The queue pair is ready to receive.
+pub const MLX5MK_QP_RTR: u32 = 2;
+/// The queue pair is ready to send.
+pub const MLX5MK_QP_RTS: u32 = 3;
+/// The send queue has failed.
+pub const MLX5MK_QP_SQ_ERROR: u32 = 4;
+/// The send queue has stopped before a request: its requests can be cancelled, and it can go on.
+pub const MLX5MK_QP_SQ_DRAINED: u32 = 5;
+/// The queue pair has failed.
+pub const MLX5MK_QP_ERROR: u32 = 6;
+/// The device reports a state that this library does not know.
+pub const MLX5MK_QP_UNKNOWN: u32 = 7;
+
+/// The device's description of a queue pair.
+#[repr(C)]
+pub struct QpInfo {
+    /// State of the queue pair: MLX5MK_QP_RTS or another.
+    pub state: u32,
+    /// Number of the send queue's block that the device executes next, modulo 2^16.
+    pub next_send_block: u32,
+    /// Number of the block after the last published send request, modulo 2^16.
+    pub announced_send_block: u32,
+    /// Number of receive requests that the device has taken.
+    pub receives_taken: u32,
+    /// Number of the peer's queue pair.
+    pub remote_qpn: u32,
+    /// Number of the next packet to send.
+    pub next_send_psn: u32,
+    /// Number of the next packet to receive.
+    pub next_receive_psn: u32,
+}
+
+/// Converts a description for C.
+pub(super) const fn qp_info(info: &crate::command::QpInfo) -> QpInfo {
+    QpInfo {
+        state: match info.state {
+            QpState::RESET => MLX5MK_QP_RESET,
+            QpState::INIT => MLX5MK_QP_INIT,
+            QpState::RTR => MLX5MK_QP_RTR,
+            QpState::RTS => MLX5MK_QP_RTS,
+            QpState::SQ_ERROR => MLX5MK_QP_SQ_ERROR,
+            QpState::SQ_DRAINED => MLX5MK_QP_SQ_DRAINED,
+            QpState::ERROR => MLX5MK_QP_ERROR,
+            _ => MLX5MK_QP_UNKNOWN,
+        },
+        next_send_block: info.next_send_block as u32,
+        announced_send_block: info.announced_send_block as u32,
+        receives_taken: info.receives_taken,
+        remote_qpn: info.remote_qp.get(),
+        next_send_psn: info.next_send_psn.get(),
+        next_receive_psn: info.next_receive_psn.get(),
+    }
+}
+
+/// Asks the device for the state and the counters of a queue pair.
+///
+/// Errors: MLX5MK_COMMAND, MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_query(
+    qp: Option<&Qp>,
+    info: Option<&mut MaybeUninit<QpInfo>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, info) = (given(qp, "qp")?, given(info, "info")?);
+        info.write(qp_info(&qp.queues.control().query()?));
+        Ok(0)
+    })
+}
+
+/// Turns every send request named `id` that was not executed into a NOP, and returns their number
+/// (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue is drained (MLX5MK_QP_SQ_DRAINED), and
+/// mlx5mk_qp_resume lets it go on. The NOP completes as the request would have. A configuration counts for
+/// each of its work requests: call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools
+/// accept no completion for the invalidations posted before this call: post them again.
+///
+/// Errors: MLX5MK_ARGUMENT for a queue that is not drained, MLX5MK_COMMAND, MLX5MK_REQUEST where the device
+/// names a block at which no request begins.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_cancel(
+    qp: Option<&mut Qp>,
+    id: u64,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let qp = given(qp, "qp")?;
+        let info = qp.queues.control().query()?;
+        if info.state != QpState::SQ_DRAINED {
+            return Err(Failure::Wanted("requests are cancelled while the send queue is drained"));
+        }
+        Ok(qp.queues.cancel(id, info.next_send_block)? as i32)
+    })
+}
+
+/// Lets a drained send queue go on. Linux allows this for queue pairs that libibverbs made (mlx5mk_qp_adopt);
+/// mlx5mk_qp_create therefore refuses MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR there. Cancelled requests count as
+/// executed.
+///
+/// Errors: MLX5MK_COMMAND, MLX5MK_SYSTEM, also for a queue that is not drained. After an error the queue is
+/// as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_resume(qp: Option<&Qp>, error: Option<&mut MaybeUninit<Error>>) -> i32 {
+    attempt(error, || {
+        given(qp, "qp")?.queues.control().resume()?;
+        Ok(0)
+    })
+}
+
+/// Puts the queue pair into the error state: the device flushes all outstanding requests, which complete as
+/// MLX5MK_FAILED.
+///
+/// Errors: MLX5MK_COMMAND.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_fail(qp: Option<&Qp>, error: Option<&mut MaybeUninit<Error>>) -> i32 {
+    attempt(error, || {
+        given(qp, "qp")?.queues.control().fail()?;
+        Ok(0)
+    })
+}
+
 /// The ids of requests, as the program has posted them: room that the caller provides, and the number of
 /// requests.
 #[repr(C)]
@@ -349,46 +516,49 @@ pub struct Names {
     pub count: u32,
 }
 
+/// The outstanding requests of a queue pair.
+#[repr(C)]
+pub struct Outstanding {
+    /// The names of the send requests, each once and oldest first.
+    pub sends: Names,
+    /// The names of the receive requests.
+    pub receives: Names,
+}
+
 /// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew, for example after
 /// a request has failed.
 ///
-/// Writes the names of the outstanding requests to `sends` and `receives`, each once and oldest first; NULL
-/// drops them. The device may have executed some of these requests. There are at most `send_blocks` and
-/// `receive_slots` of them. If one of them is a configuration, the state of its mkey is unknown: call
-/// mlx5mk_mkey_forget. Signature errors stay in the completion queue: poll it, and check each mkey, before an
-/// mkey is configured anew.
-///
-/// `sends` and `receives` must be different places.
+/// Writes the names of the outstanding requests to `outstanding`; NULL drops them. The device may have
+/// executed some of these requests. There are at most `send_blocks` and `receive_slots` of them. If one of
+/// them is a configuration, the state of its mkey is unknown: call mlx5mk_mkey_forget. Signature errors stay
+/// in the completion queue: poll it, and check each mkey, before an mkey is configured anew.
 ///
 /// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; it
 /// has kept the names of the outstanding requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_reset(
     qp: Option<&mut Qp>,
-    sends: Option<NonNull<Names>>,
-    receives: Option<NonNull<Names>>,
+    outstanding: Option<&mut Outstanding>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let Qp { queues, cqs } = given(qp, "qp")?;
-        // SAFETY: the caller vouches for both places, and they differ.
-        let [sends, receives] = two(sends, receives, "sends and receives are two places")?
-            .map(|place| place.map(|mut names| unsafe { names.as_mut() }));
-        if [&sends, &receives].into_iter().flatten().any(|names| names.room > 0 && names.ids.is_null()) {
+        let lacks = |names: &Names| names.room > 0 && names.ids.is_null();
+        if outstanding.as_ref().is_some_and(|told| lacks(&told.sends) || lacks(&told.receives)) {
             return Err(Failure::Null("ids"));
         }
         let [mut send_cq, mut receive_cq] = *cqs;
         // SAFETY: the completion queues exist as long as queue pairs complete to them. Two different queues
         // are used, or one queue once. All calls of the group are made one after the other.
-        let outstanding = unsafe {
+        let found = unsafe {
             if send_cq == receive_cq {
                 queues.reset(&mut [&mut send_cq.as_mut().reader])?
             } else {
                 queues.reset(&mut [&mut send_cq.as_mut().reader, &mut receive_cq.as_mut().reader])?
             }
         };
-        for (names, ids) in [(sends, outstanding.sends), (receives, outstanding.receives)] {
-            let Some(names) = names else { continue };
+        let Some(told) = outstanding else { return Ok(0) };
+        for (names, ids) in [(&mut told.sends, found.sends), (&mut told.receives, found.receives)] {
             names.count = ids.len() as u32;
             // SAFETY: the caller vouches for the room.
             let places = unsafe { room(names.ids.cast::<MaybeUninit<u64>>(), names.room as usize, "ids") };

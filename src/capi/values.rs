@@ -7,7 +7,6 @@ use crate::mkey::{Access, InterleavedEntry, KlmEntry, KsmEntry};
 use crate::types::KsmEntrySize;
 use crate::wqe::Sge;
 use core::mem::{MaybeUninit, offset_of};
-use core::ptr::NonNull;
 
 /// The owner may write: needed to receive into memory and to RDMA READ into it (IBV_ACCESS_LOCAL_WRITE).
 pub const MLX5MK_LOCAL_WRITE: u32 = 1;
@@ -136,29 +135,6 @@ pub(super) unsafe fn room<'a, T>(
         (_, true) => Err(Failure::Null(name)),
         // SAFETY: the caller vouches for the pointer.
         _ => Ok(unsafe { core::slice::from_raw_parts_mut(first, count) }),
-    }
-}
-
-/// Returns two places that a function writes to, and refuses equal ones: the caller would lose the first
-/// value, and two exclusive references to one place are undefined behaviour.
-pub(super) fn two<T>(
-    first: Option<NonNull<T>>,
-    second: Option<NonNull<T>>,
-    wanted: &'static str,
-) -> Result<[Option<NonNull<T>>; 2], Failure> {
-    if first.is_some() && first == second { Err(Failure::Wanted(wanted)) } else { Ok([first, second]) }
-}
-
-/// Writes a value to each place that is not NULL.
-///
-/// # Safety
-/// The places are the caller's, aligned, and may be written.
-pub(super) unsafe fn write_each(places: [Option<NonNull<u32>>; 2], values: [u32; 2]) {
-    for (place, value) in places.into_iter().zip(values) {
-        if let Some(place) = place {
-            // SAFETY: the caller vouches for the pointer.
-            unsafe { place.write(value) };
-        }
     }
 }
 

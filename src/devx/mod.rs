@@ -80,11 +80,13 @@ use crate::command::{
     QueryRoceCapabilities, RoceCapabilities, TimestampSupport,
 };
 use crate::queue::unclaimed::SharedFaults;
+use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 use std::vec;
+use zerocopy::FromBytes;
 
 /// An open mlx5 device.
 ///
@@ -206,28 +208,40 @@ fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
 ) -> Result<(T, C::Reply), DevxError> {
-    fits::<C>(command.input_bytes())?;
+    fits(C::OPCODE, command.input_bytes())?;
     let (mut mailbox, mut reply) = (vec![0; command.input_bytes()], vec![0; C::OUTPUT]);
     let request = command.encode(&mut mailbox)?;
-    match carrier(&request, &mut reply) {
-        Ok(carried) => Ok((carried, command.decode(&reply)?)),
-        Err(error) => Err(match command.decode(&reply) {
-            Err(refused @ CommandError::Status { .. }) => DevxError::Command(refused),
-            _ => error,
-        }),
+    let carried = carry_bytes(&request, &mut reply, carrier)?;
+    Ok((carried, command.decode(&reply)?))
+}
+
+/// Sends the bytes of a command to the device by `carrier`. A refusal names status and syndrome, whatever
+/// errno the kernel returned.
+fn carry_bytes<T>(
+    request: &[u8],
+    reply: &mut [u8],
+    carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
+) -> Result<T, DevxError> {
+    let command = Opcode(request.first_chunk().map_or(0, |bytes| u16::from_be_bytes(*bytes)));
+    fits(command, request.len().max(reply.len()))?;
+    let carried = carrier(request, reply);
+    match ReplyHeader::ref_from_prefix(reply) {
+        Ok((header, _)) if Status(header.status) != Status::OK => {
+            let (status, syndrome) = (Status(header.status), header.syndrome.get());
+            Err(CommandError::Status { command, status, syndrome }.into())
+        }
+        _ => carried,
     }
 }
 
-/// The longest input of a command in bytes: attributes of the kernel's interface count their bytes in 16 bits
-/// (`ib_uverbs_attr`).
+/// The longest mailbox of a command in bytes: attributes of the kernel's interface count their bytes in 16
+/// bits (`ib_uverbs_attr`).
 const MAX_REQUEST: usize = u16::MAX as usize;
 
-/// Refuses an input of a command that the kernel's interface cannot carry. Replies are as long as their
-/// types, and these fit.
-const fn fits<C: Command>(bytes: usize) -> Result<(), DevxError> {
-    const { assert!(C::INPUT <= MAX_REQUEST && C::OUTPUT <= MAX_REQUEST) };
+/// Refuses a mailbox of a command that the kernel's interface cannot carry.
+const fn fits(command: Opcode, bytes: usize) -> Result<(), DevxError> {
     if bytes > MAX_REQUEST {
-        return Err(DevxError::TooLong { command: C::OPCODE, bytes, max: MAX_REQUEST });
+        return Err(DevxError::TooLong { command, bytes, max: MAX_REQUEST });
     }
     Ok(())
 }

@@ -42,6 +42,11 @@ pub struct QueryAnswer {
 }
 
 impl QueryAnswer {
+    /// Returns the bytes of the device's reply. They may be followed by zeros.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Decodes the device's reply to this command.
     ///
     /// # Errors
@@ -76,10 +81,21 @@ impl Queries {
         command: &C,
         id: u64,
     ) -> Result<(), DevxError> {
-        fits::<C>(command.input_bytes())?;
+        fits(C::OPCODE, command.input_bytes())?;
         let mut mailbox = vec![0; command.input_bytes()];
         let request = command.encode(&mut mailbox)?;
-        self.0.query(object, &request, C::OUTPUT, id)
+        self.ask_bytes(object, &request, C::OUTPUT, id)
+    }
+
+    /// Asks with the bytes of a request, for an answer of `output` bytes.
+    pub(super) fn ask_bytes(
+        &self,
+        object: &sys::Object<impl Sized>,
+        request: &[u8],
+        output: usize,
+        id: u64,
+    ) -> Result<(), DevxError> {
+        self.0.query(object, request, output, id)
     }
 }
 

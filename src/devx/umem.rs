@@ -5,6 +5,8 @@
 use super::error::drop_failed;
 use super::memory_region::verbs_access;
 use super::{Device, DevxError, Queries, carry, sys};
+#[cfg(feature = "capi")]
+use super::{carry_bytes, fits};
 use crate::command::{Command, UarPage, UmemId, UmemSlice};
 use crate::mkey::Access;
 use crate::types::OutOfRange;
@@ -201,6 +203,16 @@ impl Device {
     pub fn alloc_uar(&self) -> Result<Uar, DevxError> {
         Ok(Uar(sys::Uar::alloc(&self.context)?))
     }
+
+    /// Returns the number of the kernel's event queue of a completion vector
+    /// (`mlx5dv_devx_query_eqn`), for completion queues that [`Device::create_object`] creates. Linux refuses
+    /// a queue with another number. Vector 0 always exists.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`].
+    pub fn event_queue(&self, vector: u32) -> Result<u32, DevxError> {
+        self.context.event_queue(vector)
+    }
 }
 
 impl Uar {
@@ -256,7 +268,7 @@ impl Device {
     ///         size: CqSize::new(64)?,
     ///         cqe_size: CqeSize::B64,
     ///         uar: uar.number()?,
-    ///         event_queue: 0,
+    ///         event_queue: device.event_queue(0)?,
     ///         entries: umem.at(0),
     ///         doorbell: umem.at(4096),
     ///         page_size: LogPageSize::P4K,
@@ -326,5 +338,64 @@ impl<K> DevxObject<K> {
     /// [`DevxError::Call`], with the object, which still exists.
     pub fn destroy(self) -> Result<(), (DevxError, Self)> {
         self.0.destroy().map_err(|(error, object)| (error, Self(object)))
+    }
+}
+
+/// Commands as bytes, for the library for C, whose programs build commands of any length.
+#[cfg(feature = "capi")]
+impl Device {
+    /// Does the same as [`Device::create_object`], with the bytes of the command and of its reply.
+    ///
+    /// # Errors
+    /// As [`Device::create_object`].
+    ///
+    /// # Safety
+    /// All memory that the command lets the device read or write, now or later, stays valid as long as the
+    /// object is on the device.
+    pub(crate) unsafe fn create_object_from(
+        &self,
+        request: &[u8],
+        reply: &mut [u8],
+    ) -> Result<DevxObject, DevxError> {
+        let create =
+            |request: &[u8], reply: &mut [u8]| sys::Object::create(&self.context, (), request, reply);
+        Ok(DevxObject(carry_bytes(request, reply, create)?))
+    }
+}
+
+#[cfg(feature = "capi")]
+impl DevxObject {
+    /// Does the same as [`DevxObject::query`], with bytes.
+    ///
+    /// # Errors
+    /// As [`DevxObject::query`].
+    pub(crate) fn query_from(&self, request: &[u8], reply: &mut [u8]) -> Result<(), DevxError> {
+        carry_bytes(request, reply, |request, reply| self.0.query(request, reply))
+    }
+
+    /// Does the same as [`DevxObject::modify`], with bytes.
+    ///
+    /// # Errors
+    /// As [`DevxObject::modify`].
+    ///
+    /// # Safety
+    /// The contract of [`Device::create_object_from`].
+    pub(crate) unsafe fn modify_from(&self, request: &[u8], reply: &mut [u8]) -> Result<(), DevxError> {
+        carry_bytes(request, reply, |request, reply| self.0.modify(request, reply))
+    }
+
+    /// Does the same as [`DevxObject::query_later`], with bytes, for an answer of `output` bytes.
+    ///
+    /// # Errors
+    /// As [`DevxObject::query_later`].
+    pub(crate) fn query_later_from(
+        &self,
+        queries: &Queries,
+        request: &[u8],
+        output: usize,
+        id: u64,
+    ) -> Result<(), DevxError> {
+        fits(crate::wire::prm::command::Opcode(0), output)?;
+        queries.ask_bytes(&self.0, request, output, id)
     }
 }

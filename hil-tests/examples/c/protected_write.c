@@ -63,7 +63,7 @@ static int open_device(struct service *s, const char *name)
 
     mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16};
     if (mlx5mk_pd_alloc(s->device, &s->pd, &s->error) < 0 ||
-        mlx5mk_cq_create(s->device, 128, &s->cq, &s->error) < 0 ||
+        mlx5mk_cq_create(s->device, 128, 0, &s->cq, &s->error) < 0 ||
         mlx5mk_qp_create(s->pd, s->cq, s->cq, &spec, &s->qp, &s->error) < 0)
         return -1;
     /*
@@ -87,8 +87,8 @@ static int make_memory(struct service *s)
     if (mlx5mk_mr_register(s->pd, s->data, DATA, MLX5MK_LOCAL_WRITE, &s->source, &s->error) < 0 ||
         mlx5mk_mr_register(s->pd, s->wire, WIRE, writable, &s->target, &s->error) < 0)
         return -1;
-    mlx5mk_mr_keys(s->source, &s->source_lkey, NULL);
-    mlx5mk_mr_keys(s->target, NULL, &s->target_rkey);
+    s->source_lkey = mlx5mk_mr_lkey(s->source);
+    s->target_rkey = mlx5mk_mr_rkey(s->target);
 
     /* A real program takes keys from a random number generator, or wrapped from a key server. */
     for (size_t i = 0; i < sizeof(key); i++)

@@ -1,6 +1,7 @@
 //! The ABI of a header as sorted lines: constants, functions with their types, and structs with sizes and
 //! offsets.
 
+use crate::header::ZERO;
 use std::fmt::Write as _;
 
 /// A struct of the header: its name, and type and name of each field.
@@ -21,7 +22,7 @@ impl Declared {
     pub(super) fn read(header: &str) -> Result<Self, String> {
         let (mut lines, mut structs, mut rest) = (Vec::new(), Vec::new(), String::new());
         for line in header.lines() {
-            let line = line.split("//").next().unwrap_or_default().trim();
+            let line = line.split("//").next().unwrap_or_default().trim().replace(ZERO, "");
             if let Some(constant) = line.strip_prefix("#define MLX5MK_") {
                 lines.push(format!("constant MLX5MK_{constant}"));
             } else if !line.starts_with('#') {

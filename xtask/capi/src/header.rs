@@ -6,13 +6,17 @@ use xtask::run::root;
 
 /// The source files, in the order for readers of the header.
 const FILES: &[&str] = &[
+    "version",
     "error",
     "values",
     "device",
+    "login",
     "memory",
     "dek_cache",
     "group",
     "cq",
+    "clock",
+    "size",
     "qp",
     "events",
     "psvs",
@@ -23,13 +27,17 @@ const FILES: &[&str] = &[
     "list",
     "list_mkey",
     "window",
+    "crc",
+    "command",
     "inspect",
 ];
 
 /// The types: the name in Rust, and the name in C without the prefix `mlx5mk_`.
 const TYPES: &[(&str, &str)] = &[
     ("Address", "address"),
+    ("Answer", "answer"),
     ("BadBlock", "bad_block"),
+    ("Clock", "clock"),
     ("Completion", "completion"),
     ("Config", "config"),
     ("ConnectSpec", "connect_spec"),
@@ -45,8 +53,12 @@ const TYPES: &[(&str, &str)] = &[
     ("KeySpec", "key_spec"),
     ("List", "list"),
     ("ListMkey", "list_mkey"),
+    ("Login", "login"),
+    ("LoginSpec", "login_spec"),
     ("Mr", "mr"),
     ("Names", "names"),
+    ("Object", "object"),
+    ("Outstanding", "outstanding"),
     ("Pd", "pd"),
     ("Place", "place"),
     ("Pool", "pool"),
@@ -54,16 +66,25 @@ const TYPES: &[(&str, &str)] = &[
     ("Prepared", "prepared"),
     ("Psvs", "psvs"),
     ("Qp", "qp"),
+    ("QpInfo", "qp_info"),
     ("QpSpec", "qp_spec"),
+    ("Queries", "queries"),
     ("Range", "range"),
     ("Request", "request"),
     ("SignatureSpec", "signature_spec"),
+    ("Size", "size"),
     ("Store", "store"),
     ("Stream", "stream"),
     ("TakenMkey", "mkey"),
     ("TakenWindow", "window"),
+    ("Uar", "uar"),
+    ("Umem", "umem"),
     ("Windows", "windows"),
 ];
+
+/// The header as it is published with the crate: whoever builds the library from the crate alone, as
+/// packagers do by cargo-c, has no generator.
+pub(super) const PUBLISHED: &str = "src/capi/mlx5_mkey.h";
 
 /// Generates the header.
 pub(super) fn make() -> Result<String, String> {
@@ -90,7 +111,43 @@ pub(super) fn make() -> Result<String, String> {
     let bindings = builder.generate().map_err(|error| error.to_string())?;
     let mut header = Vec::new();
     bindings.write(&mut header);
-    String::from_utf8(header).map_err(|error| error.to_string())
+    let header = String::from_utf8(header).map_err(|error| error.to_string())?;
+    Ok(with_defaults(&header))
+}
+
+/// The macro behind each field of a struct. In C++ a field that a designated initialiser leaves out then has
+/// a default, and compilers do not warn of it. C has zeros there in any case. Before C++14 a struct with
+/// defaults would be no aggregate.
+pub(super) const ZERO: &str = " MLX5MK_ZERO";
+
+const DEFAULTS: &str = "
+/// Behind a field: what a designated initialiser leaves out is 0, in C++ as in C.
+#if defined(__cplusplus) && __cplusplus >= 201402L
+#define MLX5MK_ZERO {}
+#else
+#define MLX5MK_ZERO
+#endif
+";
+
+/// Adds [`ZERO`] to the fields of all structs, and its definition.
+fn with_defaults(header: &str) -> String {
+    let (mut text, mut is_in_struct) = (String::new(), false);
+    for line in header.lines() {
+        let is_include = line == "#include <stdint.h>";
+        is_in_struct = match line {
+            _ if line.starts_with("typedef struct ") && line.ends_with('{') => true,
+            _ if line.starts_with('}') => false,
+            _ => is_in_struct,
+        };
+        match line.strip_suffix(';') {
+            Some(field) if is_in_struct => text.push_str(&format!("{field}{ZERO};\n")),
+            _ => text.push_str(&format!("{line}\n")),
+        }
+        if is_include {
+            text.push_str(DEFAULTS);
+        }
+    }
+    text
 }
 
 /// Returns the documentation of the module, up to its example, as a C comment.
@@ -101,4 +158,18 @@ fn comment(page: &str) -> String {
         .collect();
     let licence = "// SPDX-License-Identifier: MIT OR Apache-2.0\n// Made by `cargo xtask capi`.\n//\n";
     format!("{licence}{}", text.join("\n").trim_end_matches("\n//"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_defaults_and_functions_have_none() {
+        let header =
+            "#include <stdint.h>\ntypedef struct mlx5mk_a {\n  uint32_t b;\n} mlx5mk_a;\nint c(int d);\n";
+        let text = with_defaults(header);
+        assert!(text.contains("  uint32_t b MLX5MK_ZERO;\n} mlx5mk_a;\nint c(int d);\n"), "{text}");
+        assert!(text.contains("#define MLX5MK_ZERO {}"), "{text}");
+    }
 }

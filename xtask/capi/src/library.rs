@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use xtask::debian;
 use xtask::run::{self, cargo, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
@@ -124,10 +125,40 @@ impl Installed {
         Ok(Self { architecture, folder, header })
     }
 
+    /// Installs by `cargo cinstall` of cargo-c, as a packager does. Debian's stable release has no cargo-c
+    /// that reads this package.
+    pub(super) fn by_cargo_c() -> Result<Self, String> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err("cargo-c is unpacked on x86-64 machines only".into());
+        }
+        let tool = debian::unpack_sid(
+            debian::Architecture::Own,
+            "cargo-c",
+            &["cargo-c"],
+            debian::Dependencies::Included,
+        )?;
+        let folder = root().join("target/capi/cinstall");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        // The tool was unpacked, not installed: its own loader starts it with its own libraries.
+        let mut install = program(&tool.join("usr/lib64/ld-linux-x86-64.so.2").to_string_lossy(), &[]);
+        install.arg("--library-path").arg(tool.join("usr/lib/x86_64-linux-gnu"));
+        install.arg(tool.join("usr/bin/cargo-cinstall")).args(["cinstall", "--quiet", "--release"]);
+        install.args(["--package", "mlx5-mkey", "--libdir", "lib", "--prefix"]).arg(&folder);
+        install.arg("--target-dir").arg(root().join("target/capi/cargo-c"));
+        check(install)?;
+        let file = folder.join("include/mlx5_mkey.h");
+        let header = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Self { architecture: Architecture::X86, folder, header })
+    }
+
     /// Compiles a program with the flags of pkg-config. A warning is an error.
     pub(super) fn compile(&self, source: &Path, linked: Linked, to: &Path) -> Result<(), String> {
         let mut compiler = match source.extension().and_then(|extension| extension.to_str()) {
             Some("cpp") => program("g++", &["-std=c++11"]),
+            // Designated initialisers came with C++20.
+            Some("cc") => program("g++", &["-std=c++20"]),
             _ => program(self.architecture.compiler(), &["-std=c11"]),
         };
         compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(to).arg(source);
@@ -135,13 +166,14 @@ impl Installed {
         check(compiler)
     }
 
-    /// Returns the flags from pkg-config. The program [`ADOPT`] also needs the flags of libibverbs.
+    /// Returns the flags from pkg-config. The program [`ADOPT`] also needs the flags of libibverbs and
+    /// libmlx5.
     fn flags(&self, source: &Path, linked: Linked) -> Result<Vec<String>, String> {
         let mut ask = Command::new("pkg-config");
         ask.env("PKG_CONFIG_PATH", self.folder.join("lib/pkgconfig"));
         ask.args(["--cflags", "--libs", "mlx5-mkey"]);
         if source.ends_with(ADOPT) {
-            ask.arg("libibverbs");
+            ask.args(["libmlx5", "libibverbs"]);
         }
         if linked == Linked::Static {
             ask.arg("--static");

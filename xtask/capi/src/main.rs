@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use xtask::run;
 
 const HELP: &str = "\
-cargo xtask capi [--arch x86-64|arm64] [--compile | --test | --record]
+cargo xtask capi [--arch x86-64|arm64] [--compile | --test | --record | --cinstall]
 
 Builds an installation in target/capi/ARCH: include/mlx5_mkey.h, lib/libmlx5_mkey.a and .so, and
 lib/pkgconfig. It can be copied to a folder such as /usr/local. The guide for C explains its use.
@@ -23,7 +23,10 @@ lib/pkgconfig. It can be copied to a folder such as /usr/local. The guide for C 
                         and C++
   --test                do the same as --compile, compile for arm64 as well, and run the programs on
                         the software device, under valgrind and under qemu-aarch64
-  --record              write the ABI to hil-tests/capi/abi.txt
+  --record              write the ABI to hil-tests/capi/abi.txt, and the header to
+                        src/capi/mlx5_mkey.h
+  --cinstall            install by cargo-c of Debian sid, which is unpacked below `target`, and run
+                        the example with it
   --help                print this text
 ";
 
@@ -46,6 +49,7 @@ fn task(arguments: &[String]) -> ExitCode {
             "--compile" => action = Some(test::compile as fn() -> Result<(), String>),
             "--test" => action = Some(test::run),
             "--record" => action = Some(test::record),
+            "--cinstall" => action = Some(test::cinstall),
             "--arch" => {
                 let name = words.next().unwrap_or_default();
                 architecture = Architecture::ALL.into_iter().find(|known| known.name() == name);

@@ -1,6 +1,7 @@
 //! Tests of the library for C.
 
 use crate::abi::{self, Declared};
+use crate::header::PUBLISHED;
 use crate::library::{self, ADOPT, Architecture, Installed, Linked};
 use mlx5_mkey::capi;
 use std::fs;
@@ -14,10 +15,14 @@ use xtask::{debian, emulate, qemu_user};
 const LISTING: &str = "hil-tests/capi/abi.txt";
 /// The example that the guide quotes.
 const EXAMPLE: &str = "hil-tests/examples/c/protected_write.c";
+/// A service of two processes.
+const STORE: &str = "hil-tests/examples/c/block_store.c";
 /// A program that calls most functions, also with invalid arguments.
 const EVERY_CALL: &str = "hil-tests/capi/every_call.c";
 /// A program with the other calls: digests, streams, shared memory, caches and events.
 const MORE_CALLS: &str = "hil-tests/capi/more_calls.c";
+/// A program with the calls about the device itself.
+const DEVICE_CALLS: &str = "hil-tests/capi/device_calls.c";
 const GUIDE: &str = "src/guide/c.md";
 
 /// Returns the packages for compiling and running programs.
@@ -62,7 +67,20 @@ pub(super) fn record() -> Result<(), String> {
     let library = own()?;
     let declared = Declared::read(&library.header)?;
     let listing = Programs::new()?.listing(&library, &declared)?;
-    fs::write(root().join(LISTING), listing).map_err(|error| format!("{LISTING}: {error}"))
+    fs::write(root().join(LISTING), listing).map_err(|error| format!("{LISTING}: {error}"))?;
+    fs::write(root().join(PUBLISHED), &library.header).map_err(|error| format!("{PUBLISHED}: {error}"))
+}
+
+/// Installs the library by cargo-c below `target`, and runs the example with it, linked both ways.
+pub(super) fn cinstall() -> Result<(), String> {
+    debian::install(&[debian::C, debian::VERBS].concat())?;
+    let library = Installed::by_cargo_c()?;
+    let (programs, example) = (Programs::new()?, root().join(EXAMPLE));
+    for linked in [Linked::Static, Linked::Shared] {
+        let program = programs.compile(&library, &example, linked)?;
+        software_device(&[&program.to_string_lossy()])?;
+    }
+    Ok(())
 }
 
 /// The C programs for this machine.
@@ -85,13 +103,15 @@ fn compiled(programs: &Programs) -> Result<Compiled, String> {
     let listing = programs.listing(&library, &declared)?;
     layouts(&listing)?;
     compare(&listing)?;
+    published(&library.header)?;
     exports(&library, &declared)?;
     errors(&library.header)?;
     guide()?;
     both_languages(programs, &library)?;
     let example = root().join(EXAMPLE);
     let by_itself = programs.compile(&library, &example, Linked::Static)?;
-    let sources = [example, root().join(EVERY_CALL), root().join(MORE_CALLS), root().join(ADOPT)];
+    let others = [STORE, EVERY_CALL, MORE_CALLS, DEVICE_CALLS, ADOPT].map(|source| root().join(source));
+    let sources = [&[example][..], &others].concat();
     let shared = sources.iter().map(|source| programs.compile(&library, source, Linked::Shared));
     let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
     let mut called = Vec::new();
@@ -108,7 +128,19 @@ pub(super) fn run() -> Result<(), String> {
     let compiled = compiled(&programs)?;
     software_device(&[&compiled.by_itself.to_string_lossy()])?;
     for program in compiled.shared {
-        software_device(&[VALGRIND, &[&*program.to_string_lossy()]].concat())?;
+        let program = program.to_string_lossy();
+        if program.contains("block_store") {
+            two_processes(&program)?;
+            continue;
+        }
+        software_device(&[VALGRIND, &[&program]].concat())?;
+        if program.contains("device_calls") {
+            let words = [VALGRIND, &[&program, "wrapped"]].concat();
+            check(emulate::command(owned(&words), "wrapped", "multi-block")?)?;
+            // The library keeps the memory of an object that the kernel does not destroy: valgrind would call
+            // it a leak.
+            software_device(&[&program, "kept"])?;
+        }
     }
     arm64(&programs)
 }
@@ -124,7 +156,9 @@ fn layouts(listing: &str) -> Result<(), String> {
     }
     let sizes = sizes! {
         "address": Address,
+        "answer": Answer,
         "bad_block": BadBlock,
+        "clock": Clock,
         "completion": Completion,
         "config": Config,
         "connect_spec": ConnectSpec,
@@ -133,14 +167,18 @@ fn layouts(listing: &str) -> Result<(), String> {
         "error": Error,
         "event": Event,
         "key_spec": KeySpec,
+        "login_spec": LoginSpec,
         "mkey": TakenMkey,
         "names": Names,
+        "outstanding": Outstanding,
         "pool_spec": PoolSpec,
+        "qp_info": QpInfo,
         "qp_spec": QpSpec,
         "place": Place,
         "range": Range,
         "request": Request,
         "signature_spec": SignatureSpec,
+        "size": Size,
         "stream": Stream,
         "window": TakenWindow,
     };
@@ -170,6 +208,17 @@ fn compare(found: &str) -> Result<(), String> {
     }
 }
 
+/// Checks that the published header is the generated one.
+fn published(header: &str) -> Result<(), String> {
+    let found =
+        fs::read_to_string(root().join(PUBLISHED)).map_err(|error| format!("{PUBLISHED}: {error}"))?;
+    if found == header {
+        Ok(())
+    } else {
+        Err(format!("{PUBLISHED} is not what the sources say: run `cargo xtask capi --record`"))
+    }
+}
+
 /// Checks that the shared library exports exactly the functions of the header.
 fn exports(library: &Installed, declared: &Declared) -> Result<(), String> {
     let (mut exported, mut wanted) = (library.exports()?, declared.functions());
@@ -195,18 +244,20 @@ fn errors(header: &str) -> Result<(), String> {
     if silent.is_empty() { Ok(()) } else { Err(format!("no `Errors:` in the documentation of {silent:?}")) }
 }
 
-/// Checks that the example contains each snippet of the guide.
+/// Checks that one of the examples contains each snippet of the guide.
 fn guide() -> Result<(), String> {
     let read = |file: &str| fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"));
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
     };
-    let (page, example) = (read(GUIDE)?, lines(&read(EXAMPLE)?));
+    let page = read(GUIDE)?;
+    let examples = [lines(&read(EXAMPLE)?), lines(&read(STORE)?)];
     let snippets: Vec<_> = page.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     for snippet in &snippets {
         let wanted = lines(snippet);
-        if !example.windows(wanted.len()).any(|found| found == wanted) {
-            return Err(format!("{EXAMPLE} does not contain this snippet of {GUIDE}:\n{snippet}"));
+        let has = |example: &Vec<String>| example.windows(wanted.len()).any(|found| found == wanted);
+        if !examples.iter().any(has) {
+            return Err(format!("{EXAMPLE} and {STORE} do not contain this snippet of {GUIDE}:\n{snippet}"));
         }
     }
     if snippets.is_empty() { Err(format!("{GUIDE} has no snippet")) } else { Ok(()) }
@@ -216,7 +267,14 @@ fn guide() -> Result<(), String> {
 fn both_languages(programs: &Programs, library: &Installed) -> Result<(), String> {
     let text = "#include <mlx5_mkey.h>\n#include <mlx5_mkey.h>\n\n\
                 int main()\n{\n    return mlx5mk_code_words(MLX5MK_OK)[0] == 'a' ? 0 : 1;\n}\n";
-    for (name, text) in [("header.cpp", text), ("header.c", &text.replace("main()", "main(void)"))] {
+    // A warning of a field that an initialiser leaves out would be an error.
+    let designated = "#include <mlx5_mkey.h>\n\nint main()\n{\n    \
+                      mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16};\n    \
+                      mlx5mk_config config = {.parts = 2, .wire = {.kind = MLX5MK_CRC32}};\n    \
+                      mlx5mk_range range = {1, 2, 3};\n    \
+                      return spec.flags == 0 && config.wire.seed == 0 && range.key == 3 ? 0 : 1;\n}\n";
+    let plain = text.replace("main()", "main(void)");
+    for (name, text) in [("header.cpp", text), ("designated.cc", designated), ("header.c", &plain)] {
         let program = programs.compile(library, &programs.source(name, text)?, Linked::Shared)?;
         check(Command::new(program))?;
     }
@@ -234,8 +292,24 @@ const VALGRIND: &[&str] = &[
 ];
 
 fn software_device(words: &[&str]) -> Result<(), String> {
-    let words = words.iter().map(|word| (*word).to_owned()).collect();
-    check(emulate::command(words, "plaintext", "multi-block")?)
+    check(emulate::command(owned(words), "plaintext", "multi-block")?)
+}
+
+/// Runs both processes of the store, each under valgrind.
+fn two_processes(program: &str) -> Result<(), String> {
+    let folder = run::temporary("store")?;
+    let socket = folder.path().join("socket").display().to_string();
+    let process = |role| {
+        let words = [VALGRIND, &[program, role, &socket]].concat();
+        words.into_iter().map(run::quote).collect::<Vec<_>>().join(" ")
+    };
+    let script =
+        format!("{} & {}; initiator=$?; wait $! && exit $initiator", process("target"), process("initiator"));
+    software_device(&["sh", "-c", &script])
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Tests the example on an emulated Arm core.

@@ -1,0 +1,76 @@
+//! The device's clock, and the conversion of time stamps.
+
+#![allow(unsafe_code)] // Unmangled names for C, and places of the caller.
+
+use super::device::Device;
+use super::error::{Error, attempt, given};
+use crate::queue::{ClockInfo, real_time};
+use core::mem::MaybeUninit;
+
+/// The conversion of the device's ticks into nanoseconds (struct mlx5dv_clock_info).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Clock {
+    /// The time in nanoseconds when the clock showed `cycles`.
+    pub base: u64,
+    /// The tick that the clock showed at time `base`.
+    pub cycles: u64,
+    /// A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
+    pub fraction: u64,
+    /// The bits that ticks have.
+    pub mask: u64,
+    /// The length of a tick, in units of 2^-`shift` nanoseconds.
+    pub multiplier: u32,
+    /// The number of bits by which a product of ticks and `multiplier` is shifted right.
+    pub shift: u32,
+}
+
+/// Writes the current value of the device's clock, in ticks. The kernel has mapped the clock, so this reads a
+/// register of the device.
+///
+/// Errors: MLX5MK_COMMAND where the kernel has not mapped the clock, MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_device_ticks(
+    device: Option<&Device>,
+    ticks: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Device(device), ticks) = (given(device, "device")?, given(ticks, "ticks")?);
+        ticks.write(device.clock()?.ticks());
+        Ok(0)
+    })
+}
+
+/// Writes the kernel's data for converting ticks (`mlx5dv_get_clock_info`). These data become inexact: ask
+/// for them again about once a second.
+///
+/// Errors: MLX5MK_SYSTEM where the kernel has no such data.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_device_clock(
+    device: Option<&Device>,
+    clock: Option<&mut MaybeUninit<Clock>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Device(device), clock) = (given(device, "device")?, given(clock, "clock")?);
+        let ClockInfo { base, cycles, fraction, multiplier, shift, mask } = device.clock_info()?;
+        clock.write(Clock { base, cycles, fraction, mask, multiplier, shift });
+        Ok(0)
+    })
+}
+
+/// Returns the nanoseconds of a time stamp in ticks of the free-running clock (`mlx5dv_ts_to_ns`); 0 for
+/// NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_clock_nanoseconds(clock: Option<&Clock>, timestamp: u64) -> u64 {
+    let Some(&Clock { base, cycles, fraction, mask, multiplier, shift }) = clock else { return 0 };
+    ClockInfo { base, cycles, fraction, multiplier, shift, mask }.nanoseconds(timestamp)
+}
+
+/// Returns the nanoseconds of a time stamp of a queue pair with MLX5MK_TIMESTAMPS_REAL_TIME, since the epoch
+/// of the device's clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlx5mk_real_time_nanoseconds(timestamp: u64) -> u64 {
+    real_time(timestamp).as_nanos() as u64
+}

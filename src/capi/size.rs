@@ -1,0 +1,75 @@
+//! Sizes of requests and queues.
+
+#![allow(unsafe_code)] // Unmangled names for C.
+
+use super::pool::{MLX5MK_POOL_CRYPTO, MLX5MK_POOL_MINIMAL, PoolSpec};
+use super::post::{
+    MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE, MLX5MK_OP_MEMCPY, MLX5MK_OP_NOP,
+    MLX5MK_OP_RDMA_READ, MLX5MK_OP_RDMA_WRITE, MLX5MK_OP_RDMA_WRITE_IMM, Request,
+};
+use crate::devx::CqSpec;
+use crate::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
+use crate::wqe::RequestSize;
+
+/// The size of a request. A program adds up the sizes of the requests that may be outstanding at a time.
+#[repr(C)]
+pub struct Size {
+    /// Number of blocks of 64 bytes, for `send_blocks` of a queue pair, which rounds the sum up.
+    pub blocks: u32,
+    /// Number of work requests, for `max_requests` of a queue pair: each sets an entry of the completion
+    /// queue aside.
+    pub requests: u32,
+}
+
+impl From<RequestSize> for Size {
+    fn from(RequestSize { blocks, requests }: RequestSize) -> Self {
+        Self { blocks, requests }
+    }
+}
+
+/// Returns the largest size of a configuration (mlx5mk_post_configure) of an mkey of a pool: `entries` is the
+/// largest number of entries of its layout, one more for an interleaved layout, 0 for a layout that stays.
+/// `domains` is the largest number of domains with a signature, 0 to 2. For a digest it is 1. Zeros for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_configure_size(pool: Option<&PoolSpec>, entries: u32, domains: u32) -> Size {
+    let Some(spec) = pool else { return RequestSize::NONE.into() };
+    let is_minimal = spec.flags & MLX5MK_POOL_MINIMAL != 0;
+    let kind = MkeyKind {
+        max_entries: spec.max_entries,
+        signature: (domains > 0).then_some(SignatureCapabilities::ALL),
+        crypto: (spec.flags & MLX5MK_POOL_CRYPTO != 0).then_some(XtsEngine::MultiBlock),
+        form: if is_minimal { UmrForm::Minimal } else { UmrForm::Complete },
+        entry_size: None,
+    };
+    RequestSize::configure_mkey(&kind, entries as usize, domains.min(2)).into()
+}
+
+/// Returns the size of a request that moves data (mlx5mk_post), or of an invalidation (MLX5MK_OP_INVALIDATE).
+/// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and pointers are
+/// not followed. Zeros for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_request_size(request: Option<&Request>) -> Size {
+    let Some(request) = request else { return RequestSize::NONE.into() };
+    let (sges, inline) = (request.sge_count as usize, request.inline_bytes as usize);
+    let is_inline = !request.inline_data.is_null();
+    match request.operation {
+        MLX5MK_OP_NOP => RequestSize::nop(),
+        MLX5MK_OP_COMPARE_SWAP | MLX5MK_OP_FETCH_ADD => RequestSize::atomic(),
+        MLX5MK_OP_MEMCPY => RequestSize::memcpy(),
+        MLX5MK_OP_INVALIDATE => RequestSize::invalidate(),
+        MLX5MK_OP_RDMA_READ => RequestSize::rdma(sges),
+        MLX5MK_OP_RDMA_WRITE | MLX5MK_OP_RDMA_WRITE_IMM if is_inline => RequestSize::rdma_inline(inline),
+        MLX5MK_OP_RDMA_WRITE | MLX5MK_OP_RDMA_WRITE_IMM => RequestSize::rdma(sges),
+        _ if is_inline => RequestSize::send_inline(inline),
+        _ => RequestSize::send(sges),
+    }
+    .into()
+}
+
+/// Returns the number of entries of a completion queue for `queue_pairs` queue pairs, each with up to `sends`
+/// outstanding work requests and `receives` receive slots, and for `mkeys` mkeys with signatures: a power of
+/// two.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlx5mk_cq_entries(queue_pairs: u32, sends: u32, receives: u32, mkeys: u32) -> u32 {
+    CqSpec::entries_for(queue_pairs, sends, receives, mkeys)
+}
