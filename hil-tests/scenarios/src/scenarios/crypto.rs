@@ -1,6 +1,6 @@
 //! AES-XTS on the data that pass through an mkey.
 
-use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, part, pattern, same};
+use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, entry, part, pattern, same};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec};
@@ -9,16 +9,19 @@ use crate::expected::{self, Images};
 use crate::qp_pair::{Rx, Tx, Verdict};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, XtsEngine, job_size_allowed,
+    Access, Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, XtsEngine, job_size_allowed,
     job_size_can_be_encrypted,
 };
+use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::types::{BlockSize, DekId, Tweak};
+use mlx5_mkey::wqe::{Remote, Sge};
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r058_new_properties_replace_the_old, CRYPTO, ["R58", "R125", "R11"]),
     scenario!(r124_a_crypto_mkey_without_properties_moves_nothing, CRYPTO_UNIT, ["R57", "R124", "M2"]),
     scenario!(r127_one_unit_by_every_engine, CRYPTO_UNIT, ["R122", "R127", "R56", "R134", "R140", "R171"]),
     scenario!(m58_a_key_gets_another_value, DEK_MODIFY, ["M58"]),
+    scenario!(m58_keys_rotate_while_requests_run, DEK_MODIFY, ["M58"]),
     scenario!(r133_published_vectors, CRYPTO_UNIT, ["R133"]),
     scenario!(r154_encrypting_when_sending_is_decrypting_when_receiving, CRYPTO_UNIT, ["R154", "R56"]),
     scenario!(r155_without_a_signature_order_means_nothing, CRYPTO, ["R155", "R135"]),
@@ -167,6 +170,81 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     if assumed(fixture.pair.board, what, taken, true)? {
         fixture.both_ways(&images(&KEY_256)).map_err(|error| format!("another size: {error}"))?;
     }
+    Ok(())
+}
+
+/// A volume gets another key without a pause: requests with the old key and with the new one are posted one
+/// behind the other, each key with its own prepared configuration. The old key is erased when the last
+/// request with it has completed, while requests with the new key are outstanding. Each request encrypts with
+/// its own key, and afterwards nothing encrypts with the old one.
+fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
+    const IOS: usize = 4;
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let keys = [KEY_128, KEY_128.map(|byte| byte ^ 0x3c)];
+    let deks = keys.map(|key| dek(&mut fixture, &key));
+    let data = pattern(512, 5);
+    let with = |dek, io: usize| Crypto {
+        tweak: Tweak::from_lba(io as u64),
+        ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek)
+    };
+    let memory = fixture.pair.region(&data);
+    let entries = [entry(&memory, 0..data.len())];
+    let mut prepared = Vec::new();
+    for dek in deks {
+        let config = MkeyConfig {
+            access: Some(Access::ALL),
+            crypto: Some(with(dek, 0)),
+            ..MkeyConfig::UNCHANGED
+        };
+        let prepare = fixture.pair.prepare(fixture.mkey, &config);
+        prepared.push(prepare.map_err(|error| format!("prepare: {error}"))?);
+    }
+    let mut ios = Vec::new();
+    for (generation, prepared) in prepared.iter_mut().enumerate() {
+        for io in generation * IOS..(generation + 1) * IOS {
+            let (mkey, far) = (fixture.pair.mkey(CRYPTO), fixture.pair.region(&vec![0xee; data.len()]));
+            prepared.set_tweak(Tweak::from_lba(io as u64)).map_err(|error| format!("tweak: {error}"))?;
+            fixture.pair.post_prepared(mkey, prepared, &entries).map_err(|error| format!("{io}: {error}"))?;
+            let all = Sge { address: 0, length: data.len() as u32, lkey: fixture.pair.key(mkey) };
+            let remote = Remote { address: far.address, rkey: far.key };
+            let request = fixture.pair.near.request(io as u64).signaled();
+            request.rdma_write(remote, &[all]).map_err(|error| format!("{io}: {error}"))?;
+            ios.push((mkey, far, generation));
+        }
+        // The requests with the new key are published before those with the old one are known to be done.
+        fixture.pair.near.ring_doorbell();
+    }
+    fixture.pair.run_device()?;
+    let mut done = 0;
+    let mut is_erased = false;
+    while done < 2 * IOS {
+        let completions = fixture.pair.wait_near(1)?;
+        ensure!(!completions.is_empty(), "{done} of {} requests completed", 2 * IOS);
+        for completion in completions {
+            ensure!(
+                matches!(completion.outcome, Outcome::Sent { .. }),
+                "request {:#x}: {:?}",
+                completion.id,
+                completion.outcome
+            );
+            done += usize::from(completion.id < 2 * IOS as u64);
+            // Send requests complete in order: after this one no request uses the old key.
+            if completion.id + 1 == IOS as u64 {
+                fixture.pair.board.sync_crypto()?;
+                replace(&mut fixture, deks[0], &[0x77, 0x88].map(|byte| [byte; 16]).concat())?;
+                is_erased = true;
+            }
+        }
+    }
+    ensure!(is_erased, "the last request with the old key did not complete");
+    for (io, (_, far, generation)) in ios.iter().enumerate() {
+        let images = expected::images(&data, None, Some((&with(deks[*generation], io), &keys[*generation])));
+        same(&fixture.pair.bytes(far), &images.wire).map_err(|error| format!("request {io}: {error}"))?;
+    }
+    // An mkey that still names the erased key encrypts with its new value.
+    let (mkey, far, _) = ios[0];
+    let moved = fixture.pair.tx(Tx::Write, mkey, 0, data.len())?;
+    ensure!(moved.ok()? != fixture.pair.bytes(&far), "the erased key is still in force");
     Ok(())
 }
 
