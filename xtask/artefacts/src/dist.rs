@@ -1,6 +1,7 @@
 //! `cargo xtask dist`: packs the stand-in and its launcher, or everything that validates a card, for machines
 //! without cargo and Rust.
 
+use super::emulated::System;
 use super::files::{ARCHITECTURES, PAGE, cross, put, put_emulator, stand_in};
 use super::{glibc, packages};
 use std::fs;
@@ -22,9 +23,10 @@ launcher mlx5-emulate, licences, and hil-tests/emulator/EMULATOR.md as its READM
 uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs with libmlx5.
 
   --validate      make target/dist/mlx5-validate-VERSION-ARCH.tar.gz instead: scenarios,
-                  benchmarks, the storage example, the stand-in, and a script ./validate that runs
-                  them on a card and packs a report (src/guide/bluefield.md). With --check, the
-                  script runs on the stand-in, also with a fault of its device
+                  benchmarks, the examples, the stand-in, and a script ./validate that runs them on
+                  a card and packs a report (src/guide/bluefield.md). With --check, the script runs
+                  on the stand-in, also with a fault of its device; for arm64 on another machine, in
+                  a minimal Debian system whose programs qemu-user runs
   --deb           make Debian packages in target/dist instead: mlx5-emulate (the stand-in and its
                   launcher), libmlx5-mkey1 and libmlx5-mkey-dev (the library for C, its header,
                   symbols and file for pkg-config), with the crates in each (CycloneDX) and the
@@ -52,6 +54,8 @@ const VALIDATION: &[(&str, &str, &str)] = &[
     ("hil-storage", STORAGE[0], STORAGE[0]),
     ("hil-storage", STORAGE[1], STORAGE[1]),
 ];
+/// The example of the package `hil-tests` in the archive.
+const EXAMPLE: &str = "protected_write";
 
 /// Debian's user `nobody`. Root runs checks as this user.
 const NOBODY: u32 = 65534;
@@ -101,8 +105,11 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
             "--check-chroot runs programs for {name}, which this machine cannot run"
         ));
     }
-    if content == Content::Validation && (checks.chroot || checks.own && !is_own) {
-        return run::misuse("--validate has the check --check only, on a machine of the same architecture");
+    if content == Content::Validation && checks.chroot {
+        return run::misuse("--validate has the check --check only");
+    }
+    if content == Content::Validation && checks.own && !is_own && target.own != "aarch64" {
+        return run::misuse("--check of --validate runs programs of this machine, and of arm64");
     }
     if is_deb {
         if checks.own || checks.twice {
@@ -140,7 +147,8 @@ fn made(
     if checks.own {
         debian::install(debian::VERBS)?;
         if content == Content::Validation {
-            validate(&archive)?;
+            let system = if is_own { None } else { Some(System::make()?) };
+            validate(&archive, system.as_ref())?;
             return Ok(archive);
         }
         debian::install(if is_own { debian::PEERS } else { debian::EMULATORS })?;
@@ -206,6 +214,18 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
         eprintln!("{}", glibc::check(&program, glibc::UBUNTU_22_04)?);
         put(&program, &folder.join("bin").join(to), 0o755)?;
     }
+    check(toolchain.cargo(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "hil-tests",
+        "--example",
+        EXAMPLE,
+    ]))?;
+    let example = cross(triple).join("examples").join(EXAMPLE);
+    eprintln!("{}", glibc::check(&example, glibc::UBUNTU_22_04)?);
+    put(&example, &folder.join("bin").join(EXAMPLE), 0o755)?;
     let write = |name: &str, text: &str| {
         let file = folder.join(name);
         fs::write(&file, format!("{text}\n")).map_err(|error| format!("{}: {error}", file.display()))
@@ -224,31 +244,46 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
     Ok(())
 }
 
-/// Runs the script of the unpacked archive on the stand-in, as a user without privileges in an empty
-/// environment: a case that passes, then a case that fails by a fault of the device. Its report has to
-/// explain the failure.
-fn validate(archive: &Path) -> Result<(), String> {
-    let folder = run::temporary("dist")?;
+/// Runs the script of the unpacked archive on the stand-in in an empty environment: a case that passes, the
+/// example, then a case that fails by a fault of the device. The report of the latter has to explain the
+/// failure. On this machine the user has no privileges; in another system the script is all there is.
+fn validate(archive: &Path, system: Option<&System>) -> Result<(), String> {
+    let folder = match system {
+        None => run::temporary("dist")?,
+        Some(system) => system.temporary()?,
+    };
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
     opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
     let unpacked = unpack(archive, folder.path())?;
     let writable = folder.path().join("reports");
     let lost = |error: std::io::Error| format!("{}: {error}", writable.display());
     fs::create_dir(&writable).map_err(lost)?;
-    if debian::is_root() {
+    let is_nobody = system.is_none() && debian::is_root();
+    if is_nobody {
         chown(&writable, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
     }
-    let run = |case: &str, fault: Option<&str>| -> Result<(bool, String, String), String> {
-        let file = writable.join(format!("{case}.tar.gz"));
-        let mut command = Command::new(unpacked.join("validate"));
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("TMPDIR", &writable).current_dir(&writable);
-        command.args(["--stand-in", "--filter", case, "--ways", "request", "--out"]).arg(&file);
-        if let Some(fault) = fault {
-            command.env("HIL_BREAK", fault);
-        }
-        if debian::is_root() {
+    let command = |program: &Path, fault: Option<&str>| {
+        let mut command = match system {
+            None => {
+                let mut command = Command::new(program);
+                command.env_clear().env("PATH", "/usr/bin:/bin").env("TMPDIR", &writable);
+                command.envs(fault.map(|fault| ("HIL_BREAK", fault))).current_dir(&writable);
+                command
+            }
+            Some(system) => {
+                system.command(&writable, fault.map(|fault| format!("HIL_BREAK={fault}")), program)
+            }
+        };
+        if is_nobody {
             command.gid(NOBODY).uid(NOBODY);
         }
+        command
+    };
+    let seen = |path: &Path| system.map_or_else(|| path.to_owned(), |system| system.inside(path));
+    let run = |case: &str, fault: Option<&str>| -> Result<(bool, String, String), String> {
+        let file = writable.join(format!("{case}.tar.gz"));
+        let mut command = command(&unpacked.join("validate"), fault);
+        command.args(["--stand-in", "--filter", case, "--ways", "request", "--out"]).arg(seen(&file));
         let output = command.output().map_err(|error| format!("./validate: {error}"))?;
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let mut tar = Command::new("tar");
@@ -259,6 +294,12 @@ fn validate(archive: &Path) -> Result<(), String> {
     let (good, said, page) = run("r028_write_replaces_read", None)?;
     if !good || !said.contains("1 of 1 cases passed") || !page.contains("Not hardware") {
         return Err(format!("./validate says of a sound device:\n{said}"));
+    }
+    let mut example = command(&unpacked.join("emulator/mlx5-emulate"), None);
+    example.arg("--").arg(seen(&unpacked.join("bin").join(EXAMPLE)));
+    let printed = answer(example)?;
+    if !printed.contains("block 1") {
+        return Err(format!("the example {EXAMPLE} says:\n{printed}"));
     }
     let (good, said, page) = run("r030_what_a_queue_pair_denies_no_key_gives", Some("denied-as-access"))?;
     let explained =

@@ -5,6 +5,7 @@
 
 mod barriers;
 mod dist;
+mod emulated;
 mod files;
 mod glibc;
 mod packages;

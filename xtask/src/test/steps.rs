@@ -189,8 +189,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "the archive of the stand-in in a new Debian system; two builds are equal" },
     Step { name: "dist-validate", lane: Side, tier: Nightly, programs: &["xtask-artefacts"],
            packages: || [VERBS].concat(),
-           run: || task("xtask-artefacts", &["dist", "--validate", "--check"]).into(),
-           what: "the archive that validates a card, on the stand-in, sound and broken" },
+           run: || validation_archives().into(),
+           what: "the archives that validate a card, on the stand-in, sound and broken" },
     Step { name: "template", lane: Side, tier: Nightly, programs: &[FIRMWARE],
            packages: || [&toolchain::packages(), EMULATORS].concat(),
            run: || task(FIRMWARE, &["firmware", "--template"]).into(),
@@ -359,6 +359,13 @@ fn function() -> Result<(), String> {
 
 fn validation() -> Result<(), String> {
     check(cargo(&["test", "--quiet", "--package", "xtask-boards", "--test", "validate", "--", "--ignored"]))
+}
+
+/// Checks the archive for this machine, and that for arm64 in an emulated system.
+fn validation_archives() -> Result<(), String> {
+    [&[][..], &["--arch", "arm64"]].into_iter().try_for_each(|architecture| {
+        task("xtask-artefacts", &[&["dist", "--validate", "--check"], architecture].concat())
+    })
 }
 
 fn lost_board() -> Result<(), String> {

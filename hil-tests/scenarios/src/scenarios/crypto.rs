@@ -191,16 +191,14 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
     let entries = [entry(&memory, 0..data.len())];
     let mut prepared = Vec::new();
     for dek in deks {
-        let config = MkeyConfig {
-            access: Some(Access::ALL),
-            crypto: Some(with(dek, 0)),
-            ..MkeyConfig::UNCHANGED
-        };
+        let config =
+            MkeyConfig { access: Some(Access::ALL), crypto: Some(with(dek, 0)), ..MkeyConfig::UNCHANGED };
         let prepare = fixture.pair.prepare(fixture.mkey, &config);
         prepared.push(prepare.map_err(|error| format!("prepare: {error}"))?);
     }
     let mut ios = Vec::new();
-    for (generation, prepared) in prepared.iter_mut().enumerate() {
+    let generations = prepared.iter_mut().zip(deks).zip(keys).enumerate();
+    for (generation, ((prepared, dek), key)) in generations {
         for io in generation * IOS..(generation + 1) * IOS {
             let (mkey, far) = (fixture.pair.mkey(CRYPTO), fixture.pair.region(&vec![0xee; data.len()]));
             prepared.set_tweak(Tweak::from_lba(io as u64)).map_err(|error| format!("tweak: {error}"))?;
@@ -209,7 +207,7 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
             let remote = Remote { address: far.address, rkey: far.key };
             let request = fixture.pair.near.request(io as u64).signaled();
             request.rdma_write(remote, &[all]).map_err(|error| format!("{io}: {error}"))?;
-            ios.push((mkey, far, generation));
+            ios.push((mkey, far, with(dek, io), key));
         }
         // The requests with the new key are published before those with the old one are known to be done.
         fixture.pair.near.ring_doorbell();
@@ -237,12 +235,12 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
         }
     }
     ensure!(is_erased, "the last request with the old key did not complete");
-    for (io, (_, far, generation)) in ios.iter().enumerate() {
-        let images = expected::images(&data, None, Some((&with(deks[*generation], io), &keys[*generation])));
+    for (io, (_, far, crypto, key)) in ios.iter().enumerate() {
+        let images = expected::images(&data, None, Some((crypto, key)));
         same(&fixture.pair.bytes(far), &images.wire).map_err(|error| format!("request {io}: {error}"))?;
     }
     // An mkey that still names the erased key encrypts with its new value.
-    let (mkey, far, _) = ios[0];
+    let Some((mkey, far, ..)) = ios.first().copied() else { return Err("no requests".into()) };
     let moved = fixture.pair.tx(Tx::Write, mkey, 0, data.len())?;
     ensure!(moved.ok()? != fixture.pair.bytes(&far), "the erased key is still in force");
     Ok(())

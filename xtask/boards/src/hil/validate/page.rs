@@ -187,12 +187,18 @@ fn answers(page: &mut String, answers: &[Answer<'_>]) -> fmt::Result {
 fn own(page: &mut String, record: &Record) -> fmt::Result {
     page.push_str(
         "<h2>The cost of a request on this core</h2>\n<p>The library alone, from native values to the \
-         doorbell, without a device: hil-tests/benches/README.md of the repository describes the works.</p>\n\
+         doorbell, without a device: hil-tests/benches/README.md of the repository describes the works. \
+         Where this machine counts no instructions for programs, the table has the count that the \
+         repository records for a core of this architecture.</p>\n\
          <table class=\"numbers\">\n<thead><tr><th>Work</th><th>requests for a doorbell</th><th>ns</th>\
          <th>instructions</th></tr></thead>\n<tbody>\n",
     );
     for own in &record.own {
-        let instructions = own.instructions.map_or_else(|| "–".into(), |count| format!("{count:.0}"));
+        let instructions = match (own.instructions, own.recorded) {
+            (Some(count), _) => format!("{count:.0}"),
+            (None, Some(count)) => format!("{count:.0} (recorded)"),
+            (None, None) => "–".into(),
+        };
         writeln!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{:.1}</td><td>{instructions}</td></tr>",

@@ -17,6 +17,8 @@ const HARDWARE: &str = "hardware";
 const SENTENCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sentences.rs"));
 
 const REQUIREMENTS: &str = include_str!("../../../../../hil-tests/REQUIREMENTS.md");
+/// Instructions of each work, as `cargo xtask bench --record` has counted them.
+const COUNTS: &str = include_str!("../../../../../hil-tests/benches/counts.csv");
 const FACTS: &str = include_str!("../../../../../hil-tests/DEVICE.md");
 
 /// A row of `REQUIREMENTS.md`.
@@ -61,6 +63,10 @@ pub(super) struct Own {
     pub(super) nanoseconds: f64,
     /// Missing where the processor does not count instructions for programs.
     pub(super) instructions: Option<f64>,
+    /// The count of this work that is recorded for a core of this architecture: the number of instructions
+    /// depends on the compiled code alone.
+    #[serde(default)]
+    pub(super) recorded: Option<f64>,
 }
 
 /// Rate and latency of whole I/Os over the device's loopback.
@@ -184,7 +190,10 @@ impl Record {
             && let (Ok(batch), Ok(nanoseconds)) = (batch.parse(), nanoseconds.parse())
         {
             let instructions = instructions.parse().ok();
-            self.own.push(Own { work: work.into(), batch, nanoseconds, instructions });
+            let known = |what: &str| self.machine.iter().find(|(name, _)| name == what);
+            let value = |what| known(what).map_or("", |(_, value)| value.as_str());
+            let recorded = recorded(core(value("architecture"), value("processor")), work, batch);
+            self.own.push(Own { work: work.into(), batch, nanoseconds, instructions, recorded });
         }
     }
 
@@ -257,6 +266,26 @@ fn requirements() -> BTreeMap<&'static str, Requirement> {
         })
     };
     REQUIREMENTS.lines().filter_map(row).collect()
+}
+
+/// Returns the core of `counts.csv` that is nearest to a processor.
+fn core(architecture: &str, processor: &str) -> &'static str {
+    match architecture {
+        "aarch64" if processor.contains("A78") => "aarch64-cortex-a78",
+        "aarch64" => "aarch64-cortex-a72",
+        _ => "x86_64",
+    }
+}
+
+/// Returns the recorded number of instructions of a work in a release build.
+fn recorded(core: &str, work: &str, batch: u32) -> Option<f64> {
+    let row = |line: &str| {
+        let mut cells = line.split(',');
+        let key = [cells.next()?, cells.next()?, cells.next()?];
+        let is_wanted = key == [core, "release", work] && cells.next()?.parse() == Ok(batch);
+        if is_wanted { cells.next()?.parse().ok() } else { None }
+    };
+    COUNTS.lines().find_map(row)
 }
 
 /// Returns question and assumption of each gap of `DEVICE.md`, by the name of its case.
@@ -351,6 +380,10 @@ pub(super) mod tests {
         assert_eq!(failed.log.len(), 3);
         assert_eq!(record.own[0].instructions, Some(273.0));
         assert_eq!(record.own[1].instructions, None);
+        // Without a counter there is the recorded count, of each architecture.
+        assert!(recorded("x86_64", "list4", 1).is_some_and(|count| count > 50.0));
+        assert!(recorded(core("aarch64", "Cortex-A78"), "list4", 16).is_some_and(|count| count > 50.0));
+        assert_eq!(recorded("x86_64", "list4", 3), None);
         assert_eq!(record.loopback.len(), 2);
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
