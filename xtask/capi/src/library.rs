@@ -144,7 +144,7 @@ impl Installed {
         // The tool was unpacked, not installed: its own loader starts it with its own libraries.
         let mut install = program(&tool.join("usr/lib64/ld-linux-x86-64.so.2").to_string_lossy(), &[]);
         install.arg("--library-path").arg(tool.join("usr/lib/x86_64-linux-gnu"));
-        install.arg(tool.join("usr/bin/cargo-cinstall")).args(["cinstall", "--quiet", "--release"]);
+        install.arg(tool.join("usr/bin/cargo-cinstall")).args(["cinstall", "--release"]);
         install.args(["--package", "mlx5-mkey", "--libdir", "lib", "--prefix"]).arg(&folder);
         install.arg("--target-dir").arg(root().join("target/capi/cargo-c"));
         check(install)?;
