@@ -50,15 +50,15 @@ cargo xtask TASK
                         compare random requests with those of the installed libmlx5
   audit                 check licences, sources and advisories of all crates; find unused
                         dependencies
-  bench [--json | --svg FILE | --record | --readme]
+  bench [--json | --svg FILE | --record | --readme | --emulator | --guest]
                         count the instructions of each request: of the library, of libmlx5 and of
-                        a bare copy
+                        a bare copy; measure the software device, alone or under a guest's driver
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
   empty-machine         run the README's commands in a system with only the packages they need
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
-  function --socket PATH [--device NAME] [--port NAME] [--log]
+  function --socket PATH [--device NAME] [--port NAME] [--log] [--log-json FILE] …
                         serve the software device as a PCI function over vfio-user, for QEMU
   fuzz [--seconds N] [TARGET…]
                         call the library, the software device, the stand-in and all parsers with

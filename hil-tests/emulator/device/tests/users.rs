@@ -92,6 +92,11 @@ impl User {
     }
 }
 
+/// Returns CREATE_SQ with a cyclic queue of one block.
+fn packets(cq: u32, uar: u32) -> Words {
+    Words::new(0x904, 0x110).u24(0x29, cq).u8(0x50, 0x10).u24(0x5d, uar).u8(0x71, 6)
+}
+
 /// A queue pair and its completion queue work in the memory of a user, on pages that do not follow each
 /// other.
 #[test]
@@ -235,6 +240,8 @@ fn an_object_of_one_user_is_not_anothers() {
         ("CREATE_QP with its completions", other.qp(cq, 0x2000)),
         ("CREATE_QP on its doorbells", other.qp(others_cq, 0x2000).u24(QPC + 0xd, one.uar)),
         ("CREATE_QP in the host's domain", other.qp(others_cq, 0x2000).u24(QPC + 5, 0)),
+        ("CREATE_SQ with its completions", packets(cq, other.uar)),
+        ("CREATE_SQ on its doorbells", packets(others_cq, one.uar)),
     ];
     for (what, words) in &commands {
         setup.refused(by(other.uid, words.clone()), BAD_RESOURCE, what);

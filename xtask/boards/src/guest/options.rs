@@ -6,7 +6,8 @@ use xtask::run;
 
 pub(crate) const HELP: &str = "\
 cargo xtask guest [--arch NAME] [--kernel DIR] [--qemu PROGRAM] [--port NAME] [--seconds N]
-                  [--socket PATH] [--tcg] [--log] [--file PATH]… [--find-qemu | --check | -- COMMAND…]
+                  [--socket PATH] [--tcg] [--log] [--file PATH]… [-- COMMAND…]
+cargo xtask guest [options] --check | --find-qemu
 
 Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
 mlx5_core and mlx5_ib drive the device. Runs COMMAND in the guest and ends with its exit status: a
@@ -21,8 +22,8 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
                    newest kernel of Debian sid
   --qemu PROGRAM   take this QEMU
   --port NAME      infiniband (the default) or ethernet
-  --socket PATH    take the function that listens there (cargo xtask function), such as one that runs
-                   under a debugger
+  --socket PATH    take the function that listens there (cargo xtask function), such as one under a
+                   debugger
   --seconds N      how long a guest may take (600; a shell may take a day)
   --tcg            emulate the processor; do not try KVM
   --log            print what the function is asked for, and each completion, to standard error
@@ -101,7 +102,11 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
             _ => return None,
         }
     }
-    Some(options)
+    // The function of a socket has its own port and log. The check has its own guests and commands.
+    let of_function = options.log || options.port.is_some();
+    let of_guest = options.socket.is_some() || !options.files.is_empty() || !options.command.is_empty();
+    let is_idle = (options.socket.is_some() && of_function) || (options.check && of_guest);
+    (!is_idle).then_some(options)
 }
 
 #[cfg(test)]
@@ -113,19 +118,20 @@ mod tests {
         let parsed = |line: &str| options(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
         let usual = parsed("").unwrap();
         assert_eq!((usual.arch(), usual.qemu, usual.command.as_str()), (Arch::X86, None, ""));
-        let other = parsed(
-            "--kernel sid --qemu /q --socket s --seconds 5 --log --tcg --file /a/b --file c -- ls -l /sys",
-        )
-        .unwrap();
+        let words = "--kernel sid --qemu /q --port ethernet --seconds 5 --log --tcg --file /a/b --file c";
+        let other = parsed(&format!("{words} -- ls -l /sys")).unwrap();
         assert_eq!(
             (other.qemu.as_deref(), other.command.as_str(), other.log && other.tcg),
             (Some("/q"), "'ls' '-l' '/sys'", true)
         );
         assert_eq!(other.kernel.as_deref(), Some(SID));
-        assert_eq!(other.socket, Some(PathBuf::from("s")));
+        assert_eq!(parsed("--socket s").unwrap().socket, Some(PathBuf::from("s")));
+        for idle in ["--socket s --log", "--socket s --port ethernet", "--check --file a", "--check -- ls"] {
+            assert!(parsed(idle).is_none(), "{idle}");
+        }
         let script = options(&["--".into(), "ls | wc".into()]).unwrap();
         assert_eq!(script.command, "ls | wc");
-        assert_eq!((other.seconds, other.port), (Some(5), None));
+        assert_eq!((other.seconds, other.port.as_deref()), (Some(5), Some("ethernet")));
         assert_eq!(other.files, ["/a/b", "c"].map(PathBuf::from));
         assert!(!other.check && parsed("--check").unwrap().check);
         assert_eq!(parsed("--arch arm64").unwrap().arch(), Arch::Arm64);

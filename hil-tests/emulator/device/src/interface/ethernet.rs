@@ -1,7 +1,7 @@
 //! Commands of an Ethernet port's network interface (`en_main.c`, `fs_cmd.c` and `vport.c` of Linux's
 //! mlx5_core): send queues of packets, receive queues, flow tables, and the table of GIDs.
 //!
-//! The port is alone on its network: packets are taken, counted and shown, and none arrives. Flow tables and
+//! The port is alone on its network: packets are taken and shown, and none arrives. Flow tables and
 //! receive queues therefore have a number and no behaviour.
 
 use super::opcode;

@@ -30,6 +30,7 @@ const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_QP, opcode::CREATE_CQ, 0xb5),
     (opcode::CREATE_RMP, opcode::ALLOC_PD, 0x59),
     (opcode::CREATE_SQ, opcode::CREATE_CQ, 0x29),
+    (opcode::CREATE_SQ, opcode::ALLOC_UAR, 0x5d),
     (opcode::CREATE_PSV, opcode::ALLOC_PD, 9),
     (opcode::CREATE_OBJECT, opcode::ALLOC_PD, 0x1d),
     (opcode::MODIFY_OBJECT, opcode::CREATE_OBJECT, NUMBER),

@@ -109,6 +109,9 @@ fn parse(words: &mut run::Options, device: Option<String>) -> Result<Options, St
             other => return Err(run::unknown(other)),
         }
     }
+    if options.stand_in && options.device.is_some() {
+        return Err("the stand-in has one device: --stand-in takes no DEVICE".into());
+    }
     Ok(options)
 }
 
