@@ -97,13 +97,71 @@ fn properties(page: &mut String, title: &str, properties: &[Property]) -> fmt::R
 
 fn failures(page: &mut String, record: &Record) -> fmt::Result {
     page.push_str("<h2>Failures</h2>\n");
-    if record.cases.iter().all(|case| !case.is_bad()) {
+    let bad: Vec<&Case> = record.cases.iter().filter(|case| case.is_bad()).collect();
+    if bad.is_empty() {
         page.push_str("<p>None.</p>\n");
     }
-    for case in record.cases.iter().filter(|case| case.is_bad()) {
+    let kinds = kinds(&bad);
+    if kinds.len() < bad.len() {
+        page.push_str(
+            "<p>Failures of one kind often have one cause. The deviations without their numbers:</p>\n<ul>\n",
+        );
+        for (kind, names) in &kinds {
+            let (count, names) = (names.len(), names.join(", "));
+            writeln!(page, "<li><b>{count} × {}</b>: {}</li>", Escaped(kind), Escaped(&names))?;
+        }
+        page.push_str("</ul>\n");
+    }
+    for case in bad {
         failure(page, case)?;
     }
     Ok(())
+}
+
+/// Returns the kinds of deviations with the names of their cases, the most frequent kind first. Only the end
+/// of a deviation decides, without numbers and lists of bytes: the beginning says how the case came there.
+fn kinds<'a>(bad: &[&'a Case]) -> Vec<(String, Vec<&'a str>)> {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for case in bad {
+        let parts: Vec<&str> = case.reason.split(": ").collect();
+        let end = parts.get(parts.len().saturating_sub(2)..).unwrap_or_default().join(": ");
+        let kind = without_numbers(&end);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => names.push(&case.name),
+            None => kinds.push((kind, vec![&case.name])),
+        }
+    }
+    kinds.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    kinds
+}
+
+/// Replaces each number, and each list in brackets, by an ellipsis.
+fn without_numbers(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '[' => rest.find(']').map_or(rest.len(), |end| end + 1),
+            '0'..='9' => rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len()),
+            _ => 0,
+        };
+        match rest.split_at_checked(length) {
+            Some((_, behind)) if length > 0 => {
+                kept.push('…');
+                rest = behind;
+            }
+            _ => {
+                kept.push(first);
+                rest = rest.get(first.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+    kept
+}
+
+/// Returns the number of the queue pair that a line names.
+fn queue_pair(line: &str) -> Option<&str> {
+    line.split("queue pair ").nth(1)?.split(|c: char| !c.is_ascii_alphanumeric()).next()
 }
 
 /// Writes everything that is known of a failed case.
@@ -142,6 +200,9 @@ fn failure(page: &mut String, case: &Case) -> fmt::Result {
         };
         place.push(line.as_str());
     }
+    // The list may go back to earlier cases. A completion that names no queue pair is about an mkey.
+    let is_own = |own| states.iter().any(|state| queue_pair(state) == Some(own));
+    completions.retain(|line| queue_pair(line).is_none_or(is_own));
     for (title, lines) in [
         ("Queue pairs at the end of the case", states),
         ("Their last requests", requests),
@@ -263,7 +324,7 @@ fn cases(page: &mut String, record: &Record) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::record;
-    use super::page;
+    use super::{Case, page};
 
     #[test]
     fn a_failure_is_explained() {
@@ -286,6 +347,29 @@ mod tests {
             assert!(page.contains(part), "{part}:\n{page}");
         }
         assert!(!page.contains("<access>"));
+    }
+
+    #[test]
+    fn failures_are_counted_by_their_kind() {
+        let mut record = record("hardware");
+        let bad = record.cases.iter().find(|case| case.is_bad()).unwrap().clone();
+        let case = |name: &str, reason: &str| {
+            let (name, reason) = (name.to_owned(), reason.to_owned());
+            Case { name, reason, log: vec!["queue pair 0x7: RTS".into()], ..bad.clone() }
+        };
+        record.cases = vec![
+            case("r001_one", "by request: Send: byte 7 on: [9a, 1], expected [9b]"),
+            case("r002_other", "by request: the transfer failed: local protection error"),
+            case("r003_one", "by batch: Receive: byte 0x1f on: [], expected [1, 2]"),
+        ];
+        record.cases[0].log.extend(["completion: REQ: queue pair 0x8".into(), "completion: SIG_ERR".into()]);
+        let page = page(&record);
+        assert!(page.contains("<li><b>2 × byte … on: …, expected …</b>: r001_one, r003_one</li>"), "{page}");
+        assert!(page.contains("<b>1 × the transfer failed: local protection error</b>"), "{page}");
+        assert!(
+            !page.contains("queue pair 0x8") && page.contains("<pre>completion: SIG_ERR</pre>"),
+            "{page}"
+        );
     }
 
     #[test]
