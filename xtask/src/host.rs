@@ -67,8 +67,9 @@ pub fn with_tested(mut command: Command) -> Result<Command, String> {
 /// are built once.
 pub fn executes(name: &str) -> Result<PathBuf, String> {
     if std::env::var_os(TESTED).is_some() {
-        // Cargo leaves a library that only tests need in the folder of dependencies.
-        return run::built("debug", name).or_else(|_| run::built("debug/deps", name));
+        // `cargo test` builds the library in the folder of dependencies only. In the folder above, an earlier
+        // `cargo build` may have left an older one.
+        return run::built("debug/deps", name).or_else(|_| run::built("debug", name));
     }
     // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
     static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
