@@ -1,6 +1,7 @@
 /*
  * A program of libibverbs opens a device and connects queue pairs to themselves. The library for C then takes
- * them over and writes through mkeys. The second queue pair stops at a signature error, and goes on. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * them over and writes through mkeys. The second queue pair stops at a signature error, and goes on. `cargo
+ * xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #define _POSIX_C_SOURCE 200112L
@@ -104,8 +105,8 @@ static struct ibv_qp *draining(struct ibv_context *context, struct ibv_pd *pd, s
 }
 
 /*
- * Sends data whose T10-DIF is wrong. The queue stops before the fenced request behind it; of the requests that
- * wait there, one is cancelled. The others are executed when the queue goes on.
+ * Sends data whose T10-DIF is wrong. The queue stops before the fenced request behind it; of the requests
+ * that wait there, one is cancelled. The others are executed when the queue goes on.
  */
 static void a_drained_queue_goes_on(mlx5mk_pd *pd, mlx5mk_cq *cq, mlx5mk_qp *qp)
 {

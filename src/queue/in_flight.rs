@@ -1,4 +1,4 @@
-//! What is known of a send request between post and completion: its kind, its number, its name.
+//! Kind, number and name of a send request, which the queue keeps between post and completion.
 
 use crate::wire::low::low8;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -154,7 +154,7 @@ impl Doorbell for BlueFlame {
         let octowords = octowords & MAX_WQE_OCTOWORDS;
         let begin = last.begin();
         let bytes = (last.end - begin) as usize * WQEBB_BYTES;
-        if begin == last.published && octowords > 1 && bytes <= self.half {
+        if last.is_alone() && octowords > 1 && bytes <= self.half {
             let mut at = self.offset;
             for index in begin..last.end {
                 self.write(at, last.ring.peek(index));

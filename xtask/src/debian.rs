@@ -133,13 +133,7 @@ pub fn unpack(
     packages: &[&str],
     dependencies: Dependencies,
 ) -> Result<PathBuf, String> {
-    // The two kinds of packages have separate folders, even on an arm64 machine: two tasks may unpack at the
-    // same time.
-    let (home, architecture) = match architecture {
-        Architecture::Arm64 => ("arm64", "arm64".to_owned()),
-        Architecture::Own => ("own", own()?),
-    };
-    Archive::new(home, &architecture, None)?.unpack(set, packages, dependencies)
+    unpack_of(None, architecture, set, packages, dependencies)
 }
 
 /// Unpacks packages of Debian's unstable release as [`unpack`] does. Prints the size of the download before
@@ -150,11 +144,25 @@ pub fn unpack_sid(
     packages: &[&str],
     dependencies: Dependencies,
 ) -> Result<PathBuf, String> {
-    let (home, architecture) = match architecture {
-        Architecture::Arm64 => ("sid-arm64", "arm64".to_owned()),
-        Architecture::Own => ("sid", own()?),
+    unpack_of(Some("sid"), architecture, set, packages, dependencies)
+}
+
+/// Unpacks packages of a release, or of the release of this machine's apt.
+fn unpack_of(
+    release: Option<&str>,
+    architecture: Architecture,
+    set: &str,
+    packages: &[&str],
+    dependencies: Dependencies,
+) -> Result<PathBuf, String> {
+    // The two kinds of packages have separate folders, even on an arm64 machine: two tasks may unpack at the
+    // same time.
+    let (kind, architecture) = match architecture {
+        Architecture::Arm64 => ("arm64", "arm64".to_owned()),
+        Architecture::Own => ("own", own()?),
     };
-    Archive::new(home, &architecture, Some("sid"))?.unpack(set, packages, dependencies)
+    let home = release.map_or_else(|| kind.to_owned(), |release| format!("{release}-{kind}"));
+    Archive::new(&home, &architecture, release)?.unpack(set, packages, dependencies)
 }
 
 /// Returns Debian's name for the architecture of this machine.

@@ -1,7 +1,7 @@
 /*
- * A block store of two processes: the target owns memory for blocks, and the initiator writes and reads them by
- * RDMA. The target's memory holds ciphertext only: the initiator's device encrypts each block with its T10-DIF
- * on the way out, and decrypts and checks it on the way back. Keys never reach the target.
+ * A block store of two processes: the target owns memory for blocks, and the initiator writes and reads them
+ * by RDMA. The target's memory holds ciphertext only: the initiator's device encrypts each block with its
+ * T10-DIF on the way out, and decrypts and checks it on the way back. Keys never reach the target.
  *
  *     block_store target SOCKET &        SOCKET: a path, by which the processes exchange their addresses
  *     block_store initiator SOCKET
@@ -30,10 +30,10 @@
 
 /* Ends the process where a call of the library fails. */
 static mlx5mk_error error;
-#define DO(call)                                                                                              \
-    do {                                                                                                      \
-        if ((call) < 0)                                                                                       \
-            fail(error.message);                                                                              \
+#define DO(call)                                                                                             \
+    do {                                                                                                     \
+        if ((call) < 0)                                                                                      \
+            fail(error.message);                                                                             \
     } while (0)
 
 static void fail(const char *words)
@@ -213,7 +213,7 @@ static void post(struct initiator *i, uint32_t slot, uint32_t operation, uint64_
     DO(mlx5mk_post(i->s.qp, &request, &error));
 }
 
-/* Moves the whole store, DEPTH I/Os at a time. Returns the number of damaged blocks, and the last in `bad`. */
+/* Moves the whole store, DEPTH I/Os at a time. Returns the number of damaged blocks, the last in `bad`. */
 static int transfer(struct initiator *i, uint32_t operation, uint64_t *bad)
 {
     uint64_t next = 0, lba[DEPTH];

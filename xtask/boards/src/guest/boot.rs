@@ -8,7 +8,7 @@ use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -30,15 +30,6 @@ const USUAL: u64 = 600;
 /// The time limit for a shell, in seconds.
 pub(super) const DAY: u64 = 24 * 60 * 60;
 
-/// A folder. Dropping this value removes the folder.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A line that the guest has written.
 enum Line {
     /// A line on the console: a message of the kernel, or of QEMU.
@@ -49,11 +40,10 @@ enum Line {
 
 /// Boots the guest, and returns the exit status of its command.
 pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8, String> {
-    let folder = Folder(run::root().join("target/guest").join(std::process::id().to_string()));
-    fs::create_dir_all(&folder.0).map_err(|error| format!("{}: {error}", folder.0.display()))?;
-    let image = folder.0.join("initramfs");
+    let folder = run::temporary("guest")?;
+    let image = folder.path().join("initramfs");
     fs::write(&image, image::build(guest, parts)?).map_err(|error| error.to_string())?;
-    let own = folder.0.join("socket");
+    let own = folder.path().join("socket");
     let mut served = vec!["--port".to_owned(), guest.port.clone()];
     served.extend(options.log.then(|| "--log".to_owned()));
     let (socket, _function) = match &options.socket {
