@@ -17,6 +17,7 @@ compared. The initiator must report exactly the blocks that the target corrupts.
 
   --ios N            number of reads and writes (default: 20000)
   --corrupt N        number of blocks that the target corrupts (default: 20)
+  --rotate N         keys that the target replaces in the course of the run (not with --kill)
   --kill             kill the target after half of the I/Os, and start it again
   --queues N         number of queue pairs (default: 2)
   --depth N          commands that a queue pair has in flight (default: 32)
@@ -42,6 +43,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Options {
     ios: u64,
     corrupt: u64,
+    rotate: u64,
     queues: u64,
     depth: u64,
     idle_seconds: u64,
@@ -54,6 +56,7 @@ impl Default for Options {
         Self {
             ios: 20_000,
             corrupt: 20,
+            rotate: 0,
             queues: 2,
             depth: 32,
             idle_seconds: 0,
@@ -68,10 +71,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// Runs the tests of the step `storage`: 20,000 I/Os with corrupt blocks and a killed target, and fewer I/Os
-/// on the other engine.
+/// with rotating keys on both engines.
 pub(crate) fn test() -> Result<(), String> {
     perform(&Options { kill: true, ..Options::default() })?;
-    perform(&Options { ios: 1_000, engine: SINGLE_BLOCK.into(), ..Options::default() })
+    perform(&Options { ios: 4_000, rotate: 2, ..Options::default() })?;
+    perform(&Options { ios: 1_000, rotate: 1, engine: SINGLE_BLOCK.into(), ..Options::default() })
 }
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {
@@ -80,6 +84,7 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
         match option.as_str() {
             "--ios" => options.ios = words.value()?,
             "--corrupt" => options.corrupt = words.value()?,
+            "--rotate" => options.rotate = words.value()?,
             "--queues" => options.queues = words.value()?,
             "--depth" => options.depth = words.value()?,
             "--idle-seconds" => options.idle_seconds = words.value()?,
@@ -90,6 +95,9 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
     }
     if ![MULTI_BLOCK, SINGLE_BLOCK].contains(&options.engine.as_str()) {
         return Err(format!("`{}` is not one of {MULTI_BLOCK}, {SINGLE_BLOCK}", options.engine));
+    }
+    if options.kill && options.rotate > 0 {
+        return Err("--kill and --rotate: the target keeps the keys of its blocks in memory".into());
     }
     Ok(options)
 }
@@ -106,6 +114,7 @@ fn perform(options: &Options) -> Result<(), String> {
         ("--queues", options.queues.to_string()),
         ("--depth", options.depth.to_string()),
         ("--corrupt", options.corrupt.to_string()),
+        ("--rotate", options.rotate.to_string()),
         // With the single-block engine, a command between initiator and target moves fewer bytes, so the
         // commands of a run fill a smaller volume.
         ("--blocks", if options.engine == SINGLE_BLOCK { 1 << 13 } else { 1 << 17 }.to_string()),
@@ -126,12 +135,14 @@ fn perform(options: &Options) -> Result<(), String> {
     initiator.stdout(Stdio::piped());
     let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
     let output = initiator.0.stdout.take().ok_or("the initiator has no output")?;
-    let (mut was_killed, mut was_unbroken) = (false, false);
+    let replaced = format!("keys replaced: {},", options.rotate);
+    let (mut was_killed, mut was_unbroken, mut was_rotated) = (false, false, options.rotate == 0);
     for line in BufReader::new(output).lines() {
         let line = line.map_err(|error| error.to_string())?;
         // If standard output is closed, the run goes on.
         let _ = writeln!(std::io::stdout(), "{line}");
         was_unbroken |= line == UNBROKEN;
+        was_rotated |= line.starts_with(&replaced);
         if options.kill && !was_killed && line.starts_with(HALF) {
             was_killed = true;
             drop(target);
@@ -153,6 +164,9 @@ fn perform(options: &Options) -> Result<(), String> {
     }
     if options.kill && !was_killed {
         return Err(format!("the initiator did not print `{HALF}`, so the target was not killed"));
+    }
+    if !was_rotated {
+        return Err(format!("the initiator did not print `{replaced}`"));
     }
     if was_unbroken == options.kill {
         return Err(format!("the initiator must print `{UNBROKEN}` unless the target is killed"));
@@ -229,7 +243,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["--ios", "--ios many", "--engine both", "--loud", "more"] {
+        for line in ["--ios", "--ios many", "--engine both", "--loud", "more", "--kill --rotate 1"] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 use storage::capsule::{CAPSULE, Command, Response};
-use storage::control::{Account, Control, Line, Offer};
+use storage::control::{Account, Control, Line, Offer, Rotations};
 use storage::link::{Event, Link, LinkSpec};
 use storage::process::Usage;
 use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
@@ -87,6 +87,8 @@ fn run(arguments: &Arguments) -> Outcome {
     let took = initiator.tally.start.elapsed();
     let at_end = initiator.usage()?;
     initiator.tally.print(took, at_tenth, at_end);
+    // The last phase reads every block, in its last key.
+    initiator.settle()?;
     initiator.perform(Phase::Check(0))?;
     if arguments.idle_seconds > 0 {
         initiator.idle(Duration::from_secs(arguments.idle_seconds))?;
@@ -232,7 +234,8 @@ impl Gear {
             crypto: false,
             gid_index: arguments.gid_index,
         };
-        let link = Link::new(&arguments.open()?, spec)?;
+        let device = arguments.open()?;
+        let link = Link::new(&device, &device.alloc_pd()?, spec)?;
         let kind = link.mkeys.first().ok_or("no mkeys")?.kind();
         let command_size =
             RequestSize::configure_mkey(&kind, PIECES, 1).and(RequestSize::send_inline(size_of::<Command>()));
@@ -551,6 +554,14 @@ impl<'a> Initiator<'a> {
         }
     }
 
+    /// Waits until the target has completed the rotations of its keys.
+    fn settle(&mut self) -> Outcome {
+        match self.ask(&Line::Settle)? {
+            Line::Settled => Ok(()),
+            other => Err(format!("the target says {other:?}").into()),
+        }
+    }
+
     /// Does nothing for a time except checking that the target is there. Prints the processor time that both
     /// sides take meanwhile.
     fn idle(&mut self, time: Duration) -> Outcome {
@@ -588,6 +599,13 @@ impl<'a> Initiator<'a> {
             corrupted.len(),
             named.len()
         );
+        if account.rotations.done > 0 {
+            let Rotations { done, moved, mixed } = account.rotations;
+            println!(
+                "keys replaced: {done}, blocks moved to the next key: {moved}, reads of blocks with two \
+                 keys: {mixed}"
+            );
+        }
         if corrupted != named {
             return Err(format!("corrupted were {corrupted:?}, named were {named:?}").into());
         }

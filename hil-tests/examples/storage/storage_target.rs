@@ -39,23 +39,25 @@
 //! or creates all objects anew on a reopened device. It does the same if the oldest command takes too long,
 //! because its completion was lost.
 //!
+//! With `--rotate N` the target replaces the key of the volume N times, while commands run ([`keys`]).
+//!
 //! With `--corrupt N` the target flips a bit of N blocks of the file just before they are read. A ledger
 //! records the flipped bits and outlives the target: after the target was killed and restarted, the initiator
 //! reconnects and repeats the outstanding commands.
 
+mod geometry;
+mod keys;
 mod ledger;
 mod storage;
 
 use clap::Parser;
+use geometry::Geometry;
+use keys::{KeyNumbers, Keys, set_lba};
 use ledger::{Ledger, PROTECTED_BLOCK};
-use mlx5_mkey::command::{DekKey, XtsKey};
-use mlx5_mkey::devx::{Buffer, Dek};
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Keytag, MkeyConfig, MkeyKind, SignatureChange, SignatureOrder,
-    XtsEngine,
-};
-use mlx5_mkey::types::{BlockSize, DomainKind, Key, Tweak};
-use mlx5_mkey::wqe::{Payload, PreparedConfig, Remote, RequestSize, Sge};
+use mlx5_mkey::devx::Buffer;
+use mlx5_mkey::mkey::Access;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wqe::{Payload, Remote, RequestSize, Sge};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::net::{SocketAddr, TcpListener};
@@ -64,13 +66,16 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use storage::capsule::{Command, Response};
-use storage::control::{Account, Control, Line, Offer};
+use storage::control::{Account, Control, Line, Offer, Rotations};
 use storage::link::{Event, Link, LinkSpec, MAX_DEPTH, MAX_QUEUES};
 use storage::process::Usage;
 use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// The time to sleep without events while blocks move from one key to the next.
+const COPY: Duration = Duration::from_millis(1);
 
 /// The id of each request that sends a response. The ids of all other requests are slots.
 const RESPONSE: u64 = u64::MAX;
@@ -96,6 +101,9 @@ struct Arguments {
     /// Blocks to corrupt in the course of the run
     #[arg(long, default_value_t = 0)]
     corrupt: u64,
+    /// Keys to replace in the course of the run
+    #[arg(long, default_value_t = 0)]
+    rotate: u64,
     #[command(flatten)]
     device: DeviceArguments,
 }
@@ -105,7 +113,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Outcome {
-    let mut target = Target::new(arguments)?;
+    if arguments.rotate > 0 && arguments.volume.exists() {
+        return Err(
+            "--rotate needs a new volume: the numbers of the keys are not stored with the blocks".into()
+        );
+    }
+    let mut target = Target::new(arguments, KeyNumbers::new(arguments.blocks))?;
     let listener = TcpListener::bind(arguments.address)?;
     println!("target: {} blocks at {}", target.blocks, listener.local_addr()?);
     loop {
@@ -126,52 +139,6 @@ fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The limits of an mkey and of a command, which depend on the device's AES-XTS engine.
-#[derive(Clone, Copy)]
-struct Geometry {
-    blocks_per_mkey: u32,
-    mkeys_per_command: usize,
-}
-
-impl Geometry {
-    /// Returns the limits for an AES-XTS engine.
-    fn of(engine: XtsEngine) -> Self {
-        match engine {
-            // 2048 blocks of 512 bytes: 1 MiB of data per mkey.
-            XtsEngine::MultiBlock | XtsEngine::MultiBlockLittleEndian => {
-                Self { blocks_per_mkey: 2048, mkeys_per_command: 1 }
-            }
-            XtsEngine::SingleBlock | XtsEngine::Unspecified => {
-                Self { blocks_per_mkey: 1, mkeys_per_command: 8 }
-            }
-        }
-    }
-
-    /// Returns the largest number of blocks of a command.
-    fn max_blocks(self) -> u32 {
-        self.blocks_per_mkey * self.mkeys_per_command as u32
-    }
-
-    /// Returns the send queue space of the largest command: configurations of mkeys of this kind, and a
-    /// transfer with a data segment for each.
-    fn transfer_size(self, kind: &MkeyKind) -> RequestSize {
-        let configure = RequestSize::configure_mkey(kind, 1, 2);
-        configure.times(self.mkeys_per_command as u32).and(RequestSize::rdma(self.mkeys_per_command))
-    }
-
-    /// Returns the range of a command's blocks in the staging memory.
-    fn staged(self, slot: usize, blocks: Range<u32>) -> Range<usize> {
-        let first = slot * self.max_blocks() as usize;
-        (first + blocks.start as usize) * PROTECTED_BLOCK..(first + blocks.end as usize) * PROTECTED_BLOCK
-    }
-
-    /// Returns for each mkey of a command the range of the command's blocks that it maps.
-    fn chunks(self, blocks: u32) -> impl Iterator<Item = Range<u32>> {
-        let step = self.blocks_per_mkey;
-        (0..blocks.div_ceil(step)).map(move |chunk| chunk * step..((chunk + 1) * step).min(blocks))
-    }
-}
-
 /// A volume, with the objects that serve it.
 struct Target {
     link: Link,
@@ -180,6 +147,10 @@ struct Target {
     blocks: u64,
     /// Number of corruptions in all, those done included.
     corrupt: u64,
+    /// Number of keys to replace in all, those replaced included.
+    rotate: u64,
+    rotations: Rotations,
+    keys: Keys,
     geometry: Geometry,
     transfer_size: RequestSize,
     /// Encrypted data in transit, with room for one command per slot.
@@ -187,16 +158,12 @@ struct Target {
     /// A buffer for data between file and staging memory. The device may write to the staging memory at any
     /// time, so that the program must not hold references to it.
     scratch: Vec<u8>,
-    /// Configurations for data from the volume to the wire, and from the wire to the volume.
-    outgoing: PreparedConfig,
-    incoming: PreparedConfig,
-    _dek: Dek,
 }
 
 impl Target {
-    /// Opens the device and the volume, and creates the queue pairs, mkeys and memory that serve an
-    /// initiator.
-    fn new(arguments: &Arguments) -> Outcome<Self> {
+    /// Opens the device and the volume, whose blocks have the keys with these numbers. Creates the queue
+    /// pairs, mkeys and memory that serve an initiator.
+    fn new(arguments: &Arguments, numbers: KeyNumbers) -> Outcome<Self> {
         let device = arguments.device.open()?;
         let engine = device.capabilities().xts_engine().ok_or("the device has no AES-XTS")?;
         let geometry = Geometry::of(engine);
@@ -216,30 +183,10 @@ impl Target {
             crypto: true,
             gid_index: arguments.device.gid_index,
         };
-        let link = Link::new(&device, spec)?;
-        // A service would get the key of the volume from its key management.
-        let key: [u8; 64] = std::array::from_fn(|index| index as u8);
-        let dek =
-            link.pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, *b"example!")?;
+        let pd = device.alloc_pd()?;
+        let link = Link::new(&device, &pd, spec)?;
         let kind = link.mkeys.first().ok_or("no mkeys")?.kind();
-        let prepare = |access| {
-            let crypto = Crypto {
-                // Memory holds the ciphertext, with the signature inside.
-                direction: Direction::DecryptOnTx,
-                order: SignatureOrder::AfterCryptoOnTx,
-                data_unit: BlockSize::B520,
-                tweak: Tweak::from_lba(0),
-                dek: dek.id(),
-                keytag: Keytag::default(),
-            };
-            let config = MkeyConfig {
-                access: Some(access),
-                signature: SignatureChange::Set(BlockSignature::both(storage::DIF, storage::DIF)),
-                crypto: Some(crypto),
-            };
-            PreparedConfig::new(kind, &config)
-        };
-        let (outgoing, incoming) = (prepare(Access::NONE)?, prepare(Access::LOCAL_WRITE)?);
+        let keys = Keys::new(&device, &pd, numbers, geometry, arguments.device.gid_index)?;
         let command_bytes = max_blocks as usize * PROTECTED_BLOCK;
         let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
         let scratch = vec![0xff; command_bytes];
@@ -263,13 +210,13 @@ impl Target {
             ledger,
             blocks,
             corrupt,
+            rotate: arguments.rotate,
+            rotations: Rotations::default(),
+            keys,
             geometry,
             transfer_size: geometry.transfer_size(&kind),
             staging,
             scratch,
-            outgoing,
-            incoming,
-            _dek: dek,
         })
     }
 
@@ -279,10 +226,12 @@ impl Target {
         let mut session = Session {
             control,
             arguments: &arguments.device,
-            slots: vec![None; spec.slots()],
+            slots: (0..spec.slots()).map(|_| None).collect(),
             due: (0..spec.queues).map(|_| VecDeque::new()).collect(),
             reads: 0,
             corrupt_every: u64::MAX,
+            rotate_every: u64::MAX,
+            is_settling: false,
             target: self,
         };
         session.meet()?;
@@ -294,7 +243,8 @@ impl Target {
     fn recover(&mut self, arguments: &Arguments, trouble: &Trouble) -> Outcome<usize> {
         println!("target: {trouble}");
         if let Trouble::Peer(_) = trouble {
-            match self.link.reset().map_err(Trouble::of) {
+            let reset = self.link.reset().and_then(|requests| self.keys.reset().map(|()| requests));
+            match reset.map_err(Trouble::of) {
                 Ok(requests) => return Ok(requests),
                 Err(trouble) => println!("target: {}", trouble?),
             }
@@ -303,7 +253,7 @@ impl Target {
         // already.
         let start = Instant::now();
         let mut new = loop {
-            match Self::new(arguments).map_err(Trouble::of) {
+            match Self::new(arguments, self.keys.numbers.clone()).map_err(Trouble::of) {
                 Ok(new) => break new,
                 Err(trouble) if start.elapsed() < PATIENCE => println!("target: {}", trouble?),
                 Err(trouble) => return Err(format!("given up: {}", trouble?).into()),
@@ -311,6 +261,7 @@ impl Target {
             thread::sleep(PAUSE);
         };
         new.ledger.unexpected.append(&mut self.ledger.unexpected);
+        new.rotations = self.rotations;
         Ok(std::mem::replace(self, new).link.give_up())
     }
 
@@ -353,22 +304,35 @@ enum Due {
     Respond(Response),
 }
 
+/// A command with data in transit.
+struct Transfer {
+    command: Command,
+    begun: Instant,
+    /// The parts that are not transferred yet, each with the number of its key. A part is a range of the
+    /// command's blocks, and the parts follow one another: the mkeys of the command have one key at a time.
+    parts: VecDeque<(Range<u32>, u32)>,
+}
+
 /// The connection to an initiator, with its commands.
 struct Session<'t> {
     target: &'t mut Target,
     arguments: &'t DeviceArguments,
     control: Control,
-    /// Commands with data in transit, and their start. Slots of the first queue pair come first.
-    slots: Vec<Option<(Command, Instant)>>,
+    /// The commands in progress. Slots of the first queue pair come first.
+    slots: Vec<Option<Transfer>>,
     /// For each queue pair: requests that wait for room in the send queue.
     due: Vec<VecDeque<Due>>,
     reads: u64,
     corrupt_every: u64,
+    rotate_every: u64,
+    /// Whether the initiator waits for the end of all rotations.
+    is_settling: bool,
 }
 
 impl Session<'_> {
     /// Connects the queue pairs to those of the initiator: sends the offer, takes the initiator's answer, and
-    /// confirms the connection. Computes the number of reads between two corruptions.
+    /// confirms the connection. Computes the number of reads between two corruptions, and between two
+    /// rotations of keys.
     fn meet(&mut self) -> Outcome {
         let target = &mut *self.target;
         self.control.say(&Line::Offer(Offer {
@@ -383,10 +347,11 @@ impl Session<'_> {
         };
         target.ledger.begin(initiator)?;
         target.link.connect(&queues)?;
-        // The corruptions come somewhat early, so that all are done even if there are fewer reads than
-        // expected.
-        let left = target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64);
-        self.corrupt_every = (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
+        // Corruptions and rotations come somewhat early, so that all are done even if there are fewer reads
+        // than expected.
+        let every = |left| (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
+        self.corrupt_every = every(target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64));
+        self.rotate_every = every(target.rotate.saturating_sub(target.rotations.done));
         Ok(self.control.say(&Line::Ready)?)
     }
 
@@ -394,7 +359,8 @@ impl Session<'_> {
         let mut events = Vec::new();
         let mut looked = Instant::now();
         loop {
-            self.target.link.take(IDLE, &mut events)?;
+            let limit = if self.target.keys.is_rotating() { COPY } else { IDLE };
+            self.target.link.take(limit, &mut events)?;
             let is_idle = events.is_empty();
             for event in events.drain(..) {
                 match event {
@@ -407,13 +373,16 @@ impl Session<'_> {
             for queue in 0..self.due.len() {
                 self.post(queue)?;
             }
+            self.rotate()?;
             if is_idle || looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.target.link.look()?;
-                self.arguments.limit(self.slots.iter().flatten().map(|(_, begun)| *begun))?;
+                let begun = self.slots.iter().flatten().map(|transfer| transfer.begun);
+                self.arguments.limit(begun.chain(self.target.keys.begun()))?;
                 match self.control.heard()? {
                     None => {}
                     Some(Line::Ask) => self.control.say(&Line::Usage(Usage::of_this_process()))?,
+                    Some(Line::Settle) => self.is_settling = true,
                     Some(Line::Bye) => return self.account(),
                     Some(other) => return Err(Lost(format!("it says {other:?}")).into()),
                 }
@@ -447,30 +416,79 @@ impl Session<'_> {
             }
             target.load(slot, &command)?;
         }
-        *entry = Some((command, Instant::now()));
+        let numbers = &target.keys.numbers;
+        let mut parts = VecDeque::new();
+        if command.opcode == Command::WRITE {
+            parts.push_back((0..blocks, numbers.current));
+        } else {
+            let (mut at, end) = (lba, lba + u64::from(blocks));
+            while let Some((run, number)) = numbers.run(at, end) {
+                parts.push_back(((run.start - lba) as u32..(run.end - lba) as u32, number));
+                at = run.end;
+            }
+            target.rotations.mixed += u64::from(parts.len() > 1);
+        }
+        *entry = Some(Transfer { command, begun: Instant::now(), parts });
         due.push_back(Due::Transfer(slot));
         Ok(())
     }
 
-    /// Ends a command whose data has arrived at its destination: asks the mkeys for errors, stores the data
-    /// of a write, and queues the response.
+    /// Continues the rotation of keys: replaces the next key if enough reads have come since the last one,
+    /// or if the initiator waits for the end of all rotations.
+    fn rotate(&mut self) -> Outcome {
+        let Target { link, volume, keys, rotations, rotate, .. } = &mut *self.target;
+        let is_due = self.is_settling || self.reads >= self.rotate_every;
+        if is_due && !keys.is_rotating() && rotations.done < *rotate {
+            self.reads = 0;
+            let commands = self.slots.iter().flatten().count();
+            keys.rotate(&link.pd)?;
+            println!(
+                "target: key {} encrypts from now on, with {commands} commands in progress",
+                keys.numbers.current
+            );
+        }
+        keys.advance(volume, rotations, |number| {
+            let mut parts = self.slots.iter().flatten().flat_map(|transfer| &transfer.parts);
+            parts.any(|(_, other)| *other == number)
+        })?;
+        if self.is_settling && rotations.done >= *rotate {
+            self.is_settling = false;
+            self.control.say(&Line::Settled)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a part of a command whose data has arrived at its destination: asks the mkeys for errors, and
+    /// queues the next part. Behind the last part or an error, stores the data of a write, and queues the
+    /// response.
     fn finish(&mut self, slot: usize) -> Outcome {
         let target = &mut *self.target;
-        let (command, _) = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
-        let (lba, blocks, spec) = (command.lba.get(), command.blocks.get(), *target.link.spec());
-        let mkeys = slot * spec.mkeys_per_command..;
+        let transfer = self.slots.get_mut(slot).ok_or("no such slot")?;
+        let Transfer { command, parts, .. } = transfer.as_mut().ok_or("no such command")?;
+        let (part, number) = parts.pop_front().ok_or("no such part")?;
+        let (command, is_last) = (*command, parts.is_empty());
+        let spec = *target.link.spec();
+        let (first, mkeys) = (command.lba.get() + u64::from(part.start), slot * spec.mkeys_per_command..);
         let mut wrong = None;
-        for (chunk, mkey) in target.geometry.chunks(blocks).zip(mkeys) {
+        for (chunk, mkey) in target.geometry.chunks(part.len() as u32).zip(mkeys) {
             // The device keeps the first error of each mkey.
             if let Some(error) = target.link.check(mkey)? {
-                let block = lba + u64::from(chunk.start) + error.block_index();
+                let block = first + u64::from(chunk.start) + error.block_index();
                 println!("target: LBA {block}: {error}");
                 wrong = wrong.or(Some(block));
             }
         }
+        let due = slot.checked_div(spec.depth).and_then(|queue| self.due.get_mut(queue));
+        let due = due.ok_or("no such queue pair")?;
+        if wrong.is_none() && !is_last {
+            due.push_back(Due::Transfer(slot));
+            return Ok(());
+        }
+        *transfer = None;
         let answer = match (wrong, command.opcode) {
             (None, Command::WRITE) => {
                 target.store(slot, &command)?;
+                target.keys.stored(first..first + part.len() as u64, number);
                 response(&command, Response::DONE, 0)
             }
             (None, _) => response(&command, Response::DONE, 0),
@@ -482,14 +500,13 @@ impl Session<'_> {
                 response(&command, Response::CORRUPT, wrong)
             }
         };
-        let due = slot.checked_div(spec.depth).and_then(|queue| self.due.get_mut(queue));
-        due.ok_or("no such queue pair")?.push_back(Due::Respond(answer));
+        due.push_back(Due::Respond(answer));
         Ok(())
     }
 
     /// Posts the waiting requests that fit, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
-        let Target { link, staging, outgoing, incoming, geometry, transfer_size, .. } = &mut *self.target;
+        let Target { link, staging, keys, geometry, transfer_size, .. } = &mut *self.target;
         let due = self.due.get_mut(index).ok_or("no such queue pair")?;
         let (queue, mkeys) = link.queue_and_mkeys(index)?;
         let mut room = queue.free_blocks();
@@ -507,23 +524,25 @@ impl Session<'_> {
                     batch.request(RESPONSE).signaled().send(Payload::Inline(response.as_bytes()))?;
                 }
                 &Due::Transfer(slot) => {
-                    let (command, _) =
-                        self.slots.get(slot).and_then(Option::as_ref).ok_or("no such command")?;
+                    let transfer = self.slots.get(slot).and_then(Option::as_ref);
+                    let Transfer { command, parts, .. } = transfer.ok_or("no such command")?;
+                    let (part, number) = parts.front().ok_or("no such part")?;
+                    let key = keys.get(*number)?;
                     let is_read = command.opcode == Command::READ;
-                    let prepared = if is_read { &mut *outgoing } else { &mut *incoming };
+                    let prepared = if is_read { &mut key.outgoing } else { &mut key.incoming };
                     let mkeys = mkeys.iter_mut().skip(slot * geometry.mkeys_per_command);
                     sges.clear();
-                    for (chunk, mkey) in geometry.chunks(command.blocks.get()).zip(mkeys) {
-                        let lba = command.lba.get() + u64::from(chunk.start);
-                        prepared.set_tweak(Tweak::from_lba(lba))?;
-                        prepared.set_ref_tag(DomainKind::Memory, lba as u32)?;
-                        prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
-                        let entry = staging.entry(geometry.staged(slot, chunk))?;
+                    for (chunk, mkey) in geometry.chunks(part.len() as u32).zip(mkeys) {
+                        let blocks = part.start + chunk.start..part.start + chunk.end;
+                        set_lba(prepared, command.lba.get() + u64::from(blocks.start))?;
+                        let entry = staging.entry(geometry.staged(slot, blocks))?;
                         batch.request(slot as u64).configure_mkey(mkey, prepared, &[entry])?;
                         // The mkey's space has as many bytes on the wire as in memory.
                         sges.push(Sge { address: 0, length: entry.length, lkey: mkey.key() });
                     }
-                    let remote = Remote { address: 0, rkey: Key::from_raw(command.rkey.get()) };
+                    // The initiator's mkey has the same bytes per block.
+                    let address = u64::from(part.start) * PROTECTED_BLOCK as u64;
+                    let remote = Remote { address, rkey: Key::from_raw(command.rkey.get()) };
                     let request = batch.request(slot as u64).signaled();
                     if is_read {
                         request.rdma_write(remote, &sges[..])?;
@@ -547,6 +566,7 @@ impl Session<'_> {
             corrupted: ledger.corrupted.clone(),
             unexpected: ledger.unexpected.clone(),
             plaintext,
+            rotations: self.target.rotations,
         };
         Ok(self.control.say(&Line::Account(account))?)
     }

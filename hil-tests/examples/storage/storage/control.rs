@@ -24,6 +24,10 @@ pub(crate) enum Line {
     Ask,
     /// The resource usage of the target.
     Usage(super::process::Usage),
+    /// Asks the target to complete the rotations of its keys.
+    Settle,
+    /// The target's answer to `Settle`: no block has an old key.
+    Settled,
     /// The initiator is done, and asks for the target's account.
     Bye,
     /// The target's answer to `Bye`: its account of the run.
@@ -57,6 +61,18 @@ pub(crate) struct Account {
     /// Blocks of the file that begin like the initiator's plaintext. The number must be 0, because the file
     /// is encrypted.
     pub(crate) plaintext: u64,
+    pub(crate) rotations: Rotations,
+}
+
+/// Numbers of a run in which keys of the volume were replaced.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Rotations {
+    /// Number of keys that were replaced and destroyed.
+    pub(crate) done: u64,
+    /// Number of blocks that the target moved to the next key.
+    pub(crate) moved: u64,
+    /// Number of reads whose blocks had two keys.
+    pub(crate) mixed: u64,
 }
 
 /// The most bytes of a message with its end: an account of 800,000 blocks with numbers of any size.

@@ -80,8 +80,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Creates all objects of the link. The queue pairs are not connected yet.
-    pub(crate) fn new(device: &Device, spec: LinkSpec) -> Outcome<Self> {
-        let pd = device.alloc_pd()?;
+    pub(crate) fn new(device: &Device, pd: &ProtectionDomain, spec: LinkSpec) -> Outcome<Self> {
         let mkeys = spec.slots() * spec.mkeys_per_command;
         let entries =
             CqSpec::entries_for(spec.queues as u32, SEND_BLOCKS as u32, MAX_DEPTH as u32, mkeys as u32);
@@ -101,7 +100,7 @@ impl Link {
                 user_index,
                 ..QueuePairSpec::default()
             };
-            let queue = device.create_qp(&pd, &cq, &cq, of_queue)?;
+            let queue = device.create_qp(pd, &cq, &cq, of_queue)?;
             qpns.push(queue.qpn());
             queues.insert(queue).map_err(|(error, _)| error)?;
         }
@@ -110,6 +109,7 @@ impl Link {
         let mkeys = pd.create_mkeys(mkeys, of_mkeys)?;
         let inbox = pd.alloc_buffer(spec.queues * MAX_DEPTH * CAPSULE, Access::LOCAL_WRITE)?;
         let options = options(spec.gid_index)?;
+        let pd = pd.clone();
         Ok(Self { pd, mkeys, spec, options, queues, qpns, completions, events, inbox, taken: Vec::new() })
     }
 

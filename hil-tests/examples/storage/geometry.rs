@@ -1,0 +1,52 @@
+//! The sizes of commands and of their memory.
+
+use super::ledger::PROTECTED_BLOCK;
+use mlx5_mkey::mkey::{MkeyKind, XtsEngine};
+use mlx5_mkey::wqe::RequestSize;
+use std::ops::Range;
+
+/// The limits of an mkey and of a command, which depend on the device's AES-XTS engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Geometry {
+    pub(crate) blocks_per_mkey: u32,
+    pub(crate) mkeys_per_command: usize,
+}
+
+impl Geometry {
+    /// Returns the limits for an AES-XTS engine.
+    pub(crate) fn of(engine: XtsEngine) -> Self {
+        match engine {
+            // 2048 blocks of 512 bytes: 1 MiB of data per mkey.
+            XtsEngine::MultiBlock | XtsEngine::MultiBlockLittleEndian => {
+                Self { blocks_per_mkey: 2048, mkeys_per_command: 1 }
+            }
+            XtsEngine::SingleBlock | XtsEngine::Unspecified => {
+                Self { blocks_per_mkey: 1, mkeys_per_command: 8 }
+            }
+        }
+    }
+
+    /// Returns the largest number of blocks of a command.
+    pub(crate) fn max_blocks(self) -> u32 {
+        self.blocks_per_mkey * self.mkeys_per_command as u32
+    }
+
+    /// Returns the send queue space of the largest command: configurations of mkeys of this kind, and a
+    /// transfer with a data segment for each.
+    pub(crate) fn transfer_size(self, kind: &MkeyKind) -> RequestSize {
+        let configure = RequestSize::configure_mkey(kind, 1, 2);
+        configure.times(self.mkeys_per_command as u32).and(RequestSize::rdma(self.mkeys_per_command))
+    }
+
+    /// Returns the range of a command's blocks in the staging memory.
+    pub(crate) fn staged(self, slot: usize, blocks: Range<u32>) -> Range<usize> {
+        let first = slot * self.max_blocks() as usize;
+        (first + blocks.start as usize) * PROTECTED_BLOCK..(first + blocks.end as usize) * PROTECTED_BLOCK
+    }
+
+    /// Returns for each mkey of a command the range of the command's blocks that it maps.
+    pub(crate) fn chunks(self, blocks: u32) -> impl Iterator<Item = Range<u32>> {
+        let step = self.blocks_per_mkey;
+        (0..blocks.div_ceil(step)).map(move |chunk| chunk * step..((chunk + 1) * step).min(blocks))
+    }
+}
