@@ -45,6 +45,9 @@ pub const C: &[Package] = &[
     ("pkg-config", "/usr/bin/pkg-config"),
 ];
 
+/// Programs that build projects in C.
+pub const BUILDERS: &[Package] = &[("cmake", "/usr/bin/cmake"), ("meson", "/usr/bin/meson")];
+
 /// The installer of Python packages.
 pub const PIP: &[Package] = &[("python3-pip", "/usr/bin/pip3")];
 

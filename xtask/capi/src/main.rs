@@ -26,7 +26,7 @@ lib/pkgconfig. It can be copied to a folder such as /usr/local. The guide for C 
   --record              write the ABI to hil-tests/capi/abi.txt, and the header to
                         src/capi/mlx5_mkey.h
   --cinstall            install by cargo-c of Debian sid, which is unpacked below `target`, and run
-                        the example with it
+                        the example with it; build it with CMake and Meson, too
   --help                print this text
 ";
 

@@ -71,16 +71,68 @@ pub(super) fn record() -> Result<(), String> {
     fs::write(root().join(PUBLISHED), &library.header).map_err(|error| format!("{PUBLISHED}: {error}"))
 }
 
-/// Installs the library by cargo-c below `target`, and runs the example with it, linked both ways.
+/// Installs the library by cargo-c below `target`, and runs the example with it: linked both ways, and built
+/// with the lines of the guide for CMake and for Meson.
 pub(super) fn cinstall() -> Result<(), String> {
-    debian::install(&[debian::C, debian::VERBS].concat())?;
+    debian::install(&[debian::C, debian::VERBS, debian::BUILDERS].concat())?;
     let library = Installed::by_cargo_c()?;
     let (programs, example) = (Programs::new()?, root().join(EXAMPLE));
     for linked in [Linked::Static, Linked::Shared] {
         let program = programs.compile(&library, &example, linked)?;
         software_device(&[&program.to_string_lossy()])?;
     }
-    Ok(())
+    BUILDERS.iter().try_for_each(|builder| builder.check(&library, &example))
+}
+
+/// A program that builds projects in C.
+struct Builder {
+    /// The language of its lines in the guide.
+    language: &'static str,
+    file: &'static str,
+    /// The lines before those of the guide.
+    head: &'static str,
+    /// Its commands, which build the program `build/service`.
+    commands: [&'static [&'static str]; 2],
+}
+
+const BUILDERS: &[Builder] = &[
+    Builder {
+        language: "cmake",
+        file: "CMakeLists.txt",
+        head: "cmake_minimum_required(VERSION 3.16)\nproject(service C)\nadd_executable(service service.c)\n",
+        commands: [&["cmake", "-S", ".", "-B", "build"], &["cmake", "--build", "build"]],
+    },
+    Builder {
+        language: "meson",
+        file: "meson.build",
+        head: "",
+        commands: [&["meson", "setup", "build"], &["meson", "compile", "-C", "build"]],
+    },
+];
+
+impl Builder {
+    /// Builds a program with the lines of the guide, and runs the program.
+    fn check(&self, library: &Installed, source: &Path) -> Result<(), String> {
+        let page = read(GUIDE)?;
+        let fence = format!("```{}\n", self.language);
+        let lines = page.split_once(&fence).and_then(|(_, rest)| rest.split_once("```"));
+        let (lines, _) = lines.ok_or_else(|| format!("{GUIDE} has no lines for {}", self.language))?;
+        let folder = run::temporary(self.language)?;
+        let write = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+        };
+        write(self.file, &format!("{}{lines}", self.head))?;
+        write("service.c", &read(&source.to_string_lossy())?)?;
+        for command in self.commands {
+            let (name, words) = command.split_first().ok_or("no command")?;
+            let mut build = run::program(name, words);
+            build.current_dir(&folder).env("PKG_CONFIG_PATH", library.folder.join("lib/pkgconfig"));
+            check(build)?;
+        }
+        let libraries = format!("LD_LIBRARY_PATH={}", library.folder.join("lib").display());
+        software_device(&["env", &libraries, &folder.path().join("build/service").to_string_lossy()])
+    }
 }
 
 /// The C programs for this machine.
@@ -244,9 +296,13 @@ fn errors(header: &str) -> Result<(), String> {
     if silent.is_empty() { Ok(()) } else { Err(format!("no `Errors:` in the documentation of {silent:?}")) }
 }
 
+/// Returns the text of a file of the repository.
+fn read(file: &str) -> Result<String, String> {
+    fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
+}
+
 /// Checks that one of the examples contains each snippet of the guide.
 fn guide() -> Result<(), String> {
-    let read = |file: &str| fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"));
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
     };

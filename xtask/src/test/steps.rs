@@ -5,7 +5,9 @@ use crate::{bench, chaos, fuzz, package, peer, sanitize, storage, versions};
 use std::io;
 use std::path::Path;
 use std::process::Command;
-use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
+use xtask::debian::{
+    BUILDERS, C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS,
+};
 use xtask::host::{FIRMWARE, SELECTION};
 use xtask::run::{self, cargo, check, program, succeeds};
 use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
@@ -200,7 +202,7 @@ pub(super) const STEPS: &[Step] = &[
            run: || with_root(|| task("xtask-artefacts", &["dist", "--deb", "--check-chroot"])),
            what: "the Debian packages, installed and used in a new Debian system" },
     Step { name: "cinstall", lane: Side, tier: Nightly, programs: &["xtask-capi"],
-           packages: || [C, VERBS].concat(),
+           packages: || [C, VERBS, BUILDERS].concat(),
            run: || task("xtask-capi", &["capi", "--cinstall"]).into(),
            what: "the library for C, installed by cargo-c" },
     Step { name: "publish", lane: Main, tier: Nightly, programs: &[], packages: none,
