@@ -130,12 +130,16 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ),
             ("factory", &["crypto", "memory", "device"]),
             ("keys", &["faults", "memory", "profile", "object", "device"]),
+            ("commands", &["interface_state", "profile", "object", "device", "keys"]),
             (
                 "interface",
                 &[
                     "interface_state",
                     "memory",
                     "profile",
+                    "commands",
+                    "data_path",
+                    "translate",
                     "capabilities",
                     "cqe",
                     "gate",

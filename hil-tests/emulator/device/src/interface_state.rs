@@ -78,6 +78,8 @@ pub(crate) struct Interface {
     pub(crate) blue_flame: Option<BlueFlame>,
     /// Send queues of packets, by their numbers.
     pub(crate) packets: BTreeMap<u32, PacketQueue>,
+    /// The counters of sent packets.
+    pub(crate) traffic: Traffic,
     pub(crate) health: u32,
 }
 
@@ -158,6 +160,7 @@ pub(crate) struct BlueFlame {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketQueue {
     pub(crate) cqn: u32,
+    pub(crate) pd: u32,
     pub(crate) ring: u64,
     pub(crate) log_blocks: u8,
     pub(crate) record: u64,
@@ -165,6 +168,23 @@ pub(crate) struct PacketQueue {
     pub(crate) next: u16,
     /// The page of the queue's doorbells.
     pub(crate) uar: u32,
+}
+
+/// Counts of packets and of their bytes (PRM `traffic_counter`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counter {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The counters of sent packets, by the kind of their destination. Packets that the device could not read are
+/// errors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) errors: Counter,
+    pub(crate) unicast: Counter,
+    pub(crate) multicast: Counter,
+    pub(crate) broadcast: Counter,
 }
 
 impl Interface {

@@ -21,6 +21,7 @@ extern crate alloc;
 mod bus;
 pub mod capabilities;
 mod clock;
+pub mod commands;
 mod completion;
 mod cqe;
 pub mod crypto;

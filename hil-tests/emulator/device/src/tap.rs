@@ -34,12 +34,17 @@ pub enum Seen<'a> {
         /// The request, from its control segment on.
         bytes: &'a [u8],
     },
-    /// A packet of the network interface was taken, or a request of one of its queues that carries none.
+    /// A packet of the network interface was taken.
     Packet {
         /// The send queue.
         queue: u32,
-        /// The first block of the work request.
-        block: &'a [u8; 64],
+        /// The number of packets: 1, more for data that the device cuts into packets, or 0 for a request that
+        /// the device could not read.
+        packets: u64,
+        /// The bytes of all packets.
+        bytes: u64,
+        /// The first bytes of the packet, at most 64.
+        header: &'a [u8],
     },
     /// A command of the command queue was carried out, or refused.
     Command {

@@ -203,7 +203,8 @@ pub(crate) fn to_init(qpn: u32, rights: u8) -> Words {
 }
 
 pub(crate) fn to_receive(qpn: u32, peer: u32) -> Words {
-    Words::new(0x503, 0x110).u24(9, qpn).u24(QPC + 0x15, peer).u8(QPC + 0x18, 0x80)
+    let mtu = 1 << 5;
+    Words::new(0x503, 0x110).u24(9, qpn).u8(QPC + 8, mtu).u24(QPC + 0x15, peer).u8(QPC + 0x18, 0x80)
 }
 
 pub(crate) fn to_send(qpn: u32, rnr_retry: u8) -> Words {
@@ -343,6 +344,7 @@ fn a_completion_queue_has_good_fields() {
     let cases = [
         ("`dbr_umem_valid`", good.clone().u8(0x10, 2), BAD_RESOURCE),
         ("`cqe_sz` 2", good.clone().u8(0x11, 0x40), BAD_PARAMETER),
+        ("`cqe_comp_en`", good.clone().u8(0x12, 0x40), BAD_PARAMETER),
         ("`cqe_sz` 4", good.clone().u8(0x11, 0x80), BAD_PARAMETER),
         ("`cq_umem_valid`", good.clone().u8(0x5c, 0x80), BAD_RESOURCE),
         ("no such UAR", good.clone().u24(0x1d, setup.uar + 1), BAD_RESOURCE),

@@ -125,3 +125,67 @@ fn the_table_of_gids_has_room_for_256() {
     setup.good(set(255));
     setup.refused(set(256), BAD_PARAMETER, "behind the table");
 }
+
+/// The counters tell packets by the kind of their destination. Bytes come inline, from memory, or both. The
+/// device cuts a large segment into packets, each with the inline header.
+#[test]
+fn packets_are_counted_by_their_destination() {
+    let mut setup = Setup::new();
+    let cq = setup.made_cq(4);
+    let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
+    let (data, key) = setup.host.filled(&[0x33; 3000]);
+    let pd = setup.host.pd;
+    let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar);
+    let words = words.u24(0x59, pd).u64(0x60, record).u8(0x71, 6).u8(0x73, LOG);
+    let queue = setup.good(with_pages(words, ring, 64 << LOG));
+    let mut index = 0_u16;
+    let mut send = |setup: &mut Setup, opcode: u8, cut: u16, inline: &[u8], length: u32, key: u32| {
+        let segments = (inline.len().max(2) - 2).div_ceil(16);
+        let mut request = vec![0; 32 + segments * 16];
+        request[22..24].copy_from_slice(&cut.to_be_bytes());
+        request[28..30].copy_from_slice(&(inline.len() as u16).to_be_bytes());
+        request[30..30 + inline.len()].copy_from_slice(inline);
+        if length != 0 {
+            request.extend([&length.to_be_bytes()[..], &key.to_be_bytes(), &data.to_be_bytes()].concat());
+        }
+        request[..4].copy_from_slice(&(u32::from(index) << 8 | u32::from(opcode)).to_be_bytes());
+        let size = request.len() as u32 / 16;
+        request[4..8].copy_from_slice(&(queue << 8 | size).to_be_bytes());
+        for block in request.chunks(64) {
+            setup.host.put(ring + u64::from(index % (1 << LOG)) * 64, block);
+            index += 1;
+        }
+        setup.host.put(record + 4, &u32::from(index).to_be_bytes());
+        setup.host.device.write_uar(u64::from(setup.uar) * 4096 + 0x800, &request[..8]);
+        setup.host.device.settle_doorbells();
+    };
+    let to = |first: u8| [&[first; 6][..], &[2, 0, 0, 0, 0, 1, 8, 0]].concat();
+    let key = key.get();
+    send(&mut setup, 0x0a, 0, &to(0xff), 0, 0);
+    send(&mut setup, 0x0a, 0, &to(0x02), 100, key);
+    // The destination is in memory, and is a multicast address.
+    send(&mut setup, 0x0a, 0, &[], 60, key);
+    // Three packets of at most 1448 bytes, each with a header of 54 bytes, in a request of two blocks.
+    let header = [to(0x04), vec![0; 40]].concat();
+    send(&mut setup, 0x0e, 1448, &header, 3000, key);
+    send(&mut setup, 0x0a, 0, &to(0x02), 100, key ^ 0x100);
+    let counters = |setup: &mut Setup, clear: u8| {
+        let bytes = told(setup, Words::new(0x770, 0x20).u8(0x18, clear), 0x200);
+        let number = |at: usize| u64::from_be_bytes(bytes[at - 0x10..at - 8].try_into().unwrap());
+        [0x20, 0x80, 0xa0, 0xc0].map(|at| (number(at), number(at + 8)))
+    };
+    let all = [(1, 0), (1, 14), (4, 114 + 3 * 54 + 3000), (1, 60)];
+    assert_eq!(counters(&mut setup, 0), all);
+    let port = |setup: &mut Setup, group: u8| {
+        let words = Words::new(0x805, 16 + 0x100).u16(6, 1).u16(0xa, 0x5008).u8(16 + 3, group);
+        told(setup, words, 0x100)
+    };
+    let [ieee, rfc] = [0, 1].map(|group| port(&mut setup, group));
+    let number = |bytes: &[u8], at: usize| u64::from_be_bytes(bytes[8 + at..16 + at].try_into().unwrap());
+    assert_eq!([0, 0x20, 0x30, 0x38].map(|at| number(&ieee, at)), [6, 3350, 1, 1]);
+    assert_eq!([0x28, 0x30, 0x40, 0x58, 0x60].map(|at| number(&rfc, at)), [3350, 4, 1, 1, 1]);
+    let clears = Words::new(0x805, 16 + 0x100).u16(6, 1).u16(0xa, 0x5008).u8(16 + 4, 0x80);
+    setup.refused(clears, BAD_PARAMETER, "clearing of the port's counters");
+    assert_eq!(counters(&mut setup, 0x80), all);
+    assert_eq!(counters(&mut setup, 0), [(0, 0); 4], "they were cleared");
+}

@@ -263,6 +263,117 @@ fn an_object_of_one_user_is_not_anothers() {
     setup.refused(by(one.uid, Words::new(0x800, 16)), BAD_RESOURCE, "no domain for a context that is gone");
 }
 
+/// As `an_object_of_one_user_is_not_anothers`, for the objects of a network interface and for those that are
+/// only a number.
+#[test]
+fn an_interface_of_one_user_is_not_anothers() {
+    let mut setup = Setup::new();
+    let (one, other) = (User::new(&mut setup), User::new(&mut setup));
+    let eq = setup.eq;
+    one.clear(&mut setup.host, 0);
+    other.clear(&mut setup.host, 0);
+    let (cq, others_cq) = (setup.good(one.cq(eq, 0)), setup.good(other.cq(eq, 0)));
+    let made = |setup: &mut Setup, user: &User, words: Words| setup.good(by(user.uid, words));
+    let (record, ring) = (setup.host.alloc(8), setup.host.alloc(64));
+    let sends = |cq, user: &User| {
+        let words = packets(cq, user.uar).u64(0x60, record).u24(0x59, user.pd);
+        with_pages(words, ring, 64)
+    };
+    let receives = |cq, user: &User| Words::new(0x908, 0x110).u24(0x29, cq).u24(0x59, user.pd);
+    let direct = |domain, rq| Words::new(0x900, 0x110).u24(0x45, domain).u24(0x3d, rq);
+    let spread = |domain, table| Words::new(0x900, 0x110).u8(0x24, 0x10).u24(0x45, domain).u24(0x41, table);
+    let list = |opcode, rq| Words::new(opcode, 0x114).u16(0x3a, 1).u24(0x111, rq);
+    let xrc = |domain, pd| Words::new(0x705, 0x110).u24(0x15, domain).u24(0x29, pd);
+    let group = |table| Words::new(0x933, 0x400).u24(0x15, table);
+    let flow = |table, group, kind, to| {
+        let words = Words::new(0x936, 0x348).u24(0x15, table).u24(0x45, group).u24(0x51, 1);
+        words.u8(0x340, kind).u24(0x341, to)
+    };
+    let table = |opcode, table| Words::new(opcode, 0x40).u24(0x15, table);
+    // The objects of both users, with the same kinds in the same order.
+    let objects = [(&one, cq), (&other, others_cq)].map(|(user, cq)| {
+        let domain = made(&mut setup, user, Words::new(0x816, 16));
+        let sq = made(&mut setup, user, sends(cq, user));
+        let rq = made(&mut setup, user, receives(cq, user));
+        let rqt = made(&mut setup, user, list(0x916, rq));
+        let tir = made(&mut setup, user, direct(domain, rq));
+        let tis = made(&mut setup, user, Words::new(0x912, 0xc0).u24(0x45, domain));
+        let counter = made(&mut setup, user, Words::new(0x771, 16));
+        let xrcd = made(&mut setup, user, Words::new(0x80e, 16));
+        let srq = made(&mut setup, user, xrc(xrcd, user.pd));
+        let flows = made(&mut setup, user, Words::new(0x930, 0x40));
+        let rules = made(&mut setup, user, group(flows));
+        [domain, sq, rq, rqt, tir, tis, counter, xrcd, srq, flows, rules]
+    });
+    let [mine, theirs] = objects;
+    let [domain, sq, rq, rqt, tir, tis, counter, xrcd, srq, flows, rules] = mine;
+    let [own_domain, _, own_rq, _, own_tir, _, _, own_xrcd, _, own_flows, own_rules] = theirs;
+    let with_cq = other.qp(others_cq, 0x2000);
+    let commands = [
+        ("MODIFY_SQ", named(0x905, sq)),
+        ("DESTROY_SQ", named(0x906, sq)),
+        ("MODIFY_RQ", Words::new(0x909, 0x110).u24(9, rq)),
+        ("DESTROY_RQ", named(0x90a, rq)),
+        ("MODIFY_RQT", list(0x917, own_rq).u24(9, rqt)),
+        ("DESTROY_RQT", named(0x918, rqt)),
+        ("MODIFY_TIR", Words::new(0x901, 0x110).u24(9, tir)),
+        ("DESTROY_TIR", named(0x902, tir)),
+        ("MODIFY_TIS", named(0x913, tis)),
+        ("DESTROY_TIS", named(0x914, tis)),
+        ("DEALLOC_TRANSPORT_DOMAIN", named(0x817, domain)),
+        ("QUERY_Q_COUNTER", Words::new(0x773, 0x20).u8(0x1f, counter as u8)),
+        ("DEALLOC_Q_COUNTER", named(0x772, counter)),
+        ("DESTROY_XRC_SRQ", named(0x706, srq)),
+        ("DEALLOC_XRCD", named(0x80f, xrcd)),
+        ("DESTROY_FLOW_GROUP", table(0x934, flows).u24(0x19, rules)),
+        ("DESTROY_FLOW_GROUP in the own table", table(0x934, own_flows).u24(0x19, rules)),
+        ("DESTROY_FLOW_TABLE", table(0x931, flows)),
+        ("SET_FLOW_TABLE_ROOT", table(0x92f, flows)),
+        ("MODIFY_FLOW_TABLE", table(0x93c, flows)),
+        ("MODIFY_FLOW_TABLE to another table", table(0x93c, own_flows).u24(0x1d, flows)),
+        ("DELETE_FLOW_TABLE_ENTRY", table(0x938, flows)),
+        ("SET_FLOW_TABLE_ENTRY", flow(flows, own_rules, 2, own_tir)),
+        ("SET_FLOW_TABLE_ENTRY in its group", flow(own_flows, rules, 2, own_tir)),
+        ("SET_FLOW_TABLE_ENTRY to its receives", flow(own_flows, own_rules, 2, tir)),
+        ("SET_FLOW_TABLE_ENTRY to its table", flow(own_flows, own_rules, 1, flows)),
+        ("CREATE_FLOW_GROUP in its table", group(flows)),
+        ("CREATE_FLOW_TABLE before its table", Words::new(0x930, 0x40).u24(0x1d, flows)),
+        ("CREATE_SQ in its domain", sends(others_cq, &other).u24(0x59, one.pd)),
+        ("CREATE_SQ on its TIS", sends(others_cq, &other).u24(0x4d, tis)),
+        ("CREATE_RQ in its domain", receives(others_cq, &other).u24(0x59, one.pd)),
+        ("CREATE_RQ with its completions", receives(cq, &other)),
+        ("CREATE_RQ with its counter", receives(others_cq, &other).u8(0x2c, counter as u8)),
+        ("CREATE_RQT of its receives", list(0x916, rq)),
+        ("MODIFY_RQT to its receives", list(0x917, rq).u24(9, theirs[3])),
+        ("CREATE_TIR in its domain", direct(domain, own_rq)),
+        ("CREATE_TIR to its receives", direct(own_domain, rq)),
+        ("CREATE_TIR to its table", spread(own_domain, rqt)),
+        ("MODIFY_TIR to its table", Words::new(0x901, 0x110).u24(9, own_tir).u24(0x41, rqt)),
+        ("CREATE_TIS in its domain", Words::new(0x912, 0xc0).u24(0x45, domain)),
+        ("CREATE_XRC_SRQ in its domain", xrc(own_xrcd, one.pd)),
+        ("CREATE_XRC_SRQ of its XRC domain", xrc(xrcd, other.pd)),
+        ("CREATE_QP with its counter", with_cq.u8(QPC + 0xc, counter as u8)),
+        ("CREATE_UCTX", Words::new(0xa04, 0x40)),
+        ("DESTROY_UCTX", named(0xa06, 0).u16(0xa, one.uid as u16)),
+    ];
+    for (what, words) in &commands {
+        setup.refused(by(other.uid, words.clone()), BAD_RESOURCE, what);
+    }
+    // The owner may name its objects, and end them.
+    setup.good(by(one.uid, flow(flows, rules, 2, tir)));
+    setup.good(by(one.uid, list(0x917, rq).u24(9, rqt)));
+    setup.good(by(one.uid, Words::new(0x773, 0x20).u8(0x1f, counter as u8)));
+    setup.good(by(one.uid, table(0x934, flows).u24(0x19, rules)));
+    setup.good(by(one.uid, table(0x931, flows)));
+    for (opcode, number) in [(0x906, sq), (0x902, tir), (0x918, rqt), (0x90a, rq), (0x914, tis), (0x706, srq)]
+    {
+        setup.good(by(one.uid, named(opcode, number)));
+    }
+    for (opcode, number) in [(0x817, domain), (0x772, counter), (0x80f, xrcd)] {
+        setup.good(by(one.uid, named(opcode, number)));
+    }
+}
+
 /// All users may name an event queue that the host has created for all contexts (`MLX5_SHARED_RESOURCE_UID`).
 #[test]
 fn an_event_queue_may_be_of_all() {

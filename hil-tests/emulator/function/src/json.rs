@@ -20,8 +20,9 @@ pub fn json(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
             Some(posted(Line::now("request"), &queue, block, bytes))
         }
         Seen::Completion { cqn, entry, cause } => Some(completed(Line::now("completion"), cqn, entry, cause)),
-        Seen::Packet { queue, .. } => {
+        Seen::Packet { queue, packets, bytes, .. } => {
             let line = Line::now("packet").number("send_queue", queue);
+            let line = line.number("packets", packets).number("bytes", bytes);
             Some(line.text("words", words(seen, device)?).end())
         }
         Seen::Sent(_) | Seen::Received(_) => None,
@@ -46,6 +47,7 @@ mod tests {
         assert!(line.contains(r#""kind":"request""#) && line.contains(r#""queue_pair":64"#), "{line}");
         let line = told(Seen::Completion { cqn: 3, entry: &[0; 64], cause: None });
         assert!(line.contains(r#""kind":"completion""#) && line.ends_with("}\n"), "{line}");
-        assert!(json(Seen::Packet { queue: 1, block: &[0; 64] }, DeviceContext::UNKNOWN).is_none());
+        let line = told(Seen::Packet { queue: 1, packets: 1, bytes: 60, header: &[0; 60] });
+        assert!(line.contains(r#""kind":"packet","send_queue":1,"packets":1,"bytes":60"#), "{line}");
     }
 }

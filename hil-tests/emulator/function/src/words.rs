@@ -240,29 +240,23 @@ pub fn words(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
         Seen::Request { queue, transport, block, bytes } => {
             Some(mlx5_record::request(&Queue { number: queue, transport, device }, block, bytes))
         }
-        Seen::Packet { queue, block } => packet(queue, block),
+        Seen::Packet { queue, packets, bytes, header } => Some(packet(queue, packets, bytes, header)),
         Seen::Sent(_) | Seen::Received(_) => None,
     }
 }
 
-/// Describes a packet of the network interface by the Ethernet header in its work request: both addresses and
-/// the type. Returns `None` for a request without a packet.
-fn packet(queue: u32, block: &[u8; 64]) -> Option<String> {
-    const SEND: u8 = 0x0a;
-    const LARGE_SEND: u8 = 0x0e;
-    if ![SEND, LARGE_SEND].contains(&block[3]) {
-        return None;
-    }
-    let inline = u16::from_be_bytes([block[28], block[29]]) & 0x3ff;
-    let what = match &block[30..44] {
-        [to @ .., _, _, _, _, _, _, high, low] if inline >= 14 => {
-            let hex =
-                |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
-            format!(" to {}, type {high:#04x}{low:02x}", hex(to))
+/// Describes a packet of the network interface by its Ethernet header: the address of the receiver, and the
+/// type.
+fn packet(queue: u32, packets: u64, bytes: u64, header: &[u8]) -> String {
+    let what = match header {
+        [a, b, c, d, e, f, _, _, _, _, _, _, high, low, ..] => {
+            let count = if packets == 1 { "a packet".into() } else { format!("{packets} packets") };
+            let to = [a, b, c, d, e, f].map(|byte| format!("{byte:02x}")).join(":");
+            format!("{count} of {bytes} bytes to {to}, type {high:#04x}{low:02x}, taken")
         }
-        _ => String::new(),
+        _ => "a packet that cannot be read, counted as an error".into(),
     };
-    Some(format!("send queue {queue:#x}: packet{what}, taken: the port is alone on its network"))
+    format!("send queue {queue:#x}: {what}: the port is alone on its network")
 }
 
 #[cfg(test)]
@@ -281,6 +275,19 @@ mod tests {
         assert_eq!(told(0xb12, 0, 0, 0), "SYNC_CRYPTO");
         let sorted = COMMANDS.windows(2).all(|pair| pair[0].0 < pair[1].0);
         assert!(sorted, "each opcode once");
+    }
+
+    #[test]
+    fn a_packet_is_told_with_its_receiver() {
+        let header = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();
+        let header = &[&header[..], &[0x08, 0x06]].concat();
+        let told = |packets, bytes, header| {
+            words(Seen::Packet { queue: 7, packets, bytes, header }, DeviceContext::UNKNOWN).unwrap()
+        };
+        let line = told(1, 42, header);
+        assert!(line.contains("a packet of 42 bytes to ff:ff:ff:ff:ff:ff, type 0x0806, taken"), "{line}");
+        assert!(told(3, 4000, header).contains("3 packets of 4000 bytes"));
+        assert!(told(0, 0, &[]).contains("cannot be read"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Commands by their opcodes, and the states in which each is allowed.
 
 use super::events::kind;
-use super::reply::{self, HEADER, Refused};
-use super::request::Request;
 use super::{ethernet, port};
 use crate::capabilities::capabilities;
+use crate::commands::reply::{self, HEADER};
+use crate::commands::{Refused, Request};
 use crate::device::Device;
 use crate::interface_state::{Checksum, Phase};
 use crate::memory::Memory;

@@ -1,8 +1,8 @@
 //! Delivery of commands: ownership and checks of entries and mailbox blocks, and the delivery of replies.
 
 use super::opcode;
-use super::reply::{LEAST, Refused};
-use super::request::Request;
+use crate::commands::reply::LEAST;
+use crate::commands::{Refused, Request};
 use crate::device::Device;
 use crate::gate::Course;
 use crate::interface_state::Checksum;
@@ -116,7 +116,7 @@ impl<M: Memory> Device<M> {
     /// Carries out a command as the gate decides, and returns the reply.
     fn judged(&mut self, request: &Request) -> Vec<u8> {
         let opcode = request.u16(0).unwrap_or_default();
-        let course = self.gate.course(opcode, opcode::maker(opcode).is_some());
+        let course = self.gate.course(opcode, opcode::ended(opcode).is_some());
         if let Course::Refused(status) = course {
             return Refused::planned(status).reply();
         }

@@ -1,23 +1,17 @@
 //! Commands of an Ethernet port's network interface (`en_main.c`, `fs_cmd.c` and `vport.c` of Linux's
 //! mlx5_core): send queues of packets, receive queues, flow tables, and the table of GIDs.
 //!
-//! The port is alone on its network: packets are taken and shown, and none arrives. Flow tables and
+//! The port is alone on its network: packets are taken, counted and shown, and none arrives. Flow tables and
 //! receive queues therefore have a number and no behaviour.
 
 use super::opcode;
-use super::reply::{self, HEADER, Refused, free};
-use super::request::Request;
-use super::rings::Place;
 use crate::capabilities::{Field, flag, nic_vport, number, put_all};
-use crate::cqe::{self, Subject};
+use crate::commands::reply::{self, HEADER, free};
+use crate::commands::{Place, Record, Refused, Request};
 use crate::device::Device;
 use crate::interface_state::PacketQueue;
 use crate::memory::Memory;
-use crate::tap::Seen;
 use alloc::vec::Vec;
-use mlx5_mkey::wire::cqe::CqeOpcode;
-use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe};
-use zerocopy::FromBytes;
 
 type Answer = Result<Vec<u8>, Refused>;
 
@@ -35,20 +29,19 @@ pub(super) const NUMBERS: &[u16] = &[
 
 /// The commands that have no effect on a port that is alone, and the queries whose answer is all zeros.
 const WITHOUT_EFFECT: &[u16] = &[
-    0x770, // QUERY_VPORT_COUNTER
-    0x773, // QUERY_Q_COUNTER
-    0x755, // MODIFY_NIC_VPORT_CONTEXT
-    0x829, // SET_L2_TABLE_ENTRY
-    0x82b, // DELETE_L2_TABLE_ENTRY
-    0x901, // MODIFY_TIR
-    0x905, // MODIFY_SQ
-    0x909, // MODIFY_RQ
-    0x913, // MODIFY_TIS
-    0x917, // MODIFY_RQT
-    0x92f, // SET_FLOW_TABLE_ROOT
-    0x936, // SET_FLOW_TABLE_ENTRY
-    0x938, // DELETE_FLOW_TABLE_ENTRY
-    0x93c, // MODIFY_FLOW_TABLE
+    opcode::QUERY_Q_COUNTER,
+    opcode::MODIFY_NIC_VPORT_CONTEXT,
+    opcode::SET_L2_TABLE_ENTRY,
+    opcode::DELETE_L2_TABLE_ENTRY,
+    opcode::MODIFY_TIR,
+    opcode::MODIFY_SQ,
+    opcode::MODIFY_RQ,
+    opcode::MODIFY_TIS,
+    opcode::MODIFY_RQT,
+    opcode::SET_FLOW_TABLE_ROOT,
+    opcode::SET_FLOW_TABLE_ENTRY,
+    opcode::DELETE_FLOW_TABLE_ENTRY,
+    opcode::MODIFY_FLOW_TABLE,
 ];
 
 /// Fields of `cmd_hca_cap` of an Ethernet port.
@@ -142,20 +135,13 @@ impl<M: Memory> Device<M> {
             opcode::QUERY_NIC_VPORT_CONTEXT => Ok(self.query_nic_vport()),
             // The administrative state and the state are up.
             opcode::QUERY_VPORT_STATE => Ok(reply::with(HEADER, 0xf, &[0x11])),
+            opcode::QUERY_VPORT_COUNTER => self.query_vport_counter(request),
             opcode::SET_ROCE_ADDRESS => self.set_roce_address(request),
             opcode::CREATE_SQ => self.create_sq(request),
             opcode::DESTROY_SQ => self.destroy_sq(request),
-            // The tables of flows are named at another offset than most objects.
-            opcode::DESTROY_FLOW_TABLE => self.end_number(opcode::CREATE_FLOW_TABLE, request, 0x15),
-            opcode::DESTROY_FLOW_GROUP => self.end_number(opcode::CREATE_FLOW_GROUP, request, 0x19),
             opcode if WITHOUT_EFFECT.contains(&opcode) => Ok(reply::done()),
             _ => return None,
         })
-    }
-
-    fn end_number(&mut self, makes: u16, request: &Request, at: usize) -> Answer {
-        let was_there = self.interface.numbers.remove(&(makes, request.u24(at)?));
-        if was_there { Ok(reply::done()) } else { Err(Refused::RESOURCE) }
     }
 
     /// QUERY_NIC_VPORT_CONTEXT: returns the context of the port. The MAC address is that of the port's GUID,
@@ -186,12 +172,12 @@ impl<M: Memory> Device<M> {
         if !is_cyclic || log_blocks > 15 || 1_u64 << log_stride != BLOCK {
             return Err(Refused::PARAMETER);
         }
-        let cqn = request.u24(0x29)?;
+        let (cqn, pd) = (request.u24(0x29)?, request.u24(at(9))?);
         if self.objects.cqs.get(cqn).is_none() {
             return Err(Refused::RESOURCE);
         }
         let uar = self.uar(request.u24(at(0xd))?)?;
-        let record = self.record(request, at(0x10), None)?;
+        let record = self.record(request, Record { umem: None, offset: request.u64(at(0x10))? })?;
         let place = Place::Pages {
             log_page: request.u8(at(0x22))? & 0x1f,
             offset: (request.u8(at(5))? & 0x1f).into(),
@@ -199,7 +185,9 @@ impl<M: Memory> Device<M> {
         let ring = self.ring(request, place, BLOCK << log_blocks, false)?;
         let queues = &self.interface.packets;
         let number = free(SEND_QUEUES, |number| queues.contains_key(number))?;
-        self.interface.packets.insert(number, PacketQueue { cqn, ring, log_blocks, record, next: 0, uar });
+        self.interface
+            .packets
+            .insert(number, PacketQueue { cqn, pd, ring, log_blocks, record, next: 0, uar });
         Ok(reply::number(number))
     }
 
@@ -207,42 +195,5 @@ impl<M: Memory> Device<M> {
         let queue = self.interface.packets.remove(&request.u24(9)?).ok_or(Refused::RESOURCE)?;
         self.memory.close(queue.ring);
         Ok(reply::done())
-    }
-
-    /// Takes the packets that a doorbell announced, and completes requests that ask for a completion. If a
-    /// block has come with the doorbell and is the next one, it takes the place of the block in the ring.
-    /// Returns false if no send queue of packets has this number.
-    pub(super) fn send_packets(&mut self, number: u32, mut brought: Option<[u8; 64]>) -> bool {
-        let Some(queue) = self.interface.packets.get(&number).copied() else { return false };
-        let mut record = [0; 4];
-        if self.memory.read(queue.record.wrapping_add(4), &mut record).is_err() {
-            return true;
-        }
-        let producer = u32::from_be_bytes(record) as u16;
-        let mut next = queue.next;
-        // A producer that is further ahead than the ring has blocks is a fault of the host.
-        while next != producer && producer.wrapping_sub(next) <= 1 << queue.log_blocks {
-            let slot = u64::from(next & ((1 << queue.log_blocks) - 1)) * BLOCK;
-            let mut block = [0; BLOCK as usize];
-            let is_read = self.memory.read(queue.ring.wrapping_add(slot), &mut block).is_ok();
-            let is_next = |brought: &[u8; 64]| brought.get(1..3) == Some(&next.to_be_bytes()[..]);
-            block = brought.take().filter(is_next).unwrap_or(block);
-            let Some((control, _)) = ControlSegment::read_from_prefix(&block).ok().filter(|_| is_read) else {
-                break;
-            };
-            let blocks = (u16::from(control.qpn_ds_word().ds()).max(1)).div_ceil(4);
-            let opcode = control.opcode_word().opcode();
-            self.tap.show(Seen::Packet { queue: number, block: &block });
-            if control.flags().ce() >= FmCeSe::CE_ALWAYS {
-                let subject = Subject { qpn: number, user_index: 0, counter: next, wqe_opcode: opcode };
-                let entry = cqe::done(subject, CqeOpcode::REQUESTER, 0, 0, false);
-                self.post(queue.cqn, entry);
-            }
-            next = next.wrapping_add(blocks);
-        }
-        if let Some(queue) = self.interface.packets.get_mut(&number) {
-            queue.next = next;
-        }
-        true
     }
 }

@@ -10,17 +10,16 @@ mod ethernet;
 mod events;
 mod objects;
 mod opcode;
+mod packets;
 mod port;
 mod queue_pairs;
-mod reply;
-mod request;
 mod rings;
 mod uar;
 mod users;
 
 use crate::device::Device;
 use crate::gids::Gids;
-use crate::interface_state::{Interface, Phase};
+use crate::interface_state::{Interface, Phase, Traffic};
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::outbound::Outbound;
@@ -131,6 +130,7 @@ impl<M: Memory> Device<M> {
         interface.more_pages = false;
         interface.blue_flame = None;
         interface.packets.clear();
+        interface.traffic = Traffic::default();
     }
 
     /// Returns the state of the command interface.

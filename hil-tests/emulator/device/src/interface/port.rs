@@ -2,9 +2,9 @@
 //! (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
 
 use super::ethernet;
-use super::reply::{self, HEADER, Refused};
-use super::request::Request;
 use crate::capabilities::{Field, flag, number, put_all};
+use crate::commands::reply::{self, HEADER};
+use crate::commands::{Refused, Request};
 use crate::device::Device;
 use crate::memory::Memory;
 use crate::profile::{DEFAULT_PKEY, LID, PSID, Port};
@@ -111,8 +111,7 @@ impl<M: Memory> Device<M> {
             // The port is up, independent of the requested state.
             (register::PAOS, true) => put(2, &[1, 1]),
             (register::PAOS | register::PMTU, false) => {}
-            // All counters of the port are 0.
-            (register::PPCNT, true) => {}
+            (register::PPCNT, true) => self.put_port_counters(&mut data)?,
             (register::PVLC, true) => [7, 0xb, 0xf].into_iter().for_each(|at| put(at, &[1])),
             _ => return Err(Refused::PARAMETER),
         }

@@ -1,44 +1,17 @@
 //! Addresses of rings and doorbell records in commands.
 
 use super::opcode;
-use super::reply::Refused;
-use super::request::Request;
+use crate::commands::{Place, Record, Refused, Request};
 use crate::device::{Device, Error};
 use crate::interface_state::Kind;
 use crate::memory::Memory;
 
 /// Offset of the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP.
-pub(super) const PAGES: usize = 0x110;
+const PAGES: usize = 0x110;
 /// The number of bytes of an entry of an event or completion queue, and of a block of a send ring.
 pub(super) const ENTRY: u64 = 64;
 /// The number of bytes of a doorbell record.
 const RECORD: usize = 8;
-
-/// The place of a ring, as a command names it.
-#[derive(Clone, Copy)]
-pub(super) enum Place {
-    /// Pages that the command lists. The ring begins this number of 64ths of a page into the first one.
-    Pages { log_page: u8, offset: u16 },
-    /// A umem, and the offset in it.
-    Umem { number: u32, offset: u64 },
-}
-
-impl Place {
-    /// Returns the number of the umem, if the place is in a umem.
-    pub(super) const fn umem(self) -> Option<u32> {
-        match self {
-            Self::Pages { .. } => None,
-            Self::Umem { number, .. } => Some(number),
-        }
-    }
-}
-
-impl Request {
-    /// Returns the number of a umem, if the command's bit says that a part of a queue is in it.
-    pub(super) fn umem(&self, is_valid: bool, at: usize) -> Result<Option<u32>, Refused> {
-        is_valid.then(|| self.u32(at)).transpose()
-    }
-}
 
 impl<M: Memory> Device<M> {
     /// Returns the address of a ring of `bytes` bytes, all of which have to be memory. The pages of a ring
@@ -140,11 +113,10 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns the address of the doorbell record that a command names: in memory, or in a umem.
-    pub(super) fn record(&self, request: &Request, at: usize, umem: Option<u32>) -> Result<u64, Refused> {
-        let named = request.u64(at)?;
-        let at = match umem {
-            Some(umem) => self.in_umem(request, umem, named, RECORD as u64, false)?,
-            None => named,
+    pub(super) fn record(&self, request: &Request, record: Record) -> Result<u64, Refused> {
+        let at = match record.umem {
+            Some(umem) => self.in_umem(request, umem, record.offset, RECORD as u64, false)?,
+            None => record.offset,
         };
         let is_memory = self.memory.read(at, &mut [0; RECORD]).is_ok();
         if at.is_multiple_of(RECORD as u64) && is_memory { Ok(at) } else { Err(Refused::PARAMETER) }

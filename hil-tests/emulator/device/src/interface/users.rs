@@ -4,10 +4,9 @@
 //!
 //! Assumption: an object of another context is refused as if it did not exist.
 
-use super::opcode;
-use super::queue_pairs::steps;
-use super::reply::{self, Refused, free};
-use super::request::Request;
+use super::opcode::{self, NUMBER};
+use crate::commands::reply::{self, free};
+use crate::commands::{Refused, Request, steps};
 use crate::device::{Device, Error};
 use crate::interface_state::{Kind, Umem};
 use crate::memory::Memory;
@@ -16,10 +15,8 @@ use alloc::vec::Vec;
 /// The context of objects that all contexts may name (`MLX5_SHARED_RESOURCE_UID` of Linux).
 const SHARED: u16 = 0xffff;
 
-/// Offset of the object's number in most commands.
-const NUMBER: usize = 9;
-
-/// Objects that commands name: the command, the kind of object, and the offset of the object's number.
+/// Objects that commands name: the command, the kind of object, and the offset of the object's number
+/// (`mlx5_ifc.h` of Linux).
 const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_MKEY, opcode::ALLOC_PD, 0x1d),
     (opcode::CREATE_CQ, opcode::ALLOC_UAR, 0x1d),
@@ -27,10 +24,15 @@ const NAMES: &[(u16, u16, usize)] = &[
     (opcode::CREATE_QP, opcode::ALLOC_PD, 0x1d),
     (opcode::CREATE_QP, opcode::ALLOC_UAR, 0x25),
     (opcode::CREATE_QP, opcode::CREATE_CQ, 0x95),
-    (opcode::CREATE_QP, opcode::CREATE_CQ, 0xb5),
     (opcode::CREATE_RMP, opcode::ALLOC_PD, 0x59),
     (opcode::CREATE_SQ, opcode::CREATE_CQ, 0x29),
     (opcode::CREATE_SQ, opcode::ALLOC_UAR, 0x5d),
+    (opcode::CREATE_RQ, opcode::CREATE_CQ, 0x29),
+    (opcode::CREATE_TIR, opcode::ALLOC_TRANSPORT_DOMAIN, 0x45),
+    (opcode::CREATE_TIS, opcode::ALLOC_TRANSPORT_DOMAIN, 0x45),
+    (opcode::CREATE_XRC_SRQ, opcode::ALLOC_XRCD, 0x15),
+    (opcode::CREATE_XRC_SRQ, opcode::ALLOC_PD, 0x29),
+    (opcode::CREATE_FLOW_GROUP, opcode::CREATE_FLOW_TABLE, opcode::TABLE),
     (opcode::CREATE_PSV, opcode::ALLOC_PD, 9),
     (opcode::CREATE_OBJECT, opcode::ALLOC_PD, 0x1d),
     (opcode::MODIFY_OBJECT, opcode::CREATE_OBJECT, NUMBER),
@@ -38,7 +40,67 @@ const NAMES: &[(u16, u16, usize)] = &[
     (opcode::MODIFY_CQ, opcode::CREATE_CQ, NUMBER),
     (opcode::MODIFY_RMP, opcode::CREATE_RMP, NUMBER),
     (opcode::QUERY_QP, opcode::CREATE_QP, NUMBER),
+    (opcode::MODIFY_SQ, opcode::CREATE_SQ, NUMBER),
+    (opcode::MODIFY_RQ, opcode::CREATE_RQ, NUMBER),
+    (opcode::MODIFY_TIR, opcode::CREATE_TIR, NUMBER),
+    (opcode::MODIFY_TIS, opcode::CREATE_TIS, NUMBER),
+    (opcode::MODIFY_RQT, opcode::CREATE_RQT, NUMBER),
+    (opcode::DESTROY_FLOW_GROUP, opcode::CREATE_FLOW_TABLE, opcode::TABLE),
+    (opcode::SET_FLOW_TABLE_ROOT, opcode::CREATE_FLOW_TABLE, opcode::TABLE),
+    (opcode::SET_FLOW_TABLE_ENTRY, opcode::CREATE_FLOW_TABLE, opcode::TABLE),
+    (opcode::SET_FLOW_TABLE_ENTRY, opcode::CREATE_FLOW_GROUP, 0x45),
+    (opcode::DELETE_FLOW_TABLE_ENTRY, opcode::CREATE_FLOW_TABLE, opcode::TABLE),
+    (opcode::MODIFY_FLOW_TABLE, opcode::CREATE_FLOW_TABLE, opcode::TABLE),
+    (opcode::QUERY_Q_COUNTER, opcode::ALLOC_Q_COUNTER, 0x1d),
 ];
+
+/// Objects that commands name or leave out, as [`NAMES`]. The number 0 leaves the object out.
+const NAMES_OR_NONE: &[(u16, u16, usize)] = &[
+    (opcode::CREATE_QP, opcode::CREATE_CQ, 0xb5),
+    (opcode::CREATE_SQ, opcode::CREATE_TIS, 0x4d),
+    (opcode::CREATE_SQ, opcode::ALLOC_PD, 0x59),
+    (opcode::CREATE_RQ, opcode::CREATE_RMP, 0x31),
+    (opcode::CREATE_RQ, opcode::ALLOC_PD, 0x59),
+    (opcode::CREATE_TIR, opcode::CREATE_RQ, 0x3d),
+    (opcode::CREATE_TIR, opcode::CREATE_RQT, 0x41),
+    (opcode::MODIFY_TIR, opcode::CREATE_RQ, 0x3d),
+    (opcode::MODIFY_TIR, opcode::CREATE_RQT, 0x41),
+    (opcode::CREATE_TIS, opcode::ALLOC_PD, 0x4d),
+    (opcode::CREATE_XRC_SRQ, opcode::CREATE_CQ, 0x19),
+    (opcode::CREATE_FLOW_TABLE, opcode::CREATE_FLOW_TABLE, 0x1d),
+    (opcode::MODIFY_FLOW_TABLE, opcode::CREATE_FLOW_TABLE, 0x1d),
+];
+
+/// Counters that commands name by one byte: the command and the offset of this byte. The number 0 leaves the
+/// counter out.
+const COUNTERS: &[(u16, usize)] = &[
+    (opcode::CREATE_QP, 0x24),
+    (opcode::RST2INIT_QP, 0x24),
+    (opcode::RTS2RTS_QP, 0x24),
+    (opcode::CREATE_RQ, 0x2c),
+    (opcode::MODIFY_RQ, 0x2c),
+];
+
+/// Lists of objects that commands name: the command, the offset of the list's length, the bits of the length,
+/// the offset of the list, and the bytes of an entry.
+const LISTS: &[(u16, usize, u32, usize, usize)] = &[
+    (opcode::CREATE_RQT, 0x38, 0xffff, 0x110, 4),
+    (opcode::MODIFY_RQT, 0x38, 0xffff, 0x110, 4),
+    (opcode::SET_FLOW_TABLE_ENTRY, 0x50, 0x00ff_ffff, 0x340, 8),
+];
+
+/// Returns the kind of object that an entry of a list names. The first byte of a flow's destination is its
+/// type (`MLX5_IFC_FLOW_DESTINATION_TYPE_*`).
+fn kind_of_entry(command: u16, first: u8) -> Option<u16> {
+    const TO_TABLE: u8 = 1;
+    const TO_TIR: u8 = 2;
+    match (command, first) {
+        (opcode::CREATE_RQT | opcode::MODIFY_RQT, _) => Some(opcode::CREATE_RQ),
+        (_, TO_TABLE) => Some(opcode::CREATE_FLOW_TABLE),
+        (_, TO_TIR) => Some(opcode::CREATE_TIR),
+        _ => None,
+    }
+}
 
 type Answer = Result<Vec<u8>, Refused>;
 
@@ -52,22 +114,24 @@ impl Request {
 impl<M: Memory> Device<M> {
     /// Executes a command on objects for its user context.
     pub(super) fn command_of_user(&mut self, opcode: u16, request: &Request) -> Answer {
+        let uid = request.uid()?;
         match opcode {
+            // Only the host makes and ends contexts.
+            opcode::CREATE_UCTX | opcode::DESTROY_UCTX if uid != 0 => return Err(Refused::RESOURCE),
             opcode::CREATE_UCTX => return self.make_number(opcode),
             opcode::DESTROY_UCTX => return self.destroy_context(request.u16(0xa)?),
             _ => {}
         }
-        let uid = request.uid()?;
         self.check_names(opcode, request, uid)?;
         let answer = self.object_command(opcode, request)?;
         let owners = &mut self.interface.owners;
-        if uid != 0 && opcode::LIVES.iter().any(|(makes, _)| *makes == opcode) {
+        if uid != 0 && opcode::LIVES.iter().any(|(makes, ..)| *makes == opcode) {
             for number in made(opcode, &answer) {
                 owners.insert((Kind(opcode), number), uid);
             }
         }
-        if let Some(makes) = opcode::maker(opcode) {
-            owners.remove(&(Kind(makes), request.u24(NUMBER)?));
+        if let Some((makes, at)) = opcode::ended(opcode) {
+            owners.remove(&(Kind(makes), request.u24(at)?));
         }
         Ok(answer)
     }
@@ -81,16 +145,28 @@ impl<M: Memory> Device<M> {
         if !self.interface.numbers.contains(&(opcode::CREATE_UCTX, uid.into())) {
             return Err(Refused::RESOURCE);
         }
-        let named = NAMES.iter().filter(|(command, ..)| *command == opcode).map(|(_, of, at)| (*of, *at));
-        let ended = opcode::maker(opcode).map(|makes| (makes, NUMBER));
+        let of = |names: &'static [(u16, u16, usize)]| {
+            names.iter().filter(move |(command, ..)| *command == opcode).map(|(_, of, at)| (*of, *at))
+        };
         let stepped = steps(opcode).then_some((opcode::CREATE_QP, NUMBER));
-        for (of, at) in named.chain(ended).chain(stepped) {
-            let number = request.u24(at)?;
-            // A queue pair without receives may leave out the completion queue of receives: its number is
-            // then 0.
-            let is_none = number == 0 && of == opcode::CREATE_CQ;
-            if !is_none {
-                self.may_name(uid, Kind(of), number)?;
+        for (kind, at) in of(NAMES).chain(opcode::ended(opcode)).chain(stepped) {
+            self.may_name(uid, Kind(kind), request.u24(at)?)?;
+        }
+        let may_name_or_none = |kind, number| match number {
+            0 => Ok(()),
+            number => self.may_name(uid, Kind(kind), number),
+        };
+        for (kind, at) in of(NAMES_OR_NONE) {
+            may_name_or_none(kind, request.u24(at)?)?;
+        }
+        for (_, at) in COUNTERS.iter().filter(|(command, _)| *command == opcode) {
+            may_name_or_none(opcode::ALLOC_Q_COUNTER, request.u8(*at)?.into())?;
+        }
+        for (_, length, bits, list, bytes) in LISTS.iter().filter(|(command, ..)| *command == opcode) {
+            for at in (*list..).step_by(*bytes).take((request.u32(*length)? & bits) as usize) {
+                if let Some(kind) = kind_of_entry(opcode, request.u8(at)?) {
+                    self.may_name(uid, Kind(kind), request.u24(at + 1)?)?;
+                }
             }
         }
         Ok(())

@@ -193,11 +193,6 @@ impl PageEntry {
     const READ: u64 = 1;
     const WRITE: u64 = 2;
 
-    /// Returns the entry with both rights.
-    pub(crate) const fn with_rights(self) -> Self {
-        Self(self.0 | Self::READ | Self::WRITE)
-    }
-
     /// Returns whether the device may write to the page (`writes`), or whether it may read the page.
     pub(crate) const fn allows(self, writes: bool) -> bool {
         self.0 & (if writes { Self::WRITE } else { Self::READ }) != 0

@@ -110,6 +110,9 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// A peer that does not exist: no device has a queue pair with this number.
+    pub const NOBODY: Self = Self::Remote(u32::MAX);
+
     /// Returns the number of the queue pair.
     pub(crate) const fn number(self) -> u32 {
         match self {

@@ -40,9 +40,9 @@ const GET_CONTEXT: usize = 1;
 
 /// Opcodes of commands of the device, and types of general objects. Seven of eight commands that the input
 /// makes have one of these opcodes or types.
-const OPCODES: [u16; 21] = [
-    0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x507, 0x50a, 0x50b, 0x50c, 0x50e, 0x600, 0x754, 0x842,
-    0x90c, 0x90d, 0xa00, 0xa01, 0xa02, 0xb12,
+const OPCODES: [u16; 23] = [
+    0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x505, 0x506, 0x507, 0x50a, 0x50b, 0x50c, 0x50e, 0x600,
+    0x754, 0x842, 0x90c, 0x90d, 0xa00, 0xa01, 0xa02, 0xb12,
 ];
 const TYPES: [u16; 3] = [0x0c, 0x1f, 0];
 
@@ -401,7 +401,7 @@ fn structure(input: &mut Input<'_>, length: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::devx::queue::changes_qp;
+    use mlx5_softdev::commands::steps;
     use std::collections::BTreeSet;
 
     /// Returns the values of the constants in `source` whose names begin with `start`.
@@ -423,7 +423,7 @@ mod tests {
         let (opcodes, _) = opcodes.split_once("\n}").expect("it ends");
         let mut known = numbers(opcodes, "");
         assert_eq!(known.len(), opcodes.matches("const ").count(), "all are understood");
-        known.extend((0..=u16::MAX).filter(|opcode| changes_qp(*opcode)));
+        known.extend((0..=u16::MAX).filter(|opcode| steps(*opcode)));
         // [`OPCODES`] also has a command that Linux passes to no device.
         assert!(known.insert(SQD_RTS_QP));
         assert_eq!(known, BTreeSet::from(OPCODES));

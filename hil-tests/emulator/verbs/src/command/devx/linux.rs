@@ -2,11 +2,13 @@
 //! 6.1; later versions check the same). Each refusal is a row of the table in hil-tests/DEVICE.md, "What
 //! Linux checks", and of its test.
 
-use super::frame::{Command, EVENT_QUEUE, HEADER, TYPE_DEK, TYPE_LOGIN, opcode};
+use super::frame::{EVENT_QUEUE, TYPE_DEK, TYPE_LOGIN, opcode};
 use crate::command::call::Call;
 use crate::ground::errno::Errno;
 use crate::ground::notice;
 use crate::state::object::{Devx, Object};
+use mlx5_softdev::commands::Request;
+use mlx5_softdev::commands::reply::HEADER;
 
 /// Opcodes of commands without an object (`devx_is_general_cmd`). [`GENERAL_RANGE`] has more of these
 /// opcodes.
@@ -102,7 +104,7 @@ const ASKING: &[(u16, u16)] = &[
 type Identity = (u16, u16, u32);
 
 /// Checks as Linux does that a call without an object (DEVX_OTHER) may send a command.
-pub(super) fn general(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
+pub(super) fn general(call: &mut Call<'_>, command: &Request) -> Result<(), Errno> {
     let opcode = command.opcode();
     if !FOR_ALL.contains(&opcode) {
         has_devx(call)?;
@@ -118,7 +120,7 @@ fn refused(opcode: u16) -> Errno {
 }
 
 /// Checks as Linux does that a call that creates an object (OBJ_CREATE) may send a command.
-pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
+pub(super) fn create(call: &mut Call<'_>, command: &Request) -> Result<(), Errno> {
     is_ours(call, command)?;
     let may = match command.opcode() {
         opcode::CREATE_PSV => command.u8(8).is_ok_and(|byte| byte >> 4 == 1),
@@ -139,12 +141,12 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(), Errno
 }
 
 /// Checks as Linux does that a call that modifies `object` (OBJ_MODIFY) may send a command.
-pub(super) fn modify(call: &mut Call<'_>, command: &Command, object: &Object) -> Result<(), Errno> {
+pub(super) fn modify(call: &mut Call<'_>, command: &Request, object: &Object) -> Result<(), Errno> {
     is_about(call, command, object, CHANGING)
 }
 
 /// Checks as Linux does that a call that queries `object` (OBJ_QUERY, OBJ_ASYNC_QUERY) may send a command.
-pub(super) fn query(call: &mut Call<'_>, command: &Command, object: &Object) -> Result<(), Errno> {
+pub(super) fn query(call: &mut Call<'_>, command: &Request, object: &Object) -> Result<(), Errno> {
     is_about(call, command, object, ASKING)
 }
 
@@ -153,7 +155,7 @@ pub(super) fn has_devx(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.context()?.devx { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-fn is_ours(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
+fn is_ours(call: &mut Call<'_>, command: &Request) -> Result<(), Errno> {
     // The bytes at offset 4 are `vhca_tunnel_id`.
     if command.u16(4).is_ok_and(|tunnel| tunnel != 0) {
         return Err(Errno::INVAL);
@@ -163,7 +165,7 @@ fn is_ours(call: &mut Call<'_>, command: &Command) -> Result<(), Errno> {
 
 fn is_about(
     call: &mut Call<'_>,
-    command: &Command,
+    command: &Request,
     object: &Object,
     known: &[(u16, u16)],
 ) -> Result<(), Errno> {

@@ -15,42 +15,39 @@ use crate::state::channel::Kind;
 use crate::state::events::{self, Subject, Target};
 use crate::state::object::{Devx, Object};
 use frame::{
-    Answer, Command, Created, EVENT_QUEUE, HANDLE, HEADER, IN, OTHER_IN, OTHER_OUT, OUT, Status, TYPE_DEK,
-    TYPE_LOGIN, answer, opcode, reply,
+    Created, EVENT_QUEUE, HANDLE, IN, OTHER_IN, OTHER_OUT, OUT, TYPE_DEK, TYPE_LOGIN, answer, command, opcode,
 };
 use keys::{create_dek, create_login, modify_dek};
-use mlx5_softdev::CryptoMode;
 use mlx5_softdev::capabilities::{capabilities, nic_vport};
+use mlx5_softdev::commands::reply::{self, HEADER, with};
+use mlx5_softdev::commands::{PsvCommand, Refused, Request, psv_reply, steps, syncs_crypto};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 /// Carries out DEVX_OTHER: a command of the device without an object.
 pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
-    let command = Command(call.request.bytes(OTHER_IN)?.into());
+    let command = command(call, OTHER_IN)?;
     linux::general(call, &command)?;
     let outcome = match command.opcode() {
         opcode::QUERY_HCA_CAP => command.u16(6).and_then(|kind| {
             let caps = capabilities(kind, call.state.device.profile());
-            Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
+            Ok(with(HEADER + 0x1000, HEADER, &caps.ok_or(Refused::PARAMETER)?))
         }),
         opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
             // The only vport is the PCI function's own, with number 0.
             Ok(0) => {
                 let context = nic_vport(u64::from_be_bytes(port::GUID), call.state.port.interface.mac);
-                Ok(reply(HEADER + 0x100, HEADER, &context))
+                Ok(with(HEADER + 0x100, HEADER, &context))
             }
-            Ok(_) => Err(Status::BAD_PARAMETER),
+            Ok(_) => Err(Refused::PARAMETER),
             Err(status) => Err(status),
         },
         // A device with one port has no link aggregation.
         opcode::QUERY_LAG => Ok(vec![0; HEADER]),
-        opcode::SYNC_CRYPTO => match command.u16(0xe) {
-            Ok(1) if call.state.device.profile().crypto != CryptoMode::None => {
-                call.state.device.sync_crypto();
-                Ok(vec![0; HEADER])
-            }
-            _ => Err(Status::BAD_PARAMETER),
-        },
+        opcode::SYNC_CRYPTO => syncs_crypto(&command, call.state.device.profile()).map(|()| {
+            call.state.device.sync_crypto();
+            vec![0; HEADER]
+        }),
         _ => Err(unknown(&command)),
     };
     answer(call, OTHER_OUT, outcome)
@@ -132,34 +129,29 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reports an unknown command, and returns the device's status for it.
-fn unknown(command: &Command) -> Status {
+/// Reports an unknown command, and returns the device's refusal.
+fn unknown(command: &Request) -> Refused {
     notice::once(&format!("the device does not know the command {:#05x}", command.opcode()));
-    Status::BAD_OPCODE
+    Refused::OPCODE
 }
 
 /// Carries out OBJ_CREATE: a command of the device that makes an object.
 pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
-    let mut command = Command(call.request.bytes(IN)?.into());
+    let mut command = command(call, IN)?;
     linux::create(call, &command)?;
     queue::in_umems(&mut command);
+    let numbered = |made: Result<(Object, u32), Refused>| made.map(|(object, n)| (object, reply::number(n)));
     let outcome = match command.opcode() {
-        opcode::CREATE_MKEY => mkey::create(call, &command).map(|(object, Answer(reply))| (object, reply)),
+        opcode::CREATE_MKEY => numbered(mkey::create(call, &command)),
         opcode::CREATE_PSV => create_psvs(call, &command),
         opcode::CREATE_OBJECT => match command.u16(6) {
             Ok(TYPE_DEK) => create_dek(call, &command),
             Ok(TYPE_LOGIN) => create_login(call, &command),
-            _ => Err(Status::BAD_PARAMETER),
+            _ => Err(Refused::PARAMETER),
         },
-        opcode::CREATE_CQ => {
-            queue::create_cq(call, &command.0).map(|(object, Answer(reply))| (object, reply))
-        }
-        opcode::CREATE_QP => {
-            queue::create_qp(call, &command.0).map(|(object, Answer(reply))| (object, reply))
-        }
-        opcode::CREATE_RMP => {
-            shared_receive::create(call, &command).map(|(object, Answer(reply))| (object, reply))
-        }
+        opcode::CREATE_CQ => numbered(queue::create_cq(call, &command)),
+        opcode::CREATE_QP => numbered(queue::create_qp(call, &command)),
+        opcode::CREATE_RMP => numbered(shared_receive::create(call, &command)),
         _ => Err(unknown(&command)),
     };
     match outcome {
@@ -167,15 +159,15 @@ pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
             request.answer(OUT, &reply)?;
             request.answer_object(HANDLE, handle.into())
         }),
-        Err(status) => answer(call, OUT, Err(status)),
+        Err(refused) => answer(call, OUT, Err(refused)),
     }
 }
 
-fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
-    let count = u32::from(command.u8(8)? >> 4);
-    let numbers = call.state.device.create_psvs(command.u24(9)?, count)?;
-    let indexes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
-    Ok((Object::Devx(Devx::Psvs(numbers)), reply(0x20, 0x10, &indexes)))
+fn create_psvs(call: &mut Call<'_>, command: &Request) -> Created {
+    let PsvCommand { pd, count } = PsvCommand::read(command)?;
+    let numbers = call.state.device.create_psvs(pd, count)?;
+    let reply = psv_reply(&numbers);
+    Ok((Object::Devx(Devx::Psvs(numbers)), reply))
 }
 
 /// Carries out OBJ_DESTROY: destroys an object that a command made.
@@ -187,16 +179,14 @@ pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out OBJ_MODIFY: a command that modifies a queue pair, a shared receive queue or a DEK. The call
 /// names the object by its handle.
 pub(crate) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
-    let command = Command(call.request.bytes(IN)?.into());
+    let command = command(call, IN)?;
     let handle = call.request.handle(HANDLE)?;
     let object = call.object(handle)?.clone();
     linux::modify(call, &command, &object)?;
     let outcome = match (command.opcode(), object) {
         (opcode::MODIFY_RMP, Object::Srq(srq)) => shared_receive::modify(call, srq.number, &command),
         (opcode::MODIFY_OBJECT, Object::Devx(Devx::Dek { number, .. })) => modify_dek(call, number, &command),
-        (opcode, Object::Qp(_)) if queue::changes_qp(opcode) => {
-            queue::modify(call, opcode, handle, &command.0)
-        }
+        (opcode, Object::Qp(_)) if steps(opcode) => queue::modify(call, handle, &command),
         _ => Err(unknown(&command)),
     };
     answer(call, OUT, outcome.map(|()| vec![0; HEADER]))

@@ -1,14 +1,15 @@
 //! Queries of objects by commands of the device (DEVX), answered at once or through a descriptor.
 
-use super::frame::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
+use super::frame::{HANDLE, IN, OUT, answer, command, opcode};
 use super::keys::valid_login;
 use super::linux;
 use crate::command::call::Call;
 use crate::ground::errno::Errno;
 use crate::state::channel::Kind;
 use crate::state::object::{Devx, Object, Qp};
-use mlx5_mkey::wire::prm::qp_context::QpcState;
-use mlx5_softdev::{CryptoMode, Error, LoginState, QpState};
+use mlx5_softdev::commands::reply::{HEADER, with};
+use mlx5_softdev::commands::{Refused, context_reply, dek_reply};
+use mlx5_softdev::{CryptoMode, Error, LoginState};
 use zerocopy::IntoBytes;
 
 /// Attributes of OBJ_ASYNC_QUERY (`mlx5_ib_devx_obj_query_async_attrs`).
@@ -37,7 +38,7 @@ pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     // A refusal by the device is an answer as well.
-    let mut bytes = ask(call)?.unwrap_or_else(refusal);
+    let mut bytes = ask(call)?.unwrap_or_else(Refused::reply);
     bytes.resize(length as usize, 0);
     let user_id = call.request.number(USER_ID);
     let channel = call.state.channel(channel).ok_or(Errno::BADF)?;
@@ -57,8 +58,8 @@ pub(crate) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Carries out the query in a call. Returns the device's answer or its refusal.
-fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
-    let command = Command(call.request.bytes(IN)?.into());
+fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Refused>, Errno> {
+    let command = command(call, IN)?;
     let object = call.object(call.request.handle(HANDLE)?)?.clone();
     linux::query(call, &command, &object)?;
     Ok(match (command.opcode(), object) {
@@ -67,37 +68,23 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
             // A query of a DEK that was imported wrapped needs a valid login.
             let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
             if wrapped && valid_login(call).is_none() {
-                Err(Status::from(Error::NoLogin))
+                Err(Error::NoLogin.into())
             } else {
-                // The state in the reply is 0: ready. The reply does not contain the key itself.
-                Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
+                Ok(dek_reply(&opaque))
             }
         }
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Login(number))) => {
-            call.state.device.query_login(number).map_err(Status::from).map(|state| {
+            call.state.device.query_login(number).map_err(Refused::from).map(|state| {
                 let state = u8::from(state != LoginState::Valid);
-                reply(HEADER + BODY, HEADER + 0x10, &[state])
+                with(HEADER + 0x100, HEADER + 0x10, &[state])
             })
         }
-        _ => Err(Status::BAD_OPCODE),
+        _ => Err(Refused::OPCODE),
     })
 }
 
-fn query_qp(call: &mut Call<'_>, qp: &Qp) -> Result<Vec<u8>, Status> {
-    const CONTEXT: usize = 0x18;
+fn query_qp(call: &mut Call<'_>, qp: &Qp) -> Result<Vec<u8>, Refused> {
     let view = call.state.device.query(qp.number)?;
-    let state = match view.state {
-        QpState::Reset => QpcState::RESET,
-        QpState::Init => QpcState::INIT,
-        QpState::ReadyToReceive => QpcState::RTR,
-        QpState::ReadyToSend => QpcState::RTS,
-        QpState::SendQueueError => QpcState::SQ_ERROR,
-        QpState::SendQueueDrained => QpcState::SQ_DRAINED,
-        QpState::Error => QpcState::ERROR,
-    };
-    let mut context = qp.context;
-    context.state.set(QpcState::from_bits(context.state.get()).with_state(state).into_bits());
-    context.hw_sq_wqebb_counter.set(view.hw_sq_wqebb_counter);
-    context.hw_rq_counter.set(view.hw_rq_counter.into());
-    Ok(reply(0x110, CONTEXT, context.as_bytes()))
+    let context = qp.context.as_bytes().try_into().map_err(|_| Refused::INPUT_LENGTH)?;
+    Ok(context_reply(context, &view))
 }

@@ -5,31 +5,46 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// The number of bytes before the data of a reply.
-pub(super) const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 
 /// The number of bytes of status and syndrome, which every reply has.
-pub(super) const LEAST: usize = 8;
+pub(crate) const LEAST: usize = 8;
 
 /// A refusal: status and syndrome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused(u8, u32);
+pub struct Refused(u8, u32);
 
 impl Refused {
-    pub(super) const OPCODE: Self = Self(0x2, 0x1);
-    pub(super) const PARAMETER: Self = Self(0x3, 0x2);
-    pub(super) const STATE: Self = Self(0x4, 0x3);
-    pub(super) const RESOURCE: Self = Self(0x5, 0x4);
-    pub(super) const INPUT_LENGTH: Self = Self(0x50, 0x5);
-    pub(super) const OUTPUT_LENGTH: Self = Self(0x51, 0x6);
-    pub(super) const QP_STATE: Self = Self(0x10, 0x13);
+    /// The device does not know the command.
+    pub const OPCODE: Self = Self(0x2, 0x1);
+    /// A field has a wrong value.
+    pub const PARAMETER: Self = Self(0x3, 0x2);
+    /// The device is in another state.
+    pub const STATE: Self = Self(0x4, 0x3);
+    /// A named object does not exist.
+    pub const RESOURCE: Self = Self(0x5, 0x4);
+    /// The request is too short.
+    pub const INPUT_LENGTH: Self = Self(0x50, 0x5);
+    /// There is too little room for the reply.
+    pub const OUTPUT_LENGTH: Self = Self(0x51, 0x6);
+    /// The queue pair is in another state.
+    pub const QP_STATE: Self = Self(0x10, 0x13);
+
+    /// The limit of a kind of objects is reached.
+    pub const LIMIT: Self = Self(0x8, 0x19);
 
     /// Returns the refusal of a planned fault, with its status.
-    pub(super) fn planned(status: u8) -> Self {
+    pub const fn planned(status: u8) -> Self {
         Self(status, 0x7)
     }
 
+    /// Returns the status.
+    pub const fn status(self) -> u8 {
+        self.0
+    }
+
     /// Returns the reply that reports this refusal.
-    pub(super) fn reply(self) -> Vec<u8> {
+    pub fn reply(self) -> Vec<u8> {
         let mut reply = vec![self.0, 0, 0, 0];
         reply.extend(self.1.to_be_bytes());
         reply
@@ -53,7 +68,7 @@ impl From<Error> for Refused {
 }
 
 /// Returns a successful reply of `length` bytes, with `bytes` at offset `at`.
-pub(super) fn with(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
+pub fn with(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut reply = vec![0; length];
     if let Some(place) = reply.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
@@ -62,16 +77,16 @@ pub(super) fn with(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a successful reply with the number of an object.
-pub(super) fn number(number: u32) -> Vec<u8> {
+pub fn number(number: u32) -> Vec<u8> {
     with(HEADER, 8, &number.to_be_bytes())
 }
 
 /// Returns a successful reply without data.
-pub(super) fn done() -> Vec<u8> {
+pub fn done() -> Vec<u8> {
     vec![0; LEAST]
 }
 
 /// Returns the first number of a range that is free. Refuses if all are used.
-pub(super) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
+pub(crate) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
     Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
 }

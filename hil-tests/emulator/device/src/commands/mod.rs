@@ -1,0 +1,58 @@
+//! Requests of commands as values. Each function here reads one kind of command, checks its fields, and
+//! changes nothing. The command queue of the PCI function and the stand-in for Linux's uverbs interface both
+//! read commands by these functions. They differ in how they find the named memory and objects.
+//!
+//! The functions read fields at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md, "The
+//! command interface of a bare device"). They share no code with the library's encoders of commands.
+
+mod keys;
+mod queue_pairs;
+mod queues;
+pub mod reply;
+mod request;
+
+pub use keys::{
+    KeySpace, MkeyCommand, PsvCommand, dek, dek_reply, modifies_key, opaque, psv_reply, syncs_crypto,
+};
+pub use queue_pairs::{QpCommand, QpStep, context_reply, steps};
+pub use queues::{CqCommand, RmpCommand, limit_of_rmp};
+pub use reply::Refused;
+pub use request::Request;
+
+/// The place of a ring, as a command names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Pages that the command lists.
+    Pages {
+        /// Logarithm of the bytes of a page, minus 12.
+        log_page: u8,
+        /// The ring begins this number of 64ths of a page into the first one.
+        offset: u16,
+    },
+    /// A umem.
+    Umem {
+        /// The number of the umem.
+        number: u32,
+        /// The offset of the ring in the umem, in bytes.
+        offset: u64,
+    },
+}
+
+impl Place {
+    /// Returns the number of the umem, if the place is in a umem.
+    pub const fn umem(self) -> Option<u32> {
+        match self {
+            Self::Pages { .. } => None,
+            Self::Umem { number, .. } => Some(number),
+        }
+    }
+}
+
+/// The place of a doorbell record, as a command names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The number of the umem that has the record. Without it, the record is in memory.
+    pub umem: Option<u32>,
+    /// The offset of the record in the umem, or its address in memory.
+    pub offset: u64,
+}

@@ -1,0 +1,128 @@
+//! Commands on completion queues and on shared receive queues.
+
+use super::{Place, Record, Refused, Request};
+use crate::object::cq::CqAttributes;
+use crate::object::srq::{SrqAttributes, Topology};
+
+/// Logarithm of the most entries of a completion queue.
+const LOG_MAX_ENTRIES: u8 = 22;
+
+/// CREATE_CQ: a new completion queue (PRM `cqc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqCommand {
+    /// The place of the entries.
+    pub ring: Place,
+    /// The place of the doorbell record.
+    pub record: Record,
+    /// The page of doorbells.
+    pub uar: u32,
+    /// The event queue for completion events.
+    pub eq: u32,
+    log_entries: u8,
+    entry_bytes: u8,
+    ignore_overrun: bool,
+}
+
+impl CqCommand {
+    /// Reads the command.
+    ///
+    /// # Errors
+    /// [`Refused`] for entries of more than 128 bytes, for compressed entries, which this device lacks, and
+    /// for too many entries.
+    pub fn read(request: &Request) -> Result<Self, Refused> {
+        let (flags, more) = (request.u8(0x11)?, request.u8(0x12)?);
+        let log_entries = request.u8(0x1c)? & 0x1f;
+        // The bits are those of `cqe_sz` above 1, and `cqe_comp_en`.
+        if flags & 0xc0 != 0 || more & 0x40 != 0 || log_entries > LOG_MAX_ENTRIES {
+            return Err(Refused::PARAMETER);
+        }
+        let record = request.umem(request.u8(0x10)? & 0x02 != 0, 0x14)?;
+        let ring = request.umem(request.u8(0x5c)? & 0x80 != 0, 0x58)?;
+        Ok(Self {
+            ring: request.place(ring, 0x50, (request.u8(0x28)? & 0x1f, request.u16(0x1a)? >> 6))?,
+            record: request.record(record, 0x48)?,
+            uar: request.u24(0x1d)?,
+            eq: request.u32(0x24)?,
+            log_entries,
+            entry_bytes: 64 << (flags >> 5 & 1),
+            ignore_overrun: flags & 0x02 != 0,
+        })
+    }
+
+    /// Returns the number of bytes of the ring.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.entry_bytes) << self.log_entries
+    }
+
+    /// Returns the attributes of the queue, with its ring and its doorbell record at these addresses.
+    pub const fn attributes(&self, ring: u64, doorbell_record: u64) -> CqAttributes {
+        let Self { log_entries, entry_bytes, ignore_overrun, .. } = *self;
+        CqAttributes { ring, log_entries, entry_bytes, doorbell_record, ignore_overrun }
+    }
+}
+
+/// CREATE_RMP: a new shared receive queue, which the PRM calls a receive memory pool (PRM `rmpc`, `wq`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RmpCommand {
+    /// The place of the slots.
+    pub ring: Place,
+    /// The place of the doorbell record.
+    pub record: Record,
+    pd: u32,
+    topology: Topology,
+    log_slots: u8,
+    log_stride: u8,
+}
+
+impl RmpCommand {
+    /// Reads the command.
+    ///
+    /// # Errors
+    /// [`Refused`] for strided queues and signatures of slots, which this device lacks, and for a wrong
+    /// number or size of slots.
+    pub fn read(request: &Request) -> Result<Self, Refused> {
+        const WQ: usize = 0x50;
+        let at = |offset: usize| WQ + offset;
+        let topology = match request.u8(at(0))? & 0xf8 {
+            0x00 => Topology::LinkedList,
+            0x10 => Topology::Cyclic,
+            _ => return Err(Refused::PARAMETER),
+        };
+        let (log_slots, log_stride) = (request.u8(at(0x23))? & 0x1f, request.u8(at(0x21))? & 0xf);
+        if log_slots > 16 || !(5..=10).contains(&log_stride) {
+            return Err(Refused::PARAMETER);
+        }
+        let valid = request.u8(at(0x24))?;
+        let record = request.umem(valid & 0x80 != 0, at(0x28))?;
+        let ring = request.umem(valid & 0x40 != 0, at(0x2c))?;
+        let pages = (request.u8(at(0x22))? & 0x1f, (request.u8(at(5))? & 0x1f).into());
+        Ok(Self {
+            ring: request.place(ring, at(0x30), pages)?,
+            record: request.record(record, at(0x10))?,
+            pd: request.u24(at(9))?,
+            topology,
+            log_slots,
+            log_stride,
+        })
+    }
+
+    /// Returns the number of bytes of the ring.
+    pub const fn bytes(&self) -> u64 {
+        1 << (self.log_slots + self.log_stride)
+    }
+
+    /// Returns the attributes of the queue, with its ring and its doorbell record at these addresses.
+    pub const fn attributes(&self, ring: u64, doorbell_record: u64) -> SrqAttributes {
+        let Self { pd, topology, log_slots, log_stride, .. } = *self;
+        SrqAttributes { pd, topology, ring, log_slots, stride: 1 << log_stride, doorbell_record }
+    }
+}
+
+/// Reads MODIFY_RMP. Returns the limit that the command arms, if its mask selects the limit.
+///
+/// # Errors
+/// [`Refused::INPUT_LENGTH`].
+pub fn limit_of_rmp(request: &Request) -> Result<Option<u16>, Refused> {
+    const LIMIT: u8 = 1;
+    if request.u8(0x17)? & LIMIT != 0 { request.u16(0x56).map(Some) } else { Ok(None) }
+}
