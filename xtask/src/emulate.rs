@@ -108,6 +108,9 @@ mod tests {
             assert!(printed.lines().any(|line| line == variable), "{variable}: {printed}");
         }
         assert!(!printed.contains(LIBRARY));
+        let file = std::env::current_dir().unwrap().join("plan");
+        let faults = format!("MLX5_UVERBS_FAULTS=@{}", file.display());
+        assert!(launched("--faults @plan env").0.lines().any(|line| line == faults));
         // The launcher does not interpret options of the command.
         assert_eq!(launched("--log echo --crypto nonsense").0, "--crypto nonsense\n");
     }

@@ -51,10 +51,49 @@ pub(super) const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
     ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
+    ("hil-tests/emulator/faults/include/mlx5_faults.h", "include/mlx5_faults.h", 0o644),
     (PAGE, "README.md", 0o644),
     ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
 ];
+
+/// The crate by which programs in Rust ask for failures: its folder in the repository and in the archive, and
+/// its files besides the manifest.
+const CRATE: (&str, &str) = ("hil-tests/emulator/faults", "rust/mlx5-faults");
+const CRATE_FILES: &[&str] = &[
+    "src/emulator.rs",
+    "src/incident.rs",
+    "src/lib.rs",
+    "src/rule.rs",
+    "src/status.rs",
+    "src/visits.rs",
+    "src/word.rs",
+];
+
+/// The crate's manifest in the archive, outside of a workspace. The version follows.
+const MANIFEST: &str = "\
+[package]
+name = \"mlx5-faults\"
+description = \"Failures on demand, for programs that run on the emulated mlx5 device.\"
+edition = \"2024\"
+rust-version = \"1.89\"
+license = \"MIT OR Apache-2.0\"
+publish = false
+version = ";
+
+/// The crate's dependencies in the archive.
+const DEPENDENCIES: &str = "\n\n[dependencies]\nlibc = \"0.2\"\n";
+
+/// Puts the crate for failures on demand into a folder.
+fn put_crate(folder: &Path) -> Result<(), String> {
+    let (from, to) = (root().join(CRATE.0), folder.join(CRATE.1));
+    CRATE_FILES.iter().try_for_each(|file| put(&from.join(file), &to.join(file), 0o644))?;
+    let manifest = format!("{MANIFEST}\"{}\"{DEPENDENCIES}", env!("CARGO_PKG_VERSION"));
+    let file = to.join("Cargo.toml");
+    fs::write(&file, manifest)
+        .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o644)))
+        .map_err(|error| format!("{}: {error}", file.display()))
+}
 
 /// Returns cargo's output folder for a triple.
 pub(super) fn cross(triple: &str) -> PathBuf {
@@ -73,7 +112,8 @@ pub(super) fn put_emulator(triple: &str, folder: &Path) -> Result<(), String> {
     let library = cross(triple).join(LIBRARY);
     eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
     put(&library, &folder.join(LIBRARY), 0o644)?;
-    FILES.iter().try_for_each(|(from, to, rights)| put(&root().join(from), &folder.join(to), *rights))
+    FILES.iter().try_for_each(|(from, to, rights)| put(&root().join(from), &folder.join(to), *rights))?;
+    put_crate(folder)
 }
 
 /// Copies a file, makes its folders, and sets its permissions.

@@ -12,6 +12,7 @@ use crate::object::posted::Posted;
 use crate::object::psv::PsvState;
 use crate::object::qp::QpState;
 use crate::refusal::{Cause, Reason, Status};
+use crate::ruling::{Ruling, Side};
 use crate::tap::Seen;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_mkey::wire::ctrl::FmCeSe;
@@ -37,6 +38,12 @@ impl<M: Memory> Device<M> {
     /// opcode, and whether the command destroys an object.
     pub fn set_judge(&mut self, judge: impl FnMut(u16, bool) -> Course + Send + 'static) {
         self.gate.set_judge(judge);
+    }
+
+    /// Sets the function that decides from now on about each request, before the device executes the request.
+    /// `arbiter` gets the number of the queue pair.
+    pub fn set_arbiter(&mut self, arbiter: impl FnMut(Side, u32) -> Ruling + Send + 'static) {
+        self.gate.set_arbiter(arbiter);
     }
 
     /// Returns whether the gate holds entries ([`Passage::Later`]).
@@ -85,7 +92,15 @@ impl<M: Memory> Device<M> {
             self.tap.show(Seen::Completion { cqn, entry: &entry, cause });
             return;
         }
-        cq.overrun = true;
+        self.fail_cq(cqn);
+    }
+
+    /// Puts a completion queue and every queue pair that uses it into error.
+    pub(crate) fn fail_cq(&mut self, cqn: u32) {
+        let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
+        if core::mem::replace(&mut cq.overrun, true) {
+            return;
+        }
         self.events.push_back(Event::CqError(cqn));
         for qpn in self.objects.qps.numbers() {
             let Some(qp) = self.objects.qps.get_mut(qpn) else { continue };

@@ -122,6 +122,8 @@ pub struct Device<M> {
     pub(crate) active: BTreeSet<u32>,
     /// Queue pairs whose oldest request found no receive. Some may have been reset since.
     pub(crate) waiting: BTreeSet<u32>,
+    /// Queue pairs whose next request the gate delays. Some may be gone.
+    pub(crate) stalled: BTreeSet<u32>,
     /// Queue pairs in the error state, whose later receives are flushed.
     pub(crate) failed: BTreeSet<u32>,
     pub(crate) events: VecDeque<Event>,
@@ -148,6 +150,7 @@ impl<M: Memory> Device<M> {
             objects: Objects::new(),
             active: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            stalled: BTreeSet::new(),
             failed: BTreeSet::new(),
             events: VecDeque::new(),
             local: VecDeque::new(),

@@ -1,8 +1,9 @@
-//! A gate in front of the completion rings and of the command queue. Tests use it to lose, repeat or delay
-//! completion entries, and to refuse commands.
+//! A gate in front of the completion rings, the command queue and the work queues. Tests use it to lose,
+//! repeat or delay completion entries, to refuse commands, and to fail or delay requests.
 
 use crate::cqe::Entry;
 use crate::refusal::Cause;
+use crate::ruling::{Ruling, Side};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -37,6 +38,9 @@ pub enum Course {
     Unheard(u8),
 }
 
+/// The function that decides about each request, by the number of its queue pair.
+type Arbiter = dyn FnMut(Side, u32) -> Ruling + Send;
+
 /// The function that decides about each command: by its opcode, and whether it destroys an object.
 type Judge = dyn FnMut(u16, bool) -> Course + Send;
 
@@ -48,6 +52,7 @@ type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,
     judge: Option<Box<Judge>>,
+    arbiter: Option<Box<Arbiter>>,
     /// The entries that wait, with their queues and the causes of errors, oldest first.
     held: VecDeque<(u32, Entry, Option<Cause>)>,
 }
@@ -67,6 +72,16 @@ impl Gate {
     /// Sets the function that decides about each command from now on.
     pub(crate) fn set_judge(&mut self, judge: impl FnMut(u16, bool) -> Course + Send + 'static) {
         self.judge = Some(Box::new(judge));
+    }
+
+    /// Sets the function that decides about each request from now on.
+    pub(crate) fn set_arbiter(&mut self, arbiter: impl FnMut(Side, u32) -> Ruling + Send + 'static) {
+        self.arbiter = Some(Box::new(arbiter));
+    }
+
+    /// Returns the decision about a request of a queue pair.
+    pub(crate) fn ruling(&mut self, side: Side, qpn: u32) -> Ruling {
+        self.arbiter.as_mut().map_or(Ruling::Good, |arbiter| arbiter(side, qpn))
     }
 
     /// Returns the decision about a command.

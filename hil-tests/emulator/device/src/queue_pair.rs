@@ -8,12 +8,12 @@ use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, R
 use crate::object::read_ahead::ReadAhead;
 
 impl<M: Memory> Device<M> {
-    /// Returns whether a request waits because its peer had no receive. Only [`Device::run`] sends the
-    /// request again.
+    /// Returns whether a request waits because its peer had no receive, or because the gate delays it
+    /// ([`crate::Ruling::After`]). Only [`Device::run`] continues with the request.
     pub fn is_waiting(&self) -> bool {
         let waits =
             |number: &u32| self.objects.qps.get(*number).is_some_and(|qp| qp.outstanding.is_not_ready());
-        self.waiting.iter().any(waits)
+        !self.stalled.is_empty() || self.waiting.iter().any(waits)
     }
 
     /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).
@@ -170,12 +170,16 @@ impl<M: Memory> Device<M> {
                 (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);
                 (qp.sequence, qp.expected) = (message::after_reset(qp.sequence), None);
                 qp.outstanding.clear();
+                qp.ruling = None;
                 qp.draining = false;
                 qp.last_told = false;
             }
             // Outstanding requests are flushed with the later ones: the consumer counter still stands before
             // them.
-            QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
+            QpState::Error | QpState::SendQueueError => {
+                qp.outstanding.clear();
+                qp.ruling = None;
+            }
             QpState::SendQueueDrained if from == QpState::ReadyToSend => {
                 qp.draining = !qp.outstanding.is_empty();
                 if !qp.draining {
@@ -213,6 +217,15 @@ impl<M: Memory> Device<M> {
         (qp.sq_consumer, qp.sq_producer) = (counter, counter);
         qp.read_ahead = ReadAhead::default();
         Ok(())
+    }
+
+    /// Returns the attributes of a queue pair.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn attributes(&self, number: u32) -> Result<QpAttributes, Error> {
+        let qp = self.objects.qps.get(number).ok_or(Error::NoSuchObject { what: "QP", number })?;
+        Ok(qp.attributes)
     }
 
     /// Returns state and counters of a queue pair (QUERY_QP).

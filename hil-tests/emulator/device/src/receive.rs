@@ -6,7 +6,9 @@ use crate::memory::Memory;
 use crate::object::qp::{Qp, QpState, ReceiveQueue};
 use crate::object::srq::{Srq, SrqAttributes};
 use crate::refusal::{Cause, Reason};
+use crate::ruling::{Ruling, Side};
 use alloc::vec::Vec;
+use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::data::DataSegment;
 
 /// A receive that a message consumes.
@@ -111,6 +113,16 @@ impl<M: Memory> Device<M> {
         if self.pending_receives(qpn) == 0 {
             return None;
         }
+        let receive = self.next_receive(qpn)?;
+        match self.gate.ruling(Side::Receive, qpn) {
+            Ruling::Fails(Syndrome(syndrome)) => {
+                Some(Receive { segments: Err(Reason::OnPurpose { syndrome }), ..receive })
+            }
+            _ => Some(receive),
+        }
+    }
+
+    fn next_receive(&mut self, qpn: u32) -> Option<Receive> {
         let qp = self.objects.qps.get_mut(qpn)?;
         match qp.attributes.receive {
             ReceiveQueue::None => None,

@@ -183,12 +183,19 @@ impl Cause {
 
     /// Returns the status of the requester, for a fault of its own key or request.
     pub(crate) const fn local(&self) -> Status {
-        self.refusal().local(false)
+        self.status(false)
     }
 
     /// Returns the status of the responder, for a fault of its own receive.
     pub(crate) const fn receive(&self) -> Status {
-        self.refusal().local(true)
+        self.status(true)
+    }
+
+    const fn status(&self, receives: bool) -> Status {
+        match self.reason {
+            Reason::OnPurpose { syndrome } => Status::of_peer(Syndrome(syndrome)),
+            reason => reason.refusal().local(receives),
+        }
     }
 }
 
@@ -400,6 +407,7 @@ reasons! {
     ReceiverNotReady { attempts: u8 } Peer "the peer had no receive, after {attempts} repetitions";
     Unreachable Peer "no queue pair answers: none is there, or it cannot receive";
     BadResponse Peer "the peer's answer does not fit the request";
+    OnPurpose { syndrome: u8 } Peer "a plan of faults has the request fail with syndrome {syndrome:#04x}";
     RefusedByPeer { syndrome: u8 } Peer "the peer refuses the request with syndrome {syndrome:#04x}";
 }
 

@@ -152,6 +152,12 @@ impl<M: Memory> Device<M> {
         }
         if let Some((word, solicited)) = immediate {
             let Some(receive) = self.take_receive(qpn) else { return Response::ReceiverNotReady };
+            if let Err(reason @ Reason::OnPurpose { .. }) = receive.segments {
+                let cause = Cause::from(reason);
+                self.enter_error(qpn);
+                self.fail_receive(qpn, receive.counter, cause.receive(), cause);
+                return Response::Refused { syndrome: Syndrome::REMOTE_OPERATION, cause: Some(cause) };
+            }
             let subject = self.receive_subject(qpn, receive.counter);
             let length = range.length as u32;
             let solicited = self.tells_solicited(solicited);

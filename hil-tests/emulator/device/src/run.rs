@@ -3,7 +3,7 @@
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
 use crate::message::{self, Message, Request, Response, is_first};
-use crate::object::qp::Qp;
+use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
@@ -56,6 +56,7 @@ impl<M: Memory> Device<M> {
             // Further requests may follow the repeated ones.
             self.active.insert(number);
         }
+        self.active.append(&mut self.stalled);
         self.settle();
     }
 
@@ -160,6 +161,28 @@ impl<M: Memory> Device<M> {
             self.progress();
         }
         message
+    }
+
+    /// Raises an event as if the cause of the event had come: a queue pair or completion queue goes to the
+    /// error state, and a shared receive queue takes no more receives. All other events have no further
+    /// effect.
+    pub fn raise(&mut self, event: Event) {
+        match event {
+            Event::CqError(number) => return self.fail_cq(number),
+            Event::QpAccess(number) | Event::QpRequest(number) | Event::QpFatal(number) => {
+                if self.modify(number, QpState::Error).is_err() {
+                    return;
+                }
+            }
+            Event::SrqFatal(number) => {
+                if let Some(srq) = self.objects.srqs.get_mut(number) {
+                    srq.failed = true;
+                }
+            }
+            Event::SqDrained(_) | Event::SrqLimit(_) | Event::LastWqe(_) => {}
+        }
+        self.events.push_back(event);
+        self.settle();
     }
 
     /// Returns the events since the last call, oldest first.

@@ -1,6 +1,9 @@
 //! The words of a plan: kinds of faults, and the places where they happen.
 
+use crate::incident::Incident;
+use crate::status::Status;
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// A place where a fault can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +22,28 @@ pub enum Place {
     Message,
     /// The device reads bytes that another process has sent.
     Wire,
+    /// A queue pair begins a request of its send queue.
+    Request,
+    /// A message takes a receive of a queue pair.
+    Receive,
 }
 
 impl Place {
     /// All places, in order.
-    pub const ALL: [Self; 7] =
-        [Self::Call, Self::End, Self::Read, Self::Completion, Self::Signature, Self::Message, Self::Wire];
+    pub const ALL: [Self; 9] = [
+        Self::Call,
+        Self::End,
+        Self::Read,
+        Self::Completion,
+        Self::Signature,
+        Self::Message,
+        Self::Wire,
+        Self::Request,
+        Self::Receive,
+    ];
+
+    /// The number of places, the first of [`Place::ALL`], at which a seed causes faults.
+    pub const SEEDED: usize = 7;
 
     /// Returns the word for the place.
     pub const fn name(self) -> &'static str {
@@ -36,24 +55,15 @@ impl Place {
             Self::Signature => "signature",
             Self::Message => "message",
             Self::Wire => "wire",
+            Self::Request => "request",
+            Self::Receive => "receive",
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Returns the place of a word.
+    pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|place| place.name() == name)
     }
-}
-
-/// How a device ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The device is removed: outstanding requests get no completion, and the kernel has destroyed all
-    /// objects. Afterwards the device takes only calls that destroy them (`rdma_lookup_get_uobject` in
-    /// drivers/infiniband/core/rdma_core.c).
-    Removed,
-    /// The device fails: outstanding requests are flushed, and objects can be destroyed. All other calls
-    /// fail.
-    Failed,
 }
 
 /// A kind of fault.
@@ -83,12 +93,20 @@ pub enum Fault {
     Stranger,
     /// The completion queue overruns.
     Overrun,
-    /// The message does not arrive.
+    /// The message, or the message of the request, does not arrive.
     Lost,
     /// The process is killed.
     Dies,
-    /// The device ends, for all open contexts.
-    Ends(Ending),
+    /// The request or receive completes with this status.
+    Completes(Status),
+    /// The request waits for this number of microseconds.
+    Delayed(u64),
+    /// The peer has no receive for this number of attempts.
+    NotReady(NonZeroU32),
+    /// The request is not executed until the queue pair leaves its state.
+    Hangs,
+    /// The visit takes its usual course, and an incident happens.
+    Happens(Incident),
 }
 
 /// Errors of the kernel, by name.
@@ -108,7 +126,7 @@ const ERRORS: [(&str, i32); 12] = [
 ];
 
 /// The words of faults that consist of a name alone.
-const WORDS: [(&str, Fault); 11] = [
+const WORDS: [(&str, Fault); 10] = [
     ("unheard", Fault::Unheard),
     ("late", Fault::Late),
     ("short", Fault::Short),
@@ -118,8 +136,7 @@ const WORDS: [(&str, Fault); 11] = [
     ("overrun", Fault::Overrun),
     ("lost", Fault::Lost),
     ("dies", Fault::Dies),
-    ("removed", Fault::Ends(Ending::Removed)),
-    ("fatal", Fault::Ends(Ending::Failed)),
+    ("hangs", Fault::Hangs),
 ];
 
 const fn fails(errno: i32) -> Fault {
@@ -128,7 +145,7 @@ const fn fails(errno: i32) -> Fault {
 
 impl Fault {
     /// Returns the faults that a seed chooses from at a place. EREMOTEIO stands for any status of the device.
-    pub(crate) const fn of(place: Place) -> &'static [Self] {
+    pub const fn of(place: Place) -> &'static [Self] {
         const REFUSED: Fault = fails(libc::EREMOTEIO);
         match place {
             Place::Call => {
@@ -151,28 +168,44 @@ impl Fault {
             }
             Place::Message => &[Self::Lost, Self::Lost, Self::Dies],
             Place::Wire => &[Self::Short],
+            Place::Request | Place::Receive => &[],
         }
     }
 
     /// Returns whether the fault can happen at a place.
-    pub(crate) fn fits(self, place: Place) -> bool {
+    fn fits(self, place: Place) -> bool {
         match self {
-            Self::Ends(_) => true,
+            Self::Happens(_) => true,
             Self::Fails { .. } => matches!(place, Place::Call | Place::End | Place::Read),
+            Self::Completes(_) => matches!(place, Place::Request | Place::Receive),
+            Self::Delayed(_) | Self::NotReady(_) | Self::Hangs => place == Place::Request,
+            Self::Lost => matches!(place, Place::Message | Place::Request),
             other => Self::of(place).contains(&other),
         }
     }
 
-    /// Parses a fault's word.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
+    /// Parses the word of a fault that can happen at a place.
+    pub(crate) fn parse(word: &str, place: Place) -> Option<Self> {
+        Self::parsed(word).filter(|fault| fault.fits(place))
+    }
+
+    fn parsed(word: &str) -> Option<Self> {
         if let Some(status) = word.strip_prefix("status:") {
             return Some(Self::Fails { errno: libc::EREMOTEIO, status: status.parse().ok()? });
         }
         if let Some(number) = word.strip_prefix("errno:") {
             return number.parse().ok().filter(|number| *number > 0).map(fails);
         }
+        if let Some(microseconds) = word.strip_prefix("delay:") {
+            return microseconds.parse().ok().map(Self::Delayed);
+        }
+        if let Some(attempts) = word.strip_prefix("rnr:") {
+            return attempts.parse().ok().map(Self::NotReady);
+        }
         let error = ERRORS.iter().find(|(name, _)| *name == word).map(|(_, errno)| fails(*errno));
-        error.or_else(|| WORDS.iter().find(|(name, _)| *name == word).map(|(_, fault)| *fault))
+        let named = || WORDS.iter().find(|(name, _)| *name == word).map(|(_, fault)| *fault);
+        let status = || Status::named(word).map(Self::Completes);
+        error.or_else(named).or_else(status).or_else(|| Incident::parse(word).map(Self::Happens))
     }
 }
 
@@ -186,6 +219,10 @@ impl fmt::Display for Fault {
                 }
             }
             Self::Fails { status, .. } => write!(f, "status:{status}"),
+            Self::Completes(status) => status.fmt(f),
+            Self::Delayed(microseconds) => write!(f, "delay:{microseconds}"),
+            Self::NotReady(attempts) => write!(f, "rnr:{attempts}"),
+            Self::Happens(incident) => incident.fmt(f),
             other => match WORDS.iter().find(|(_, fault)| fault == other) {
                 Some((name, _)) => f.write_str(name),
                 None => Ok(()),

@@ -3,7 +3,8 @@
 use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, TABLE, VECTORS};
 use crate::memory::{GuestMemory, MapError, Rights};
 use crate::planned::Planned;
-use mlx5_faults::{Ending, Plan};
+use mlx5_faults::Ending;
+use mlx5_plan::Plan;
 use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_faults::Plan;
 use mlx5_function::{Function, Model, json, serve, words};
+use mlx5_plan::Plan;
 use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
 use std::fs::File;

@@ -11,10 +11,11 @@ use crate::memory::Memory;
 use crate::message::{self, Message, Payload, Request, Response};
 use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
-use crate::object::posted::{Posted, pushes};
+use crate::object::posted::{Posted, pushes, sends};
 use crate::object::psv::PsvState;
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries, Transport};
 use crate::refusal::{Cause, Reason, Status};
+use crate::ruling::{Ruling, Side};
 use crate::tap::Seen;
 use crate::translate::{Asker, Right};
 use alloc::sync::Arc;
@@ -64,7 +65,7 @@ impl<M: Memory> Device<M> {
         match fetch::fetch(&self.memory, qpn, qp, next, rung) {
             Ok(wqe) if flush => self.flush(qpn, wqe.posted),
             Err((posted, _)) if flush => self.flush(qpn, posted),
-            Ok(wqe) if first || pushes(wqe.posted.opcode) => return self.start(qpn, &wqe),
+            Ok(wqe) if first || pushes(wqe.posted.opcode) => return self.begin(qpn, &wqe, first),
             Err((posted, reason)) if first => {
                 let cause = Cause::from(reason);
                 self.fail(qpn, posted, cause.local(), cause);
@@ -106,9 +107,49 @@ impl<M: Memory> Device<M> {
         true
     }
 
+    /// Executes a request as the gate decides. Returns whether it was executed or has failed. `first` says
+    /// whether no earlier request is outstanding.
+    fn begin(&mut self, qpn: u32, wqe: &Wqe, first: bool) -> bool {
+        let posted = wqe.posted;
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        let (transport, block) = (qp.attributes.transport, posted.counter);
+        let known = qp.ruling.filter(|(counter, _)| *counter == block).map(|(_, ruling)| ruling);
+        let ruling = known.unwrap_or_else(|| match self.gate.ruling(Side::Send, qpn) {
+            Ruling::Lost | Ruling::NotReady(_) if !sends(posted.opcode) => Ruling::Good,
+            Ruling::Lost if transport.is_reliable() => Ruling::Fails(Syndrome::TRANSPORT_RETRY),
+            Ruling::NotReady(_) if !transport.is_reliable() => Ruling::Lost,
+            Ruling::After(ticks) => Ruling::After(self.clock.ticks().saturating_add(ticks)),
+            ruling => ruling,
+        });
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        // The time of `After` is now that at which the wait ends.
+        qp.ruling = Some((block, ruling));
+        match ruling {
+            Ruling::After(end) if self.clock.ticks() < end => {
+                self.stalled.insert(qpn);
+                false
+            }
+            Ruling::Hangs => false,
+            Ruling::Fails(_) | Ruling::NotReady(_) if !first => {
+                qp.alone = Some(block);
+                false
+            }
+            Ruling::Fails(Syndrome(syndrome)) => {
+                qp.ruling = None;
+                self.tap.show(Seen::Request { queue: qpn, transport, block, bytes: wqe.bytes() });
+                let cause = Cause::from(Reason::OnPurpose { syndrome });
+                self.fail(qpn, posted, cause.local(), cause);
+                true
+            }
+            Ruling::Good | Ruling::After(_) | Ruling::Lost | Ruling::NotReady(_) => {
+                self.start(qpn, wqe, ruling)
+            }
+        }
+    }
+
     /// Executes a request. Returns whether it was executed: a request that fails or reports an error waits
     /// until it is the oldest.
-    fn start(&mut self, qpn: u32, wqe: &Wqe) -> bool {
+    fn start(&mut self, qpn: u32, wqe: &Wqe, ruling: Ruling) -> bool {
         let posted = wqe.posted;
         let outcome = self.execute(qpn, wqe);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
@@ -126,6 +167,7 @@ impl<M: Memory> Device<M> {
         if waits {
             return false;
         }
+        qp.ruling = None;
         let (transport, block) = (qp.attributes.transport, posted.counter);
         self.tap.show(Seen::Request { queue: qpn, transport, block, bytes: wqe.bytes() });
         match outcome {
@@ -145,6 +187,7 @@ impl<M: Memory> Device<M> {
                     signature_error,
                     not_ready: false,
                     attempts: 0,
+                    refusals: if let Ruling::NotReady(attempts) = ruling { attempts } else { 0 },
                 });
                 let peer = qp.peer;
                 self.ask(qpn, peer, sequence, request);
@@ -152,7 +195,9 @@ impl<M: Memory> Device<M> {
             Ok(Outcome::Unanswered { to, datagram, request, bytes, reports }) => {
                 let cqn = qp.attributes.send_cqn;
                 let signature_error = self.report(cqn, &reports);
-                self.send_unanswered(qpn, to, datagram, request);
+                if ruling != Ruling::Lost {
+                    self.send_unanswered(qpn, to, datagram, request);
+                }
                 self.complete(qpn, posted, bytes);
                 self.drain(qpn, signature_error);
             }
@@ -288,8 +333,18 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends a request to its peer. Without a peer, the request is answered as unreachable.
+    /// Sends a request to its peer. Without a peer, the request is answered as unreachable. The gate may
+    /// answer for a peer without a receive.
     fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
+        let oldest = self.objects.qps.get_mut(qpn).and_then(|qp| qp.outstanding.oldest_mut());
+        if let Some(oldest) = oldest.filter(|oldest| oldest.sequence == sequence)
+            && let Some(left) = oldest.refusals.checked_sub(1)
+        {
+            oldest.refusals = left;
+            let response = Response::ReceiverNotReady;
+            self.local.push_back(Message::Response { to: qpn, sequence, response });
+            return;
+        }
         match peer {
             Some(peer) => {
                 self.send(peer, Message::Request { from: qpn, to: peer.number(), sequence, request })

@@ -29,6 +29,8 @@ pub(crate) struct Waiting {
     /// The peer had no receive. The next run sends the request again.
     pub(crate) not_ready: bool,
     pub(crate) attempts: u8,
+    /// The number of attempts that the gate answers as if the peer had no receive.
+    pub(crate) refusals: u32,
 }
 
 /// All outstanding requests, in the order in which they were sent.
@@ -104,6 +106,7 @@ mod tests {
             signature_error: false,
             not_ready: false,
             attempts: 0,
+            refusals: 0,
         }
     }
 

@@ -26,3 +26,8 @@ pub(crate) const fn pushes(opcode: Opcode) -> bool {
         Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL | Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM
     )
 }
+
+/// Returns whether a request sends a message to the peer.
+pub(crate) const fn sends(opcode: Opcode) -> bool {
+    pushes(opcode) || matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA)
+}

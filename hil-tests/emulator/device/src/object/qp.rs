@@ -3,6 +3,7 @@
 use crate::object::mkey::Access;
 use crate::object::outstanding::Outstanding;
 use crate::object::read_ahead::ReadAhead;
+use crate::ruling::Ruling;
 use mlx5_mkey::wire::ctrl::Opcode;
 
 /// State of a queue pair.
@@ -225,6 +226,8 @@ pub(crate) struct Qp {
     /// The request at this block starts only when no request is outstanding: a first attempt has shown that
     /// it fails or reports an error.
     pub(crate) alone: Option<u16>,
+    /// The gate's decision about the request at a block, until the request is executed.
+    pub(crate) ruling: Option<(u16, Ruling)>,
     /// Sequence number of the next request message.
     pub(crate) sequence: u32,
     /// Sequence number that the peer's next request must have. `None` if no request has come yet.
@@ -255,6 +258,7 @@ impl Qp {
             rq_consumer: 0,
             outstanding: Outstanding::default(),
             alone: None,
+            ruling: None,
             copies: false,
             real_time: false,
             sequence: 0,

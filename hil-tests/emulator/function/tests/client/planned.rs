@@ -1,9 +1,9 @@
 //! Planned faults of the function, and its log as lines of JSON.
 
 use crate::machine::sealed;
-use mlx5_faults::Plan;
 use mlx5_function::{Function, Model, Region, Rights, json};
 use mlx5_mkey::inspect::DeviceContext;
+use mlx5_plan::Plan;
 use mlx5_softdev::DeviceProfile;
 use rustix::io::{pread, pwrite};
 use std::os::fd::OwnedFd;

@@ -2,13 +2,16 @@
 //!
 //! Without a plan, a question costs one load of an atomic.
 
-pub(crate) use mlx5_faults::{CallId, Ending, Fault, Place, Plan};
+pub(crate) use mlx5_faults::{Ending, Fault, Incident, Place, QueueEvent};
+pub(crate) use mlx5_plan::{CallId, Plan};
 
 use crate::ground::errno::Errno;
 use crate::ground::notice;
-use mlx5_faults::Rule;
-use mlx5_softdev::Passage;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use crate::ground::port::Port;
+use mlx5_faults::{Rule, Subject};
+use mlx5_plan::Visit;
+use mlx5_softdev::{Passage, Ruling, Side};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,18 +33,38 @@ static PAUSE: AtomicBool = AtomicBool::new(false);
 /// The number of turns of the device until late completions are written.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// The end of the device that [`ending`] has not returned yet: 0 none, 1 removed, 2 failed.
-static ENDING: AtomicU8 = AtomicU8::new(0);
+/// Whether an incident has taken the port down.
+static PORT_DOWN: AtomicBool = AtomicBool::new(false);
+
+/// Whether an incident has removed the GIDs of addresses.
+static GIDS_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the port has to be looked at, because incidents have changed or the plan has.
+static PORT_CHANGED: AtomicBool = AtomicBool::new(false);
 
 fn plan() -> MutexGuard<'static, Option<Plan>> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Replaces the plan: from now on only faults of this plan come.
+/// Replaces the plan: from now on only faults of this plan come. The port gets its real state again.
 pub(crate) fn set(new: Option<Plan>) {
     ACTIVE.store(new.is_some(), Ordering::Release);
-    ENDING.store(0, Ordering::Release);
+    for altered in [&PORT_DOWN, &GIDS_GONE] {
+        if altered.swap(false, Ordering::AcqRel) {
+            PORT_CHANGED.store(true, Ordering::Release);
+        }
+    }
     *plan() = new;
+}
+
+/// Adds words to the plan.
+///
+/// # Errors
+/// A sentence that names the invalid word. The plan stays as it is.
+pub(crate) fn add(words: &str) -> Result<(), String> {
+    plan().get_or_insert_default().add(words)?;
+    ACTIVE.store(true, Ordering::Release);
+    Ok(())
 }
 
 /// Replaces the plan as [`set`] does, and reports each fault on standard error from now on.
@@ -53,7 +76,8 @@ pub(crate) fn set_for_good(new: Plan) {
 /// Plans a single fault, at the `nth` visit to a place. An `nth` of 0 plans none.
 pub(crate) fn set_one(place: Place, nth: u32, errno: Errno, status: u8) {
     let fault = Fault::Fails { errno: errno.0, status };
-    let rule = Rule { place, nth: nth.into(), fault, stays: place == Place::Call };
+    let (nth, stays) = (u64::from(nth), place == Place::Call);
+    let rule = Rule::At { place, subject: Subject::Any, nth, stays, fault };
     set((nth > 0).then(|| Plan::of(rule)));
 }
 
@@ -74,24 +98,72 @@ pub(crate) fn is_told() -> bool {
 
 /// Notes a visit to a place. Returns the fault that the plan has for it, if any.
 pub(crate) fn at(place: Place) -> Option<Fault> {
-    ask(place, CallId::NONE)
+    ask(Visit::to(place))
 }
 
-fn ask(place: Place, id: CallId) -> Option<Fault> {
+fn ask(visit: Visit) -> Option<Fault> {
     if !ACTIVE.load(Ordering::Acquire) {
         return None;
     }
-    let fault = plan().as_mut()?.at(place, id)?;
+    let fault = plan().as_mut()?.at(visit)?;
     if is_told() {
-        notice::always(&format!("fault: {}: {fault}", place.name()));
+        notice::always(&format!("fault: {}: {fault}", visit.place.name()));
     }
-    match fault {
-        Fault::Ends(Ending::Removed) => ENDING.store(1, Ordering::Release),
-        Fault::Ends(Ending::Failed) => ENDING.store(2, Ordering::Release),
-        Fault::Dies => crate::ground::sys::die(),
-        _ => return Some(fault),
+    if fault == Fault::Dies {
+        crate::ground::sys::die();
     }
-    None
+    Some(fault)
+}
+
+/// Returns the decision about the next request of a queue pair. A port that is down loses all requests.
+pub(crate) fn request(side: Side, queue_pair: u32) -> Ruling {
+    let place = if side == Side::Send { Place::Request } else { Place::Receive };
+    match mlx5_plan::ruling(ask(Visit::of(place, queue_pair))) {
+        Ruling::Good if is_port_down() && side == Side::Send => Ruling::Lost,
+        ruling => ruling,
+    }
+}
+
+/// Returns the oldest incident that has happened and was not returned yet. Changes of the port are in force.
+pub(crate) fn incident() -> Option<Incident> {
+    if !ACTIVE.load(Ordering::Acquire) {
+        return None;
+    }
+    let incident = plan().as_mut()?.take_incident()?;
+    if is_told() {
+        notice::always(&format!("fault: incident: {incident}"));
+    }
+    let (altered, is_on) = match incident {
+        Incident::PortDown => (&PORT_DOWN, true),
+        Incident::PortUp => (&PORT_DOWN, false),
+        Incident::GidsGone => (&GIDS_GONE, true),
+        Incident::GidsBack => (&GIDS_GONE, false),
+        Incident::Ends(_) | Incident::Device(_) | Incident::Queue { .. } => return Some(incident),
+    };
+    altered.store(is_on, Ordering::Release);
+    PORT_CHANGED.store(true, Ordering::Release);
+    Some(incident)
+}
+
+/// Returns whether an incident has taken the port down.
+pub(crate) fn is_port_down() -> bool {
+    PORT_DOWN.load(Ordering::Acquire)
+}
+
+/// Returns whether incidents may have changed the port since the last call.
+pub(crate) fn has_port_changed() -> bool {
+    PORT_CHANGED.load(Ordering::Relaxed) && PORT_CHANGED.swap(false, Ordering::AcqRel)
+}
+
+/// Returns the port as incidents have left it.
+pub(crate) fn altered(port: &Port) -> Port {
+    let mut port = port.clone();
+    port.is_active &= !is_port_down();
+    if GIDS_GONE.load(Ordering::Acquire) {
+        let default = port.default_gid();
+        port.entries.retain(|entry| entry.gid == default);
+    }
+    port
 }
 
 /// The outcome of a call under the plan of faults.
@@ -108,7 +180,7 @@ pub(crate) enum Course {
 
 /// Returns the outcome of a call that makes, changes or queries an object.
 pub(crate) fn call(id: CallId) -> Course {
-    match ask(Place::Call, id) {
+    match ask(Visit::by(Place::Call, id)) {
         None => Course::Good,
         Some(Fault::Fails { errno, status }) => Course::Fails(Errno(errno), status),
         Some(Fault::Unheard) => Course::Unheard,
@@ -134,18 +206,6 @@ pub(crate) fn pause() {
     }
 }
 
-/// Returns how the device has ended, once for each ending.
-pub(crate) fn ending() -> Option<Ending> {
-    if !ACTIVE.load(Ordering::Acquire) {
-        return None;
-    }
-    match ENDING.swap(0, Ordering::AcqRel) {
-        1 => Some(Ending::Removed),
-        2 => Some(Ending::Failed),
-        _ => None,
-    }
-}
-
 /// Returns whether late completions are to be written now. The device asks once in each turn.
 pub(crate) fn late_ones_are_due() -> bool {
     let less = |looks: u32| looks.checked_sub(1);
@@ -154,7 +214,7 @@ pub(crate) fn late_ones_are_due() -> bool {
 
 /// Returns whether and when the device writes a completion entry, as the plan decides.
 pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
-    let passage = mlx5_faults::passage(at(mlx5_faults::place(entry)), entry, below);
+    let passage = mlx5_plan::passage(ask(mlx5_plan::visit(entry)), entry, below);
     if passage == Passage::Later {
         LOOKS.store(1 + below(MAX_LOOKS) as u32, Ordering::Release);
     }

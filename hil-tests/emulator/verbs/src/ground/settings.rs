@@ -124,7 +124,7 @@ impl Settings {
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
         let faults = std::env::var(FAULTS).ok().filter(|words| !words.is_empty());
-        let faults = faults.map(|words| Plan::parse(&words)).transpose();
+        let faults = faults.map(|words| plan(&words)).transpose();
         let faults = faults.map_err(|what| format!("{FAULTS}: {what}"))?;
         let write_combining =
             choice(WRITE_COMBINING, std::env::var_os(WRITE_COMBINING), [("yes", true), ("no", false)])?;
@@ -141,6 +141,17 @@ impl Settings {
             pcap: path(PCAP),
             faults,
         })
+    }
+}
+
+/// Returns the plan of faults that words describe. With `@` in front, the words name a file with the plan.
+fn plan(words: &str) -> Result<Plan, String> {
+    match words.strip_prefix('@') {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            Plan::parse(&text)
+        }
+        None => Plan::parse(words),
     }
 }
 

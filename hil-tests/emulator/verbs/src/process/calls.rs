@@ -74,6 +74,15 @@ pub(crate) fn with_device(change: impl FnOnce(&mut Device<ProcessMemory>)) {
     }
 }
 
+/// Carries out the incidents of the plan of faults, if the device exists.
+pub(crate) fn happen() {
+    if let Some(state) = lock().state.as_mut() {
+        state.take_incidents();
+        state.follow_port();
+    }
+    bell::ring();
+}
+
 /// Returns the numbers of contexts, objects and channels in this process.
 pub(crate) fn counts() -> Counts {
     lock().state.as_ref().map(State::counts).unwrap_or_default()

@@ -81,6 +81,25 @@ pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
     [contexts, objects, channels, refused].get(what as usize).copied().unwrap_or(0)
 }
 
+/// Adds words to the plan of faults. The function carries out incidents of these words before it returns, if
+/// the device is open. Returns 0, or -1 for invalid words, which change nothing.
+///
+/// # Safety
+/// `words` is a C string.
+// SAFETY: no other symbol has this name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mlx5_uverbs_add_faults(words: *const c_char) -> c_int {
+    // SAFETY: the caller keeps this function's contract for the pointer.
+    let words = unsafe { CStr::from_ptr(words) }.to_string_lossy();
+    match fault::add(&words) {
+        Ok(()) => {
+            owner::as_device(calls::happen);
+            0
+        }
+        Err(_) => -1,
+    }
+}
+
 /// Replaces the plan of faults. `words` has the syntax of `mlx5-emulate --faults`; an empty string ends all
 /// faults. Returns 0, or -1 for invalid words.
 ///
@@ -94,6 +113,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
     match Plan::parse(&words) {
         Ok(plan) => {
             fault::set((!words.is_empty()).then_some(plan));
+            owner::as_device(calls::happen);
             0
         }
         Err(_) => -1,

@@ -1,21 +1,61 @@
-//! The effects on the open contexts when a plan of faults ends the device.
+//! Incidents of a plan of faults: the end of the device, changes of its port, and asynchronous events.
 
 use crate::ground::abi::AsyncEvent;
 use crate::ground::errno::Errno;
-use crate::ground::fault::{self, Ending};
+use crate::ground::fault::{self, Ending, Incident, QueueEvent};
 use crate::state::State;
+use crate::state::events::Subject;
 use crate::state::object::Object;
-use mlx5_softdev::QpState;
+use crate::state::port::NUMBER;
+use mlx5_softdev::{Event, QpAttributes, QpState, ReceiveQueue};
 use zerocopy::IntoBytes;
 
 /// The kernel's number for the event that the device has failed (`IBV_EVENT_DEVICE_FATAL`).
 const DEVICE_FATAL: u32 = 8;
 
 impl State {
-    /// Ends the device for all open contexts if the plan of faults has ended it. A program that opens the
-    /// device anew gets a working one.
-    pub(crate) fn end_if_due(&mut self) {
-        let Some(ending) = fault::ending() else { return };
+    /// Carries out the incidents of the plan of faults that have happened.
+    pub(crate) fn take_incidents(&mut self) {
+        while let Some(incident) = fault::incident() {
+            match incident {
+                Incident::Ends(ending) => self.end_device(ending),
+                Incident::Device(event) => self.report_on_device(NUMBER.into(), event.kernel()),
+                Incident::Queue { event, queue_pair } => self.strike(event, queue_pair),
+                Incident::PortDown | Incident::PortUp | Incident::GidsGone | Incident::GidsBack => {
+                    self.follow_port();
+                }
+            }
+        }
+    }
+
+    /// Raises an event of a queue pair, or of one of its queues. Does nothing if the queue does not exist.
+    fn strike(&mut self, event: QueueEvent, number: u32) {
+        let Ok(QpAttributes { send_cqn, receive, .. }) = self.device.attributes(number) else { return };
+        let shared = if let ReceiveQueue::Shared(number) = receive { Some(number) } else { None };
+        let raised = match event {
+            QueueEvent::CqError => Some(Event::CqError(send_cqn)),
+            QueueEvent::Fatal => Some(Event::QpFatal(number)),
+            QueueEvent::Request => Some(Event::QpRequest(number)),
+            QueueEvent::Access => Some(Event::QpAccess(number)),
+            QueueEvent::Drained => Some(Event::SqDrained(number)),
+            QueueEvent::LastReceive => Some(Event::LastWqe(number)),
+            QueueEvent::SrqError => shared.map(Event::SrqFatal),
+            QueueEvent::SrqLimit => shared.map(Event::SrqLimit),
+            // The software device has no state for these events.
+            QueueEvent::Established | QueueEvent::Migrated | QueueEvent::NotMigrated => {
+                self.report_on(Subject::Qp(number), event.kernel());
+                None
+            }
+        };
+        if let Some(raised) = raised {
+            self.device.raise(raised);
+            self.touch();
+        }
+        self.report();
+    }
+
+    /// Ends the device for all open contexts. A program that opens the device anew gets a working one.
+    fn end_device(&mut self, ending: Ending) {
         let numbers: Vec<u32> = self.contexts.keys().copied().collect();
         for number in numbers {
             self.fail_queue_pairs(number);

@@ -1,6 +1,7 @@
 //! Exchanges the device's messages with other processes.
 
 use super::State;
+use crate::ground::fault;
 use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::{Device, Message, QpState, Response};
 use std::time::{Duration, Instant};
@@ -19,8 +20,10 @@ impl State {
     /// connection management.
     pub(super) fn receive(&mut self) -> bool {
         let Self { device, fabric, waiting, .. } = self;
-        let mut any = false;
+        let (mut any, is_down) = (false, fault::is_port_down());
+        let mut lost = Vec::new();
         let mut take = |device: &mut Device<ProcessMemory>, since: Instant, message| {
+            let message = if is_down { arrived_at_closed_port(message, &mut lost)? } else { message };
             if since.elapsed() < patience(device, &message) {
                 return Some((since, message));
             }
@@ -32,6 +35,10 @@ impl State {
         waiting.extend(before.filter_map(|(since, message)| take(device, since, message)));
         let mut news = Vec::new();
         fabric.exchange(|message| waiting.extend(take(device, Instant::now(), message)), &mut news);
+        for message in lost {
+            let answer = fabric.send(&message);
+            waiting.extend(answer.map(|answer| (Instant::now(), answer)));
+        }
         any |= !news.is_empty();
         news.into_iter().for_each(|news| self.manage(news));
         any
@@ -47,6 +54,20 @@ impl State {
         }
         self.fabric.flush();
         any
+    }
+}
+
+/// Takes a message that has come while an incident keeps the port down. Returns the message that the device
+/// gets instead, if any. The answer to a lost request is appended to `lost`.
+fn arrived_at_closed_port(message: Message, lost: &mut Vec<Message>) -> Option<Message> {
+    let response = Response::Unreachable;
+    match message {
+        Message::Request { from, sequence, .. } => {
+            lost.push(Message::Response { to: from, sequence, response });
+            None
+        }
+        Message::Unanswered { .. } => None,
+        Message::Response { to, sequence, .. } => Some(Message::Response { to, sequence, response }),
     }
 }
 

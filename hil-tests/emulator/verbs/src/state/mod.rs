@@ -71,6 +71,8 @@ pub(crate) struct State {
     clock: Arc<Mutex<ClockPages>>,
     /// The device's port.
     pub(crate) port: Port,
+    /// The port without the effects of incidents.
+    real_port: Port,
     /// The kernel's news of changes of the port, if the kernel sends any.
     news: Option<News>,
     fabric: Fabric,
@@ -146,6 +148,7 @@ impl State {
         let counting = Counting::new(settings, fabric.slot());
         let record = Record::new(settings, &mut device, counting.tally())?;
         device.set_gate(|_, entry| fault::completion(entry));
+        device.set_arbiter(fault::request);
         let factory = match settings.profile.crypto {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
@@ -159,6 +162,7 @@ impl State {
             factory,
             clock,
             port: settings.port.clone(),
+            real_port: settings.port.clone(),
             news: News::new(settings.view.as_ref()),
             fabric,
             channels: BTreeMap::new(),
@@ -412,7 +416,7 @@ impl State {
 
     /// Does all outstanding work: doorbells, messages, timers, events. Returns whether there was any.
     pub(crate) fn work(&mut self, pace: Pace) -> bool {
-        self.end_if_due();
+        self.take_incidents();
         self.follow_port();
         let mut moved = std::mem::take(&mut self.changed);
         if fault::late_ones_are_due() {

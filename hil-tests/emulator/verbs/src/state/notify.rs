@@ -15,29 +15,41 @@ impl State {
         for event in self.device.take_events() {
             let (subject, kind) = events::of_kernel(event);
             self.subscriptions.deliver(subject, &events::entry(event), &mut self.channels);
-            for context in self.contexts.values_mut() {
-                let found = context.queues_mut().find_map(|object| match object {
-                    Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
-                        qp.async_events = qp.async_events.wrapping_add(1);
-                        qp.user_handle.zip(qp.async_channel)
-                    }
-                    Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
-                        srq.async_events = srq.async_events.wrapping_add(1);
-                        srq.user_handle.zip(srq.async_channel)
-                    }
-                    Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
-                        cq.async_events = cq.async_events.wrapping_add(1);
-                        cq.user_handle.zip(cq.async_channel)
-                    }
-                    _ => None,
-                });
-                if let Some((element, channel)) = found
-                    && let Some(channel) = self.channels.get_mut(&channel)
-                {
-                    channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
+            self.report_on(subject, kind);
+        }
+    }
+
+    /// Raises an asynchronous event of a queue, with the kernel's number of the event.
+    pub(super) fn report_on(&mut self, subject: Subject, kind: u32) {
+        for context in self.contexts.values_mut() {
+            let found = context.queues_mut().find_map(|object| match object {
+                Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
+                    qp.async_events = qp.async_events.wrapping_add(1);
+                    qp.user_handle.zip(qp.async_channel)
                 }
+                Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
+                    srq.async_events = srq.async_events.wrapping_add(1);
+                    srq.user_handle.zip(srq.async_channel)
+                }
+                Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
+                    cq.async_events = cq.async_events.wrapping_add(1);
+                    cq.user_handle.zip(cq.async_channel)
+                }
+                _ => None,
+            });
+            if let Some((element, channel)) = found
+                && let Some(channel) = self.channels.get_mut(&channel)
+            {
+                channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
             }
         }
+    }
+
+    /// Raises an asynchronous event of the device or its port in all contexts.
+    pub(super) fn report_on_device(&mut self, element: u64, kind: u32) {
+        let event = AsyncEvent { element, kind, reserved: 0 };
+        let channels: Vec<_> = self.contexts.values().map(|context| context.async_channel).collect();
+        channels.into_iter().for_each(|channel| self.push(channel, event.as_bytes()));
     }
 
     /// Raises an event for each completion queue that is armed and has entries. The event of a queue of verbs

@@ -1,11 +1,10 @@
 //! The port of this process: resolves GIDs to MAC addresses, and follows changes of the port.
 
 use super::State;
-use crate::ground::abi::AsyncEvent;
+use crate::ground::fault;
 use crate::ground::port::Gid;
 use crate::ground::sysfs;
 use crate::state::news::News;
-use zerocopy::IntoBytes;
 
 /// The number of the device's only port.
 pub(crate) const NUMBER: u8 = 1;
@@ -33,10 +32,16 @@ impl State {
     }
 
     /// Takes over changes of the port, and reports them to the program by asynchronous events.
-    pub(super) fn follow_port(&mut self) {
-        let Some(port) = self.news.as_mut().and_then(News::port).filter(|port| *port != self.port) else {
+    pub(crate) fn follow_port(&mut self) {
+        let news = self.news.as_mut().and_then(News::port);
+        if !fault::has_port_changed() && news.is_none() {
             return;
-        };
+        }
+        self.real_port = news.unwrap_or_else(|| self.real_port.clone());
+        let port = fault::altered(&self.real_port);
+        if port == self.port {
+            return;
+        }
         let mut events = Vec::new();
         if port.entries != self.port.entries {
             events.push(GID_CHANGE);
@@ -50,10 +55,6 @@ impl State {
             // A failure does no harm: the next program that starts also writes the files.
             let _ = sysfs::write(self.fabric.directory(), news.view(), &self.port);
         }
-        for kind in events {
-            let event = AsyncEvent { element: NUMBER.into(), kind, reserved: 0 };
-            let channels: Vec<_> = self.contexts.values().map(|context| context.async_channel).collect();
-            channels.into_iter().for_each(|channel| self.push(channel, event.as_bytes()));
-        }
+        events.into_iter().for_each(|kind| self.report_on_device(NUMBER.into(), kind));
     }
 }

@@ -12,6 +12,7 @@ mod connect;
 mod contexts;
 mod deks;
 mod dmabuf;
+mod failures;
 mod keeping;
 mod linux;
 mod pools;

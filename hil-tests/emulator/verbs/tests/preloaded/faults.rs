@@ -1,8 +1,9 @@
 //! Tests of deliberate faults, as a program sees them.
 
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
-use crate::{DONE, event_channel};
-use mlx5_testing::preload::{preloaded, prepared};
+use crate::{DONE, REQUEST_FAILED, event_channel, hear, introduce, pair, say};
+use mlx5_faults::{Incident, Rule, emulator};
+use mlx5_testing::preload::{built, preloaded, prepared};
 use std::path::Path;
 use std::process::Command;
 
@@ -95,5 +96,97 @@ fn without_a_plan_nothing_fails() {
         end.connect(end.qpn);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, DONE);
+    });
+}
+
+#[test]
+fn a_file_has_the_words_of_a_plan() {
+    let prepare = |command: &mut Command, directory: &Path| {
+        let file = directory.join("faults");
+        std::fs::write(&file, "# The first protection domain is refused.\ncall:ALLOC_PD@1=ENOMEM\n").unwrap();
+        command.env("MLX5_UVERBS_FAULTS", format!("@{}", file.display()));
+    };
+    prepared("faults::a_file_has_the_words_of_a_plan", prepare, || {
+        let context = Context::new();
+        let pd = || command(context.0, 3, &[0; 8], &mut [0; 4], &mut [0; 4]).map(drop);
+        assert_eq!([pd(), pd()], [Err(libc::ENOMEM), Ok(())]);
+    });
+}
+
+#[test]
+fn a_port_is_down_when_the_device_is_opened() {
+    let words = "now=port-down";
+    with_faults("faults::a_port_is_down_when_the_device_is_opened", words, || {
+        let context = Context::new();
+        let state = || {
+            let mut port = [0; 48];
+            call(context.0, 0, 2, &mut [Attribute::Number(0, 1), Attribute::Out(1, &mut port)]).unwrap();
+            port[26]
+        };
+        assert_eq!(state(), 1, "down");
+        emulator::add(&[Rule::Now(Incident::PortUp)]).unwrap();
+        assert_eq!(state(), 4, "active");
+    });
+}
+
+#[test]
+fn the_peer_of_a_port_that_is_down_is_unreachable() {
+    pair("faults::the_peer_of_a_port_that_is_down_is_unreachable", |role| {
+        let mut end = End::new();
+        let (peer, rkey, address) = introduce(&end);
+        end.connect(peer);
+        say("ready");
+        assert_eq!(hear(), "ready");
+        if role == "first" {
+            end.write(5, address, rkey);
+            assert_eq!(end.poll().0, DONE);
+            say("go");
+            assert_eq!(hear(), "down");
+            end.write(5, address, rkey);
+            assert_eq!(end.poll(), (REQUEST_FAILED, 0x15));
+            say("done");
+        } else {
+            assert_eq!(hear(), "go");
+            emulator::add(&[Rule::Now(Incident::PortDown)]).unwrap();
+            say("down");
+            assert_eq!(hear(), "done");
+        }
+    });
+}
+
+/// The C program checks all failures of `mlx5_faults.h`, and the functions' answer without an emulator. The
+/// header is also C++.
+#[test]
+fn c_programs_see_each_failure() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_there = |path: &str| Path::new(path).exists();
+    if !is_there("/usr/bin/g++") || !is_there("/usr/include/infiniband/verbs.h") {
+        println!("SKIPPED: g++ or the headers of libibverbs are missing");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("failures");
+    let compile = |compiler: &str, language: &[&str], more: &[&str]| {
+        let mut command = Command::new(compiler);
+        command.args(language).args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]).arg("-I");
+        command.arg(root.join("../faults/include")).args(more).arg("-o").arg(&program);
+        assert!(command.status().unwrap().success(), "{compiler}");
+    };
+    let header = folder.path().join("header.cc");
+    std::fs::write(&header, "#include <mlx5_faults.h>\nint main() { return mlx5_faults_is_emulated(); }\n")
+        .unwrap();
+    compile("g++", &["-std=c++11", "-pedantic"], &[&header.display().to_string()]);
+    assert!(Command::new(&program).status().unwrap().success());
+    let source = root.join("tests/failures.c").display().to_string();
+    compile("gcc", &["-std=c11", "-pedantic"], &[&source, "-libverbs"]);
+    let run = |more: &dyn Fn(&mut Command)| {
+        let mut command = Command::new(&program);
+        more(&mut command);
+        assert!(command.status().unwrap().success());
+    };
+    run(&|command| _ = command.arg("absent"));
+    run(&|command| {
+        command.env("LD_PRELOAD", built().join("libmlx5_uverbs.so")).env("MLX5_UVERBS_DIR", folder.path());
+        command.env("MLX5_UVERBS_NETDEV", "lo");
     });
 }

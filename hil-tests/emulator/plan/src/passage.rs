@@ -1,7 +1,10 @@
-//! Faults of completion entries: entries are lost, repeated, delayed, or follow one that names nothing known.
+//! Faults in the words of the device: entries are lost, repeated, delayed, or follow one that names nothing
+//! known; requests fail, or wait.
 
-use super::word::{Fault, Place};
-use mlx5_softdev::Passage;
+use crate::plan::Visit;
+use mlx5_faults::{Fault, Place};
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_softdev::{Passage, Ruling};
 
 /// Offsets in a CQE: the first byte of the request's counter, the first byte of the queue pair number, the
 /// opcode.
@@ -9,9 +12,11 @@ const COUNTER: usize = 60;
 const QPN: usize = 57;
 const OPCODE: usize = 63;
 
-/// Returns the place of a plan that a completion entry visits.
-pub fn place(entry: &[u8; 64]) -> Place {
-    if is_of_mkey(entry) { Place::Signature } else { Place::Completion }
+/// Returns the visit that the writing of a completion entry makes.
+pub fn visit(entry: &[u8; 64]) -> Visit {
+    let queue_pair = entry.get(QPN..QPN + 3).into_iter().flatten();
+    let queue_pair = queue_pair.fold(0, |number, byte| number << 8 | u32::from(*byte));
+    if is_of_mkey(entry) { Visit::to(Place::Signature) } else { Visit::of(Place::Completion, queue_pair) }
 }
 
 /// Returns whether and when the device writes an entry that a fault concerns. `below` returns a number below
@@ -24,6 +29,20 @@ pub fn passage(fault: Option<Fault>, entry: &[u8; 64], below: impl FnOnce(u64) -
         Some(Fault::Stranger) => Passage::Behind(stranger(*entry, below(3))),
         Some(Fault::Overrun) => Passage::Overrun,
         Some(_) => Passage::Later,
+    }
+}
+
+/// Returns the decision about a request or receive that a fault concerns. Delays count ticks of a clock of
+/// 1 GHz.
+pub fn ruling(fault: Option<Fault>) -> Ruling {
+    const TICKS: u64 = 1000;
+    match fault {
+        Some(Fault::Completes(status)) => Ruling::Fails(Syndrome(status.syndrome())),
+        Some(Fault::Lost) => Ruling::Lost,
+        Some(Fault::NotReady(attempts)) => Ruling::NotReady(attempts.get()),
+        Some(Fault::Delayed(microseconds)) => Ruling::After(microseconds.saturating_mul(TICKS)),
+        Some(Fault::Hangs) => Ruling::Hangs,
+        _ => Ruling::Good,
     }
 }
 
@@ -57,12 +76,12 @@ mod tests {
     fn a_stranger_comes_before_the_entry() {
         let mut entry = [7; 64];
         entry[OPCODE] = 0;
-        assert_eq!(place(&entry), Place::Completion);
+        assert_eq!(visit(&entry), Visit::of(Place::Completion, 0x07_0707));
         let mut other = entry;
         other[QPN] = 0x87;
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
         entry[OPCODE] = 12 << 4;
-        assert_eq!(place(&entry), Place::Signature);
+        assert_eq!(visit(&entry), Visit::to(Place::Signature));
         // The entry of an mkey has no queue pair.
         let mut other = entry;
         other[OPCODE] = 0x50;

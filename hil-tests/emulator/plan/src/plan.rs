@@ -1,24 +1,45 @@
 //! The plan, which decides on each fault: by a list, by a seed for a random choice, or both.
 
-use super::word::{Ending, Fault, Place};
+use crate::call::CallId;
+use mlx5_faults::{Ending, Fault, Incident, Place, Rule, Subject};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// The kind of a program's call to the device: object and method, or a command of the older `write`
-/// interface, or the opening of the device's file.
+/// A visit to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallId(u64);
+pub struct Visit {
+    /// The place.
+    pub place: Place,
+    /// The kind of call, if the visit is a call.
+    pub call: Option<CallId>,
+    /// The number of the queue pair that the visit concerns, if any.
+    pub queue_pair: Option<u32>,
+}
 
-impl CallId {
-    /// The kind of the call that opens the device's file.
-    pub const OPEN: Self = Self(u64::MAX);
-    /// The value for visits to places other than calls.
-    pub const NONE: Self = Self(u64::MAX - 1);
+impl Visit {
+    /// Returns a visit without a subject.
+    pub const fn to(place: Place) -> Self {
+        Self { place, call: None, queue_pair: None }
+    }
 
-    /// Returns the kind of a call of this method of this object. `command` is the number of the command that
-    /// the call carries, or 0 if it carries none.
-    pub fn new(object: u16, method: u16, command: u64) -> Self {
-        Self(u64::from(object) << 48 | u64::from(method) << 32 | command & 0xffff_ffff)
+    /// Returns a visit by a call.
+    pub const fn by(place: Place, call: CallId) -> Self {
+        Self { place, call: Some(call), queue_pair: None }
+    }
+
+    /// Returns a visit that concerns a queue pair.
+    pub const fn of(place: Place, queue_pair: u32) -> Self {
+        Self { place, call: None, queue_pair: Some(queue_pair) }
+    }
+
+    /// Returns whether a rule for this place and subject counts the visit.
+    fn counts(&self, place: Place, subject: Subject) -> bool {
+        self.place == place
+            && match subject {
+                Subject::Any => true,
+                Subject::QueuePair(number) => self.queue_pair == Some(number),
+                Subject::Call(kind) => self.call.is_some_and(|call| call.is(kind)),
+            }
     }
 }
 
@@ -41,17 +62,9 @@ impl Dice {
     }
 }
 
-/// A fault at one visit to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// The place of the fault.
-    pub place: Place,
-    /// The visit to the place at which the fault happens, counted from 1.
-    pub nth: u64,
-    /// The kind of fault.
-    pub fault: Fault,
-    /// Whether all later calls of the same kind ([`CallId`]) fail in the same way.
-    pub stays: bool,
+/// Returns the places at which a seed causes faults.
+fn seeded() -> [Place; Place::SEEDED] {
+    std::array::from_fn(|at| Place::ALL.get(at).copied().unwrap_or(Place::Call))
 }
 
 /// The random faults of a seed.
@@ -59,7 +72,7 @@ pub struct Rule {
 struct Seeded {
     dice: Dice,
     /// For each place, one visit in this many has a fault. 0 stands for no faults at the place.
-    one_in: [u64; Place::ALL.len()],
+    one_in: [u64; Place::SEEDED],
     /// The visit, counted over all places from 1, at which the device ends. 0 stands for never.
     ends_at: u64,
 }
@@ -69,7 +82,7 @@ impl Seeded {
     /// places.
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
-        let one_in = Place::ALL.map(|place| {
+        let one_in = seeded().map(|place| {
             let (comes, rarity) = (dice.below(2) > 0, dice.below(8));
             // Few visits concern signature errors, so their faults are more frequent.
             let times = if place == Place::Signature { 1 << (rarity / 2) } else { 8 << rarity };
@@ -83,12 +96,15 @@ impl Seeded {
 /// The faults of a process, with the number of visits to each place so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    rules: Vec<Rule>,
+    /// The rules, each with the number of visits that it has counted.
+    rules: Vec<(Rule, u64)>,
+    /// The incidents that have happened and that the device has not taken.
+    incidents: VecDeque<Incident>,
     seeded: Option<Seeded>,
     /// The seed causes no fault in this many first visits to each place.
     after: u64,
     /// Whether the seed may cause faults at each place.
-    only: [bool; Place::ALL.len()],
+    only: [bool; Place::SEEDED],
     asked: [u64; Place::ALL.len()],
     /// The fault of a rule that stays, and the kind of call that it applies to.
     broken: Option<(CallId, Fault)>,
@@ -103,9 +119,10 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             rules: Vec::new(),
+            incidents: VecDeque::new(),
             seeded: None,
             after: 0,
-            only: [true; Place::ALL.len()],
+            only: [true; Place::SEEDED],
             asked: [0; Place::ALL.len()],
             broken: None,
             trace: VecDeque::new(),
@@ -114,63 +131,108 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Returns a plan with one fault.
+    /// Returns a plan with one rule.
     pub fn of(rule: Rule) -> Self {
-        Self { rules: vec![rule], ..Self::default() }
+        let mut plan = Self::default();
+        plan.add_rule(rule);
+        plan
     }
 
-    /// Parses a plan: words separated by commas.
+    /// Parses a plan: words separated by commas or white space. A line that begins with `#` is a comment.
     ///
     /// # Errors
     /// A sentence that names the invalid word.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut plan = Self::default();
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            plan.add(word).ok_or_else(|| format!("`{word}` is no fault"))?;
-        }
+        plan.add(text)?;
         Ok(plan)
     }
 
-    fn add(&mut self, word: &str) -> Option<()> {
+    /// Adds the words of a text to the plan. The plan stays as it is if a word is invalid.
+    ///
+    /// # Errors
+    /// A sentence that names the invalid word.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        let mut extended = self.clone();
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        let words = lines.flat_map(|line| line.split(|one: char| one == ',' || one.is_whitespace()));
+        for word in words.filter(|word| !word.is_empty()) {
+            extended.add_word(word).ok_or_else(|| format!("`{word}` is no fault"))?;
+        }
+        *self = extended;
+        Ok(())
+    }
+
+    fn add_word(&mut self, word: &str) -> Option<()> {
         let (left, right) = word.split_once('=')?;
         match left {
             "seed" => self.seeded = Some(Seeded::new(right.parse().ok()?)),
             "after" => self.after = right.parse().ok()?,
             "only" => {
-                self.only = [false; Place::ALL.len()];
+                self.only = [false; Place::SEEDED];
                 for name in right.split('+') {
                     *self.only.get_mut(Place::named(name)? as usize)? = true;
                 }
             }
-            _ => {
-                let (place, nth) = left.split_once('@')?;
-                let place = Place::named(place)?;
-                let (nth, stays) = nth.strip_suffix('+').map_or((nth, false), |nth| (nth, true));
-                let (nth, fault) = (nth.parse().ok()?, Fault::parse(right)?);
-                (nth > 0 && fault.fits(place)).then_some(())?;
-                self.rules.push(Rule { place, nth, fault, stays });
-            }
+            _ => self.add_rule(Rule::parse(word).ok()?),
         }
         Some(())
     }
 
-    /// Counts a visit to a place. Returns the fault of this visit, if any.
-    pub fn at(&mut self, place: Place, id: CallId) -> Option<Fault> {
+    fn add_rule(&mut self, rule: Rule) {
+        match rule {
+            Rule::Now(incident) => {
+                self.note(rule.to_string());
+                self.incidents.push_back(incident);
+            }
+            Rule::At { .. } => self.rules.push((rule, 0)),
+        }
+    }
+
+    /// Counts a visit. Returns the fault of this visit, if any. An incident is kept for
+    /// [`Plan::take_incident`], and the visit takes its usual course.
+    pub fn at(&mut self, visit: Visit) -> Option<Fault> {
+        let place = visit.place;
         let asked = self.asked.get_mut(place as usize)?;
         *asked += 1;
         let nth = *asked;
-        let rule = self.rules.iter().find(|rule| rule.place == place && rule.nth == nth).copied();
-        if let Some(Rule { fault, stays: true, .. }) = rule {
-            self.broken = Some((id, fault));
+        let mut listed = None;
+        for (rule, counted) in &mut self.rules {
+            let Rule::At { place: of, subject, nth, stays, fault } = *rule else { continue };
+            if !visit.counts(of, subject) {
+                continue;
+            }
+            *counted += 1;
+            let is_call = place == Place::Call;
+            if *counted == nth && stays && is_call {
+                self.broken = visit.call.map(|call| (call, fault));
+            }
+            if *counted == nth || stays && !is_call && *counted > nth {
+                listed = listed.or(Some(fault));
+            }
         }
-        let of_method = self.broken.filter(|(method, _)| place == Place::Call && *method == id);
-        let listed = rule.map(|rule| rule.fault).or(of_method.map(|(_, fault)| fault));
-        let fault = listed.or_else(|| self.draw(place, nth))?;
+        let of_call = self.broken.filter(|(call, _)| place == Place::Call && visit.call == Some(*call));
+        let fault = listed.or(of_call.map(|(_, fault)| fault)).or_else(|| self.draw(place, nth))?;
+        self.note(format!("{}@{nth}={fault}", place.name()));
+        match fault {
+            Fault::Happens(incident) => {
+                self.incidents.push_back(incident);
+                None
+            }
+            fault => Some(fault),
+        }
+    }
+
+    /// Returns the oldest incident that the device has not taken.
+    pub fn take_incident(&mut self) -> Option<Incident> {
+        self.incidents.pop_front()
+    }
+
+    fn note(&mut self, word: String) {
         if self.trace.len() == TRACE {
             self.trace.pop_front();
         }
-        self.trace.push_back(format!("{}@{nth}={fault}", place.name()));
-        Some(fault)
+        self.trace.push_back(word);
     }
 
     /// Returns the seed's fault for a visit, if any.
@@ -179,10 +241,11 @@ impl Plan {
         if nth <= self.after || !self.only.get(place as usize).copied().unwrap_or(false) {
             return None;
         }
-        if seeded.ends_at > 0 && self.asked.iter().sum::<u64>() >= seeded.ends_at {
+        let asked: u64 = self.asked.iter().take(Place::SEEDED).sum();
+        if seeded.ends_at > 0 && asked >= seeded.ends_at {
             seeded.ends_at = 0;
             let fate = if seeded.dice.below(2) == 0 { Ending::Removed } else { Ending::Failed };
-            return Some(Fault::Ends(fate));
+            return Some(Fault::Happens(Incident::Ends(fate)));
         }
         let one_in = seeded.one_in.get(place as usize).copied().unwrap_or(0);
         if one_in == 0 || seeded.dice.below(one_in) > 0 {
@@ -201,16 +264,18 @@ impl Plan {
     /// Returns a number below `end` for details that a fault leaves open. Without a seed, the number depends
     /// on the count of visits.
     pub fn below(&mut self, end: u64) -> u64 {
-        let mut asked = Dice(self.asked.iter().sum());
+        let mut asked = Dice(self.asked.iter().take(Place::SEEDED).sum());
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
     }
 
     /// Returns how many visits to a place remain until the visit of its first rule, or 0 if the place has no
     /// rule.
     pub fn left(&self, place: Place) -> u64 {
-        let rule = self.rules.iter().find(|rule| rule.place == place);
-        let asked = self.asked.get(place as usize).copied().unwrap_or(0);
-        rule.map_or(0, |rule| rule.nth.saturating_sub(asked))
+        let left = |(rule, counted): &(Rule, u64)| match rule {
+            Rule::At { place: of, nth, .. } if *of == place => Some(nth.saturating_sub(*counted)),
+            _ => None,
+        };
+        self.rules.iter().find_map(left).unwrap_or(0)
     }
 
     /// Returns the past faults as a plan that repeats them.
@@ -230,7 +295,7 @@ mod tests {
     use super::*;
 
     fn asked(plan: &mut Plan, place: Place, times: usize) -> Vec<Option<Fault>> {
-        (0..times).map(|_| plan.at(place, CallId::NONE)).collect()
+        (0..times).map(|_| plan.at(Visit::to(place))).collect()
     }
 
     #[test]
@@ -259,7 +324,7 @@ mod tests {
     fn a_fault_that_stays_is_that_of_one_method() {
         let mut plan = Plan::parse("call@2+=EIO").unwrap();
         let methods = [1, 2, 1, 2].map(|method| CallId::new(0, method, 0));
-        let failed = methods.map(|id| plan.at(Place::Call, id).is_some());
+        let failed = methods.map(|id| plan.at(Visit::by(Place::Call, id)).is_some());
         assert_eq!(failed, [false, true, false, true]);
     }
 
@@ -274,6 +339,7 @@ mod tests {
             let mut again = Plan::parse(&runs[0].trace()).unwrap();
             assert_eq!(Place::ALL.map(|place| asked(&mut again, place, 30)), faults[0]);
             kinds.extend(faults[0].iter().flatten().flatten().map(|fault| fault.to_string()));
+            kinds.extend(runs[0].take_incident().map(|incident| incident.to_string()));
         }
         // The seeds have caused each kind of fault, and most statuses.
         for kind in [
@@ -291,6 +357,38 @@ mod tests {
             let mut plan = Plan::parse(&format!("seed={seed},only=completion+end")).unwrap();
             assert!(asked(&mut plan, Place::Call, 400).iter().all(Option::is_none));
         }
+    }
+
+    #[test]
+    fn a_rule_counts_the_visits_of_its_subject_from_its_beginning_on() {
+        let mut plan = Plan::parse("request:5@2=lost").unwrap();
+        let asked = |plan: &mut Plan, number| plan.at(Visit::of(Place::Request, number));
+        assert_eq!([5, 6, 6].map(|number| asked(&mut plan, number)), [None; 3]);
+        plan.add("# Two more rules:\nrequest:6@1+=hangs\n request@3=rnr:2").unwrap();
+        assert_eq!(asked(&mut plan, 5), Some(Fault::Lost));
+        assert_eq!([6, 6].map(|number| asked(&mut plan, number)), [Some(Fault::Hangs); 2]);
+        assert_eq!(asked(&mut plan, 5), None);
+        assert_eq!(plan.trace(), "request@4=lost,request@5=hangs,request@6=hangs");
+        let before = plan.clone();
+        assert!(plan.add("request@1=lost,tea").is_err());
+        assert_eq!(plan, before);
+    }
+
+    #[test]
+    fn a_rule_counts_the_calls_of_its_kind() {
+        let mut plan = Plan::parse("call:ALLOC_PD@2=ENOMEM").unwrap();
+        let mut call = |command| plan.at(Visit::by(Place::Call, CallId::new(0, 0, command))).is_some();
+        assert_eq!([3, 9, 9, 3, 3].map(&mut call), [false, false, false, true, false]);
+    }
+
+    #[test]
+    fn incidents_wait_until_they_are_taken() {
+        let mut plan = Plan::parse("now=port-down,completion@2=removed").unwrap();
+        assert_eq!(plan.take_incident(), Some(Incident::PortDown));
+        assert_eq!(asked(&mut plan, Place::Completion, 2), [None, None]);
+        assert_eq!(plan.take_incident(), Some(Incident::Ends(Ending::Removed)));
+        assert_eq!(plan.take_incident(), None);
+        assert_eq!(plan.trace(), "now=port-down,completion@2=removed");
     }
 
     #[test]

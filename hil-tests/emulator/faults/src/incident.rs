@@ -1,0 +1,155 @@
+//! Incidents: events that concern the whole device or a queue, and happen at once.
+
+use std::fmt;
+
+/// How a device ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The device is removed: outstanding requests get no completion, and the kernel has destroyed all
+    /// objects. Afterwards the device takes only calls that destroy them (`rdma_lookup_get_uobject` in
+    /// drivers/infiniband/core/rdma_core.c).
+    Removed,
+    /// The device fails: outstanding requests are flushed, and objects can be destroyed. All other calls
+    /// fail.
+    Failed,
+}
+
+/// Declares kinds of events with their names in libibverbs and their numbers in the kernel.
+macro_rules! events {
+    ($(#[$outer:meta])+ $type:ident: $($(#[$doc:meta])+ $name:ident $word:literal $number:literal,)+) => {
+        $(#[$outer])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl $type {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// Returns the event's name in libibverbs, without `IBV_EVENT_`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+
+            /// Returns the kernel's number of the event (`enum ib_event_type`).
+            pub const fn kernel(self) -> u32 {
+                match self { $(Self::$name => $number,)+ }
+            }
+        }
+    };
+}
+
+events! {
+    /// An asynchronous event of a queue pair, of the completion queue of its send queue, or of its shared
+    /// receive queue.
+    QueueEvent:
+    /// The completion queue fails, with all queue pairs that use it.
+    CqError "CQ_ERR" 0,
+    /// The queue pair fails.
+    Fatal "QP_FATAL" 1,
+    /// The queue pair fails because it has refused an invalid request of its peer.
+    Request "QP_REQ_ERR" 2,
+    /// The queue pair fails because it has refused an access of its peer.
+    Access "QP_ACCESS_ERR" 3,
+    /// The first message has come before the connection was reported. The event has no further effect.
+    Established "COMM_EST" 4,
+    /// The send queue is drained. The event has no further effect.
+    Drained "SQ_DRAINED" 5,
+    /// The connection uses its other path. The event has no further effect.
+    Migrated "PATH_MIG" 6,
+    /// The connection cannot use its other path. The event has no further effect.
+    NotMigrated "PATH_MIG_ERR" 7,
+    /// The shared receive queue fails: it takes no more receives.
+    SrqError "SRQ_ERR" 14,
+    /// The shared receive queue has fewer receives than its limit. The event has no further effect.
+    SrqLimit "SRQ_LIMIT_REACHED" 15,
+    /// The queue pair takes no more receives of its shared queue. The event has no further effect.
+    LastReceive "QP_LAST_WQE_REACHED" 16,
+}
+
+events! {
+    /// An asynchronous event of the device's port that has no further effect.
+    DeviceEvent:
+    /// The port has another LID.
+    Lid "LID_CHANGE" 11,
+    /// The table of partition keys has changed.
+    Pkey "PKEY_CHANGE" 12,
+    /// The subnet manager asks for new registrations.
+    Reregister "CLIENT_REREGISTER" 17,
+    /// The table of GIDs has changed.
+    Gid "GID_CHANGE" 18,
+    /// The speed of the port has changed.
+    Speed "DEVICE_SPEED_CHANGE" 20,
+}
+
+/// An event that concerns the whole device or a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incident {
+    /// The device ends, for all open contexts.
+    Ends(Ending),
+    /// The port goes down, and loses all messages until [`Incident::PortUp`].
+    PortDown,
+    /// The port comes up again.
+    PortUp,
+    /// The port's table of GIDs loses all entries but the link-local ones, until [`Incident::GidsBack`].
+    GidsGone,
+    /// The table of GIDs is complete again.
+    GidsBack,
+    /// An event of the device.
+    Device(DeviceEvent),
+    /// An event of a queue.
+    Queue {
+        /// The event.
+        event: QueueEvent,
+        /// The number of the queue pair.
+        queue_pair: u32,
+    },
+}
+
+/// The incidents whose words are names alone.
+const WORDS: [(&str, Incident); 6] = [
+    ("removed", Incident::Ends(Ending::Removed)),
+    ("fatal", Incident::Ends(Ending::Failed)),
+    ("port-down", Incident::PortDown),
+    ("port-up", Incident::PortUp),
+    ("gids-gone", Incident::GidsGone),
+    ("gids-back", Incident::GidsBack),
+];
+
+impl Incident {
+    /// Parses an incident's word.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        if let Some((name, queue_pair)) = word.split_once(':') {
+            let event = QueueEvent::ALL.iter().copied().find(|event| event.name() == name)?;
+            return Some(Self::Queue { event, queue_pair: number(queue_pair)? });
+        }
+        let device = DeviceEvent::ALL.iter().copied().find(|event| event.name() == word);
+        let known = || WORDS.iter().find(|(name, _)| *name == word).map(|(_, incident)| *incident);
+        device.map(Self::Device).or_else(known)
+    }
+}
+
+/// Parses a number, decimal or with `0x` in front.
+pub(crate) fn number(word: &str) -> Option<u32> {
+    match word.strip_prefix("0x") {
+        Some(digits) if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+            u32::from_str_radix(digits, 16).ok()
+        }
+        Some(_) => None,
+        None => word.parse().ok(),
+    }
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(event) => f.write_str(event.name()),
+            Self::Queue { event, queue_pair } => write!(f, "{}:{queue_pair:#x}", event.name()),
+            other => match WORDS.iter().find(|(_, incident)| incident == other) {
+                Some((name, _)) => f.write_str(name),
+                None => Ok(()),
+            },
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Rules: which fault happens when.
+
+use crate::incident::{Incident, number};
+use crate::word::{Fault, Place};
+use std::fmt;
+
+/// Declares the kinds of calls with their names.
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $name:ident $word:literal,)+) => {
+        /// A kind of call that a program makes to the device, through libibverbs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum CallKind {
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl CallKind {
+            /// All kinds.
+            pub const ALL: [Self; 15] = [$(Self::$name),+];
+
+            /// Returns the name of the kind.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The opening of the device's file (`ibv_open_device`).
+    Open "OPEN",
+    /// The first call behind the opening (`ibv_open_device`).
+    GetContext "GET_CONTEXT",
+    /// `ibv_query_device`, also as a part of `ibv_open_device`.
+    QueryDevice "QUERY_DEVICE",
+    /// `ibv_query_port`.
+    QueryPort "QUERY_PORT",
+    /// `ibv_query_gid_ex` and `ibv_query_gid_table`.
+    QueryGid "QUERY_GID",
+    /// `ibv_alloc_pd`.
+    AllocPd "ALLOC_PD",
+    /// `ibv_create_ah`.
+    CreateAh "CREATE_AH",
+    /// `ibv_reg_mr` and its kin.
+    RegMr "REG_MR",
+    /// `ibv_alloc_mw`.
+    AllocMw "ALLOC_MW",
+    /// `ibv_create_comp_channel`.
+    CreateCompChannel "CREATE_COMP_CHANNEL",
+    /// `ibv_create_cq` and its kin.
+    CreateCq "CREATE_CQ",
+    /// `ibv_create_qp` and its kin.
+    CreateQp "CREATE_QP",
+    /// `ibv_modify_qp`.
+    ModifyQp "MODIFY_QP",
+    /// `ibv_query_qp`.
+    QueryQp "QUERY_QP",
+    /// `ibv_create_srq` and its kin.
+    CreateSrq "CREATE_SRQ",
+}
+
+/// The subject of the visits that a rule counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// All visits.
+    Any,
+    /// Visits that concern this queue pair, by its number.
+    QueuePair(u32),
+    /// Calls of this kind.
+    Call(CallKind),
+}
+
+/// A fault, and when it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The fault happens when a place is visited. [`crate::requests`] and its kin make rules of this form.
+    At {
+        /// The place of the fault.
+        place: Place,
+        /// The visits that count.
+        subject: Subject,
+        /// The visit at which the fault happens, counted from 1. Counting begins when the emulator gets the
+        /// rule.
+        nth: u64,
+        /// Whether later visits have the fault too: of a rule for calls all later calls of the same kind as
+        /// the one that has failed, otherwise all later visits that count.
+        stays: bool,
+        /// The kind of fault.
+        fault: Fault,
+    },
+    /// The incident happens at once.
+    Now(Incident),
+}
+
+/// The error for a word that is no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown(pub String);
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no fault", self.0)
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+/// The word in front of an incident that happens at once.
+const NOW: &str = "now";
+
+impl Rule {
+    /// Parses a rule's word: `PLACE@N=FAULT`, `PLACE:SUBJECT@N=FAULT`, both also with `N+`, or
+    /// `now=INCIDENT`.
+    ///
+    /// # Errors
+    /// [`Unknown`] for any other word.
+    pub fn parse(word: &str) -> Result<Self, Unknown> {
+        Self::parsed(word).ok_or_else(|| Unknown(word.into()))
+    }
+
+    fn parsed(word: &str) -> Option<Self> {
+        let (left, right) = word.split_once('=')?;
+        if left == NOW {
+            return Incident::parse(right).map(Self::Now);
+        }
+        let (left, nth) = left.split_once('@')?;
+        let (place, subject) = left.split_once(':').map_or((left, None), |(place, of)| (place, Some(of)));
+        let place = Place::named(place)?;
+        let subject = subject.map_or(Some(Subject::Any), |subject| place.subject(subject))?;
+        let (nth, stays) = nth.strip_suffix('+').map_or((nth, false), |nth| (nth, true));
+        let (nth, fault) = (nth.parse().ok()?, Fault::parse(right, place)?);
+        (nth > 0).then_some(Self::At { place, subject, nth, stays, fault })
+    }
+}
+
+impl Place {
+    /// Parses the subject of visits to a place. Only some places have subjects.
+    fn subject(self, word: &str) -> Option<Subject> {
+        match self {
+            Self::Request | Self::Receive | Self::Completion => number(word).map(Subject::QueuePair),
+            Self::Call => CallKind::ALL.into_iter().find(|kind| kind.name() == word).map(Subject::Call),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now(incident) => write!(f, "{NOW}={incident}"),
+            Self::At { place, subject, nth, stays, fault } => {
+                f.write_str(place.name())?;
+                match subject {
+                    Subject::Any => {}
+                    Subject::QueuePair(number) => write!(f, ":{number:#x}")?,
+                    Subject::Call(kind) => write!(f, ":{}", kind.name())?,
+                }
+                write!(f, "@{nth}{}={fault}", if *stays { "+" } else { "" })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::incident::{DeviceEvent, QueueEvent};
+    use crate::status::Status;
+    use crate::visits::{calls, completions, ends, receives, requests};
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    /// Each rule that the typed functions make is the word beside it.
+    #[test]
+    fn rules_and_words_say_the_same() {
+        let rows = [
+            (requests(1).fail(Status::General), "request@1=GENERAL_ERR"),
+            (requests(2).of(0x41).and_later().lose(), "request:0x41@2+=lost"),
+            (requests(3).delay(Duration::from_micros(1500)), "request@3=delay:1500"),
+            (requests(4).not_ready(NonZeroU32::MIN), "request@4=rnr:1"),
+            (requests(5).of(7).hang(), "request:0x7@5=hangs"),
+            (requests(0).raise(Incident::PortUp), "request@1=port-up"),
+            (receives(6).of(9).fail(Status::LocalLength), "receive:0x9@6=LOC_LEN_ERR"),
+            (completions(1).of(9).lose(), "completion:0x9@1=dropped"),
+            (completions(1).delay(), "completion@1=late"),
+            (completions(1).repeat(), "completion@1=twice"),
+            (completions(1).precede(), "completion@1=stranger"),
+            (completions(1).overrun(), "completion@1=overrun"),
+            (calls(1).named(CallKind::AllocPd).fail(libc::ENOMEM), "call:ALLOC_PD@1=ENOMEM"),
+            (calls(1).refuse(8), "call@1=status:8"),
+            (calls(1).delay(), "call@1=late"),
+            (calls(1).lose_answer(), "call@1=unheard"),
+            (ends(2).and_later().fail(libc::ENOSPC), "end@2+=errno:28"),
+            (Rule::Now(Incident::GidsGone), "now=gids-gone"),
+            (Rule::Now(Incident::Device(DeviceEvent::Speed)), "now=DEVICE_SPEED_CHANGE"),
+            (Rule::Now(Incident::Queue { event: QueueEvent::Fatal, queue_pair: 0x41 }), "now=QP_FATAL:0x41"),
+        ];
+        for (rule, word) in rows {
+            assert_eq!(rule.to_string(), word);
+            assert_eq!(Rule::parse(word), Ok(rule), "{word}");
+        }
+        let statuses = Status::ALL.iter().map(|status| requests(1).fail(*status));
+        let queues = QueueEvent::ALL.iter().map(|event| Incident::Queue { event: *event, queue_pair: 1 });
+        let devices = DeviceEvent::ALL.iter().map(|event| Incident::Device(*event));
+        let kinds = CallKind::ALL.into_iter().map(|kind| calls(1).named(kind).delay());
+        for rule in statuses.chain(queues.chain(devices).map(Rule::Now)).chain(kinds) {
+            assert_eq!(Rule::parse(&rule.to_string()), Ok(rule), "{rule}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_rule() {
+        for word in [
+            "",
+            "now",
+            "now=EIO",
+            "now=late",
+            "now:5=removed",
+            "now=QP_FATAL",
+            "now=GID_CHANGE:5",
+            "request=lost",
+            "request@0=lost",
+            "request@1=EIO",
+            "request@1=rnr:0",
+            "request@1=rnr",
+            "request@1=delay:",
+            "request:@1=lost",
+            "request:0x@1=lost",
+            "request:0x+1@1=lost",
+            "request:EIO@1=lost",
+            "receive@1=lost",
+            "receive@1=hangs",
+            "call:NOTHING@1=EIO",
+            "call:5@1=EIO",
+            "end:5@1=EIO",
+            "completion@1=LOC_LEN_ERR",
+            "message:5@1=lost",
+        ] {
+            assert_eq!(Rule::parse(word), Err(Unknown(word.into())));
+        }
+    }
+}
