@@ -7,17 +7,17 @@ use super::error::{Error, attempt, given};
 use crate::queue::{ClockInfo, real_time};
 use core::mem::MaybeUninit;
 
-/// The conversion of the device's ticks into nanoseconds (struct mlx5dv_clock_info).
+/// The kernel's data for converting the device's ticks into nanoseconds (struct mlx5dv_clock_info).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Clock {
-    /// The time in nanoseconds when the clock showed `cycles`.
+    /// The kernel's time in nanoseconds at which the device's clock showed `cycles`.
     pub base: u64,
-    /// The tick that the clock showed at time `base`.
+    /// The value of the device's clock, in ticks, at time `base`.
     pub cycles: u64,
     /// A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
     pub fraction: u64,
-    /// The bits that ticks have.
+    /// The bits of a clock value, for example 48 ones. The clock starts again at 0 after this value.
     pub mask: u64,
     /// The length of a tick, in units of 2^-`shift` nanoseconds.
     pub multiplier: u32,
@@ -25,8 +25,8 @@ pub struct Clock {
     pub shift: u32,
 }
 
-/// Writes the current value of the device's clock, in ticks. The kernel has mapped the clock, so this reads a
-/// register of the device.
+/// Writes the current value of the device's clock, in ticks, to `ticks`. The function reads a register that
+/// the kernel has mapped, without a system call.
 ///
 /// Errors: MLX5MK_COMMAND where the kernel has not mapped the clock, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn mlx5mk_device_ticks(
     })
 }
 
-/// Writes the kernel's data for converting ticks (`mlx5dv_get_clock_info`). These data become inexact: ask
-/// for them again about once a second.
+/// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The conversion
+/// grows inexact with time: ask for new data about once a second.
 ///
 /// Errors: MLX5MK_SYSTEM where the kernel has no such data.
 #[unsafe(no_mangle)]
@@ -60,16 +60,16 @@ pub unsafe extern "C" fn mlx5mk_device_clock(
     })
 }
 
-/// Returns the nanoseconds of a time stamp in ticks of the free-running clock (`mlx5dv_ts_to_ns`); 0 for
-/// NULL.
+/// Converts a time stamp in ticks of the free-running clock into nanoseconds (`mlx5dv_ts_to_ns`). Returns 0
+/// if `clock` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_clock_nanoseconds(clock: Option<&Clock>, timestamp: u64) -> u64 {
     let Some(&Clock { base, cycles, fraction, mask, multiplier, shift }) = clock else { return 0 };
     ClockInfo { base, cycles, fraction, multiplier, shift, mask }.nanoseconds(timestamp)
 }
 
-/// Returns the nanoseconds of a time stamp of a queue pair with MLX5MK_TIMESTAMPS_REAL_TIME, since the epoch
-/// of the device's clock.
+/// Converts a time stamp of a queue pair with MLX5MK_TIMESTAMPS_REAL_TIME into nanoseconds since the epoch of
+/// the device's clock.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlx5mk_real_time_nanoseconds(timestamp: u64) -> u64 {
     real_time(timestamp).as_nanos() as u64

@@ -1,5 +1,5 @@
-//! Commands that the program builds: their memory, the objects that they create, and answers that are not
-//! waited for.
+//! Device commands whose bytes the program builds: the memory that they name, the objects that they create,
+//! and queries that are answered later.
 
 #![allow(unsafe_code)] // Unmangled names for C, and memory of the caller.
 
@@ -18,19 +18,19 @@ use std::boxed::Box;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Memory that commands name by a number.
+/// Memory that is registered for commands (a umem of DEVX). Commands name it by a number.
 pub struct Umem(devx::Umem);
 
-/// A page of doorbell registers.
+/// A page of doorbell registers (UAR page).
 pub struct Uar(devx::Uar);
 
 /// An object that a command of the program has created.
 pub struct Object(devx::DevxObject);
 
-/// A channel for the answers to queries.
+/// A channel that receives the answers to queries for which the program does not wait.
 pub struct Queries(devx::Queries);
 
-/// Returns the registration that a program asks for.
+/// Converts access rights and page sizes, as C passes them, into the properties of a registration.
 fn umem_spec(rights: u32, page_sizes: u64) -> Result<UmemSpec, Failure> {
     let page_sizes = if page_sizes == 0 { PageSizes::ANY } else { PageSizes::new(page_sizes)? };
     Ok(UmemSpec { access: access(rights)?, page_sizes })
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn mlx5mk_umem_register(
 }
 
 /// As mlx5mk_umem_register, for `length` bytes of a dma-buf, from `offset` on. The descriptor `fd` may be
-/// closed. Commands count offsets from the first of these bytes.
+/// closed after the call. Commands count offsets from the first of these bytes.
 ///
 /// Errors: as mlx5mk_umem_register.
 #[unsafe(no_mangle)]
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn mlx5mk_uar_alloc(
     })
 }
 
-/// Writes the page's number, for commands.
+/// Writes the number by which commands name the page.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -202,8 +202,8 @@ unsafe fn mailboxes<'a>(
 
 /// Sends the device a command that creates an object (`mlx5dv_devx_obj_create`). `request` and `reply` are
 /// the PRM's structures. Memory that the command lets the device read or write stays valid until
-/// mlx5mk_object_destroy has returned 0. The kernel lets through only commands that it can undo. `reply` is
-/// written in any case.
+/// mlx5mk_object_destroy has returned 0. Linux passes on only commands whose objects it can destroy. `reply`
+/// is written in any case.
 ///
 /// Errors: MLX5MK_COMMAND where the device refuses, MLX5MK_SYSTEM where the kernel does not let the command
 /// through (EINVAL), MLX5MK_ARGUMENT.
@@ -359,21 +359,22 @@ pub unsafe extern "C" fn mlx5mk_object_query_later(
     })
 }
 
-/// The answer to a query.
+/// The answer to a query for which the program does not wait.
 #[repr(C)]
 pub struct Answer {
     /// The `id` that was given with the query.
     pub id: u64,
-    /// Room for the reply, the PRM's structure.
+    /// The caller's room for the reply, which is a structure of the PRM.
     pub reply: *mut c_void,
     /// The number of bytes at `reply`.
     pub room: u32,
-    /// Written by the function: the length of the reply in bytes. Bytes without room are left out.
+    /// Written by mlx5mk_queries_next: the length of the whole reply in bytes. Only the first `room` bytes of
+    /// the reply are written.
     pub bytes: u32,
 }
 
-/// Takes the next answer and returns 1. Waits up to `milliseconds`, or without limit if this is negative.
-/// Returns 0 when the time is over. The caller sets `reply` and `room`.
+/// Takes the next answer and returns 1. Waits up to `milliseconds`, or without limit if `milliseconds` is
+/// negative. Returns 0 when the time is over. The caller sets the fields `reply` and `room` of `answer`.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -416,7 +417,7 @@ pub unsafe extern "C" fn mlx5mk_queries_destroy(queries: Option<Box<Queries>>) {
     drop(queries);
 }
 
-/// Reads the answer to mlx5mk_qp_query_later.
+/// Decodes the answer to mlx5mk_qp_query_later.
 ///
 /// Errors: MLX5MK_COMMAND where the device has refused the query, MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -429,14 +430,14 @@ pub unsafe extern "C" fn mlx5mk_answer_qp(
         let info = given(info, "info")?;
         // SAFETY: the caller vouches for the answer.
         let reply = unsafe { reply_of(answer)? };
-        // The reply does not depend on the number of the queue pair.
+        // Decoding a reply does not need the number of the queue pair, so any number will do.
         let decoded = QueryQp(Qpn::from_low_bits(0)).decode(reply).map_err(devx::DevxError::from)?;
         info.write(qp_info(&decoded));
         Ok(0)
     })
 }
 
-/// Reads the answer to mlx5mk_dek_query_later, and returns the key's state, MLX5MK_DEK_READY or
+/// Decodes the answer to mlx5mk_dek_query_later, and returns the key's state, MLX5MK_DEK_READY or
 /// MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
 ///
 /// Errors: MLX5MK_COMMAND where the device has refused the query, MLX5MK_ARGUMENT.
@@ -456,10 +457,10 @@ pub unsafe extern "C" fn mlx5mk_answer_dek(
     })
 }
 
-/// Returns the bytes of an answer.
+/// Returns the bytes of an answer's reply.
 ///
 /// # Safety
-/// The caller vouches for `reply` of the answer.
+/// `reply` of the answer leads to the bytes that mlx5mk_queries_next has written.
 unsafe fn reply_of(answer: Option<&Answer>) -> Result<&[u8], Failure> {
     let answer = given(answer, "answer")?;
     // SAFETY: mlx5mk_queries_next has written these bytes.

@@ -1,4 +1,4 @@
-//! Prepared configurations.
+//! Prepared configurations: properties of mkeys that are checked and encoded once, and used by many requests.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -16,41 +16,47 @@ use crate::wqe::PreparedConfig;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// Flag of `parts`: the configuration gives access rights.
+/// Flag of the field `parts` of a configuration (mlx5mk_config): the configuration gives access rights.
 pub const MLX5MK_SET_ACCESS: u32 = 1;
 /// Flag of `parts`: the configuration gives signatures. If both domains have none, the signatures in
 /// force are removed.
 pub const MLX5MK_SET_SIGNATURE: u32 = 2;
 /// Flag of `parts`: the configuration gives crypto properties.
 pub const MLX5MK_SET_CRYPTO: u32 = 4;
-/// Flag of `parts`: the configuration says which bytes of a signature are checked. Without this flag, all are
-/// checked.
+/// Flag of `parts`: the field `check_mask` gives the bytes of a signature that are checked. Without this
+/// flag, all bytes are checked.
 pub const MLX5MK_SET_CHECK_MASK: u32 = 8;
-/// Flag of `parts`: the configuration says which bytes of a signature are copied from domain to domain.
-/// Without this flag, the library chooses.
+/// Flag of `parts`: the field `copy_mask` gives the bytes of a signature that are copied from domain to
+/// domain. Without this flag, the library chooses the bytes.
 pub const MLX5MK_SET_COPY_MASK: u32 = 16;
 
 /// Flag of `parts`: the configuration gives a digest instead of block signatures.
 pub const MLX5MK_SET_DIGEST: u32 = 32;
 
-/// Flag of `parts`: where the cipher is around the signature, the data unit may differ from a block with its
-/// signature. The data can then be read back only from its beginning.
+/// Flag of `parts`: if data are encrypted together with their signatures, the length of a data unit may
+/// differ from the length of a block with its signature. The data can then be read back only from their
+/// beginning.
 pub const MLX5MK_ANY_DATA_UNIT: u32 = 64;
 
-/// Selects the order of writes of an mkey. If it is relaxed, writes may pass one another.
+/// Bit of `which` of mlx5mk_prepared_set_ordering: the order of writes through an mkey. Relaxed writes may
+/// pass one another.
 pub const MLX5MK_ORDER_WRITES: u32 = 1;
-/// Selects the order of reads of an mkey. If it is relaxed, reads may pass writes.
+/// Bit of `which` of mlx5mk_prepared_set_ordering: the order of reads through an mkey. Relaxed reads may pass
+/// writes.
 pub const MLX5MK_ORDER_READS: u32 = 2;
 
-/// The digest is over the data of this mkey.
+/// Value of `part` of a digest: the digest covers the data of this mkey.
 pub const MLX5MK_DIGEST_MKEY: u32 = 0;
-/// The digest is over data that passes several mkeys. This mkey is the first of them.
+/// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the first of them.
 pub const MLX5MK_DIGEST_FIRST: u32 = 1;
-/// The digest is over data that passes several mkeys. This mkey is between the first and the last.
+/// Value of `part`: the digest covers data that pass through several mkeys. This mkey is between the first
+/// and the last.
 pub const MLX5MK_DIGEST_MIDDLE: u32 = 2;
-/// The digest is over data that passes several mkeys. This mkey is the last, and the digest follows its data.
+/// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the last, and the
+/// digest follows its data.
 pub const MLX5MK_DIGEST_LAST: u32 = 3;
-/// The digest is over data that passes only this mkey, but the CRC is in the PSV `psv`, as for several mkeys.
+/// Value of `part`: the digest covers data that pass through this mkey only, but the running CRC is in the
+/// PSV `psv`, as for several mkeys.
 pub const MLX5MK_DIGEST_WHOLE: u32 = 4;
 
 /// The domain has no signature.
@@ -125,8 +131,8 @@ pub struct DigestSpec {
     pub domain: u32,
     /// Start value of the CRC: MLX5MK_SEED_ZEROS, or MLX5MK_SEED_ONES as in iSCSI and NVMe/TCP.
     pub seed: u32,
-    /// The place of this mkey among those that the data passes: MLX5MK_DIGEST_MKEY or another MLX5MK_DIGEST
-    /// constant.
+    /// The position of this mkey among the mkeys through which the data pass: MLX5MK_DIGEST_MKEY or another
+    /// MLX5MK_DIGEST constant.
     pub part: u32,
     /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). No
     /// other transaction uses this PSV meanwhile.
@@ -136,7 +142,7 @@ pub struct DigestSpec {
 /// Crypto properties (struct mlx5dv_crypto_attr): AES-XTS.
 #[repr(C)]
 pub struct CryptoSpec {
-    /// The key. It must not be destroyed while mkeys use it.
+    /// The data encryption key. It must not be destroyed while mkeys use it.
     pub dek: *const Dek,
     /// The low half of the first data unit's tweak: a number of 128 bits, normally the LBA.
     pub tweak_low: u64,
@@ -165,9 +171,11 @@ pub struct Config {
     pub memory: SignatureSpec,
     /// The signature behind each block on the wire.
     pub wire: SignatureSpec,
-    /// The bytes of a signature that are checked: a bit for each, bit 7 for the first byte.
+    /// The bytes of a signature that are checked: a bit for each, bit 7 for the first byte. Used with
+    /// MLX5MK_SET_CHECK_MASK.
     pub check_mask: u8,
-    /// The bytes of a signature that are copied: a bit for each, bit 7 for the first byte.
+    /// The bytes of a signature that are copied from domain to domain: a bit for each, bit 7 for the first
+    /// byte. Used with MLX5MK_SET_COPY_MASK.
     pub copy_mask: u8,
     /// The crypto properties: AES-XTS with a key.
     pub crypto: CryptoSpec,
@@ -188,7 +196,7 @@ pub(super) const fn either<T: Copy>(what: &'static str, value: u32, zero: T, one
     }
 }
 
-/// Returns the start value of a CRC.
+/// Converts MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES into the start value of a CRC.
 pub(super) const fn seed(value: u32) -> Result<Seed, Failure> {
     either("seed", value, Seed::Zeros, Seed::Ones)
 }
@@ -384,8 +392,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
     })
 }
 
-/// Replaces the place of the next mkey among those that the data passes (MLX5MK_DIGEST_FIRST and others), and
-/// the PSV of the transaction.
+/// Replaces `part` of the configuration's digest, the position of the next mkey among the mkeys through which
+/// the data pass (MLX5MK_DIGEST_FIRST and others), and the PSV of the transaction.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 #[unsafe(no_mangle)]
@@ -444,7 +452,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_ordering(
     })
 }
 
-/// Makes the configuration also set whether the peer may invalidate the key: 1 or 0.
+/// Makes the configuration also set whether the peer may invalidate the mkey's key: `allowed` is 1 for yes, 0
+/// for no.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

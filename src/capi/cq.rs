@@ -28,9 +28,9 @@ use std::boxed::Box;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// A send request is done.
+/// A send request has completed without an error.
 pub const MLX5MK_SENT: u32 = 1;
-/// A receive request is done.
+/// A receive request has completed without an error.
 pub const MLX5MK_RECEIVED: u32 = 2;
 /// A request failed. The queue pair is in the error state, and all later requests fail as well.
 pub const MLX5MK_FAILED: u32 = 3;
@@ -56,8 +56,8 @@ pub struct Completion {
     pub number: u64,
     /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,
-    /// For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check. Zeros if the mkey is not in use, and for
-    /// other kinds.
+    /// For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros if the mkey is not in use. Zeros for
+    /// other kinds of completion.
     pub mkey: TakenMkey,
     /// The kind of completion: MLX5MK_SENT, MLX5MK_RECEIVED, MLX5MK_FAILED, MLX5MK_BAD_SIGNATURE or
     /// MLX5MK_BAD_ENTRY.
@@ -132,7 +132,8 @@ impl Completion {
 }
 
 impl Completion {
-    /// Converts the completion back into the form that proves that a key is out of service.
+    /// Converts the completion back into the library's Rust type. Pools and windows take it as proof that a
+    /// key is out of service.
     pub(super) fn evidence(&self) -> Result<WorkCompletion, Failure> {
         let outcome = match (self.kind, self.operation) {
             (MLX5MK_SENT, _) => Outcome::Sent { kind: RequestKind::Nop, bytes: 0 },
@@ -147,7 +148,7 @@ impl Completion {
     }
 }
 
-/// Returns the constant for a request's operation.
+/// Returns the MLX5MK_OP constant of a request's operation.
 const fn operation(kind: RequestKind) -> u32 {
     match kind {
         RequestKind::Nop => MLX5MK_OP_NOP,
@@ -309,13 +310,13 @@ pub unsafe extern "C" fn mlx5mk_cq_poll_stamped(
     tell(polled, odd, error)
 }
 
-/// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if this
-/// is negative. Returns 0 when the time is over. With 0 milliseconds the function does not sleep: if there is
-/// no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable with the next
-/// completion.
+/// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if
+/// `milliseconds` is negative. Returns 0 when the time is over. With 0 milliseconds the function does not
+/// sleep: if there is no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable
+/// with the next completion.
 ///
-/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events come to
-/// the channel that it was created with.
+/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events arrive
+/// at the channel that it was created with.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_wait(
     cq: Option<&mut Cq>,
@@ -395,7 +396,7 @@ fn tell(
 }
 
 /// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when an armed queue has
-/// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until that returns 0; then wait for
+/// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until it returns 0; then wait for
 /// the descriptor. The descriptor belongs to the queue: do not read from it or close it.
 ///
 /// Errors: as mlx5mk_cq_wait.

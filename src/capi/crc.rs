@@ -1,4 +1,4 @@
-//! CRCs of blocks, combined into the CRC of all their data.
+//! Functions that combine the CRCs of single blocks into the CRC of all data.
 
 #![allow(unsafe_code)] // Unmangled names for C, and arrays of the caller.
 
@@ -8,11 +8,11 @@ use super::values::array;
 use crate::mkey::{Crc32cCombine, Crc64Combine};
 use core::mem::MaybeUninit;
 
-/// Writes the CRC32C of data that consists of a first part with the CRC `first`, and `count` blocks of
-/// `block_bytes` bytes each with the CRCs `blocks`, as MLX5MK_CRC32C writes them (little endian in memory).
-/// `first` is 0 if the blocks are all the data. `seed` is that of the CRCs, MLX5MK_SEED_ZEROS or
-/// MLX5MK_SEED_ONES. The computation needs no data. Its cost is that of a multiplication of 32 bits by table
-/// or bit for each block.
+/// Writes the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes each.
+/// `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the blocks, as
+/// MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these CRCs,
+/// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function does not need the data. It multiplies two polynomials
+/// of 32 bits for each block.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -12,8 +12,8 @@ use core::mem::MaybeUninit;
 use std::boxed::Box;
 use std::vec::Vec;
 
-/// A cache of keys on the device, one for each identity: a volume, a tenant. One thread at a time uses the
-/// cache.
+/// A cache of data encryption keys on the device, one for each identity, for example of a volume or a tenant.
+/// One thread at a time uses the cache.
 pub struct DekCache(devx::DekCache<Vec<u8>>);
 
 /// Creates a cache without keys.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
         let identity = unsafe { array(identity.cast::<u8>(), bytes, "identity")? };
         let lease = cache.lease(identity.to_vec(), |pd| {
             let spec = spec.ok_or(Failure::Wanted("there is no key of this identity: give spec"))?;
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the bytes of the key.
             unsafe { load(pd, spec) }
         })?;
         hand_out(dek, Dek(Owner::Cache(lease)))
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
 }
 
 /// Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
-/// key. Handles of the key become void: before another key is loaded, configure the mkeys that use it anew,
-/// or invalidate them.
+/// key. Handles of the destroyed key become void. Before another key is loaded, configure the mkeys that use
+/// the destroyed key anew, or invalidate them.
 ///
 /// Errors: MLX5MK_SYSTEM where the device refuses: the key still exists.
 #[unsafe(no_mangle)]

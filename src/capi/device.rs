@@ -140,7 +140,7 @@ pub unsafe extern "C" fn mlx5mk_pd_free(pd: Option<Box<Pd>>) {
     drop(pd);
 }
 
-/// Moves a value into a box and writes its handle to the caller's place.
+/// Moves a value into a box and writes its handle to `place`. Returns 0.
 pub(super) fn hand_out<T>(place: &mut MaybeUninit<*mut T>, value: T) -> Result<i32, Failure> {
     place.write(Box::into_raw(Box::new(value)));
     Ok(0)

@@ -105,7 +105,7 @@ pub(super) enum Failure {
     Check(CheckError),
     Completion(CompletionError),
     Signature(SignatureError),
-    /// Nothing of this kind is free.
+    /// A queue or a pool has nothing free. The text says what is used up.
     Full(&'static str),
     InUse {
         queue_pairs: usize,
@@ -162,7 +162,7 @@ impl Failure {
     }
 }
 
-/// Returns the code of an error of the shim.
+/// Returns the C code of an error of the Rust module `devx`.
 const fn code(error: &DevxError) -> i32 {
     match error {
         DevxError::Library(_) => MLX5MK_LIBRARY,
@@ -184,13 +184,13 @@ const fn code(error: &DevxError) -> i32 {
     }
 }
 
-/// Returns the errno of an error of the shim, or 0.
+/// Returns the errno of an error of the Rust module `devx`, or 0.
 fn system(error: &DevxError) -> i32 {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.and_then(io::Error::raw_os_error).unwrap_or_default()
 }
 
-/// Writes an error to a place of the caller.
+/// Fills in the C structure of an error at `place`.
 fn write(place: &mut MaybeUninit<Error>, code: i32, system: i32, words: &dyn fmt::Display) {
     let error = place.write(Error { code, system, message: [0; 504] });
     let size = error.message.len();
@@ -216,7 +216,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The program's function for errors of destroyed handles.
+/// The program's function for errors of destroyed handles, set by mlx5mk_on_drop_error.
 static DROP_HOOK: RwLock<Option<unsafe extern "C" fn(*const Error)>> = RwLock::new(None);
 
 /// Sets the function that receives the errors of destroyed handles: of objects that the kernel could not

@@ -98,8 +98,8 @@ pub unsafe extern "C" fn mlx5mk_cq_notify_error(
     })
 }
 
-/// Takes the next event and returns 1. Waits up to `milliseconds`, or without limit if this is negative.
-/// Returns 0 when the time is over.
+/// Takes the next event and returns 1. Waits up to `milliseconds`, or without limit if `milliseconds` is
+/// negative. Returns 0 when the time is over.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]

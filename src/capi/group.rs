@@ -44,7 +44,7 @@ pub(super) struct Members {
     pub(super) stores: usize,
 }
 
-/// A queue pair of the group.
+/// A queue pair that completes to the completion queue.
 #[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) qpn: Qpn,
@@ -80,7 +80,8 @@ impl QpQueues for Member {
 pub(super) struct Router<'m> {
     table: QpTableRouter<'m, 'static, Member>,
     pools: &'m mut [NonNull<Pool>],
-    /// The pool of the last signature error, and the mkey if it is in use.
+    /// The pool of the last signature error, and its mkey; zeros instead of the mkey if the mkey is not in
+    /// use.
     pub(super) of: (*mut Pool, TakenMkey),
 }
 
@@ -110,8 +111,8 @@ impl Members {
         Self { queue_pairs: QpTable::on_heap(FIRST_QUEUE_PAIRS), pools: Vec::new(), stores: 0 }
     }
 
-    /// Adds a queue pair. If the table is full, a table of twice the size takes its place. Each queue pair
-    /// keeps its position there, by which its completions find it.
+    /// Adds a queue pair to the table of members. If the table is full, a table of twice the size replaces
+    /// it. Each queue pair keeps its position, which its completions carry as the user index.
     pub(super) fn join(&mut self, member: Member) -> Result<(), QueueError> {
         let Err((error, member)) = self.queue_pairs.insert(member) else { return Ok(()) };
         let QueueError::TableFull { capacity } = error else { return Err(error) };
@@ -123,8 +124,8 @@ impl Members {
         Ok(())
     }
 
-    /// Returns the properties of the next queue pair. Its user index lets its completions find it without a
-    /// search.
+    /// Returns the default properties for the next queue pair, with its user index. Completions carry the
+    /// user index, by which the table finds the queue pair without a search.
     pub(super) fn spec(&self) -> Result<QueuePairSpec, Failure> {
         let user_index = UserIndex::new(self.queue_pairs.next_user_index())?;
         Ok(QueuePairSpec { user_index, ..QueuePairSpec::default() })
@@ -143,7 +144,8 @@ pub struct Qp {
     pub(super) cqs: [NonNull<Cq>; 2],
 }
 
-/// Begins a request with flags.
+/// Begins a send request named `id`, with the MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED flags in
+/// `flags`.
 #[inline]
 pub(super) fn flagged(qp: &mut Qp, id: u64, flags: u32) -> Result<SendRequest<'_, 'static>, Failure> {
     only(flags, MLX5MK_SIGNALED | MLX5MK_FENCED | MLX5MK_SOLICITED, "flags")?;
@@ -165,7 +167,7 @@ pub struct Pool {
     pub(super) mkeys: Mkeys,
     pub(super) _handles: Vec<MkeyHandle>,
     pub(super) kind: MkeyKind,
-    /// The completion queue at which signature errors arrive.
+    /// The completion queue at which signature errors arrive; `None` for mkeys without signatures.
     pub(super) cq: Option<NonNull<Cq>>,
 }
 
@@ -238,7 +240,7 @@ impl Mkeys {
 }
 
 impl Pool {
-    /// Returns an mkey that is in use.
+    /// Returns the mkey of this name, or an error if it is not in use in this pool.
     #[inline]
     pub(super) fn mkey(&mut self, mkey: TakenMkey) -> Result<&mut Mkey, Failure> {
         Ok(self.mkeys.pool().mkey_mut(mkey.pooled())?)

@@ -30,16 +30,17 @@ pub const MLX5MK_INSPECT_SENDS_XRC: u32 = 6;
 /// As MLX5MK_INSPECT_SENDS, for a queue of Ethernet packets.
 pub const MLX5MK_INSPECT_SENDS_ETHERNET: u32 = 7;
 
-/// Result of mlx5mk_inspect: nothing was found.
+/// Result of mlx5mk_inspect: there is no finding.
 pub const MLX5MK_NOTHING: i32 = 0;
-/// Result of mlx5mk_inspect: a note was found, but nothing wrong.
+/// Result of mlx5mk_inspect: the worst finding is a note, which is information only.
 pub const MLX5MK_NOTE: i32 = 1;
-/// Result of mlx5mk_inspect: something was found that neither this library nor libmlx5, DPDK or SPDK writes.
+/// Result of mlx5mk_inspect: the worst finding is suspicious: neither this library nor libmlx5, DPDK or SPDK
+/// writes such bytes.
 pub const MLX5MK_SUSPICIOUS: i32 = 2;
-/// Result of mlx5mk_inspect: something was found that the device, or libmlx5 before it, refuses.
+/// Result of mlx5mk_inspect: the worst finding is something that the device, or libmlx5 before it, refuses.
 pub const MLX5MK_REFUSED: i32 = 3;
 
-/// The kind of a ring's bytes.
+/// The kind of a ring's bytes: send requests of a kind of queue, or completion entries of 64 or 128 bytes.
 #[derive(Clone, Copy)]
 enum What {
     Sends(QueueKind),

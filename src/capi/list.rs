@@ -39,7 +39,7 @@ pub unsafe extern "C" fn mlx5mk_list_create(
         let blocks = RegisteredList::blocks_for(capacity as usize);
         let memory = pd.pd.alloc_buffer(blocks * WQEBB_BYTES, Access::NONE)?;
         let first = core::ptr::with_exposed_provenance_mut::<Wqebb>(memory.address() as usize);
-        // SAFETY: the memory has that many blocks, begins at a page, and may hold any bytes. It lives as long
+        // SAFETY: the memory has `blocks` blocks, begins at a page, and may hold any bytes. It lives as long
         // as the list that borrows it: both are in one handle. Nobody else has a reference to it, and the
         // device only reads it.
         let blocks = unsafe { core::slice::from_raw_parts_mut(first, blocks) };
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn mlx5mk_list_write(
 ) -> i32 {
     attempt(error, || {
         let list = given(list, "list")?;
-        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         list.list.write(entries)?;
         Ok(0)
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn mlx5mk_list_write_equal(
 ) -> i32 {
     attempt(error, || {
         let (list, size) = (given(list, "list")?, values::entry_size(entry_size)?);
-        // SAFETY: the caller vouches for the array; a place is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Place` has the layout of a `KsmEntry`.
         let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };
         list.list.write_ksm(size, entries)?;
         Ok(0)
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
 ) -> i32 {
     attempt(error, || {
         let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
-        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         flagged(qp, id, flags)?.replace_entries(pool.mkey(mkey)?, first, entries)?;
         Ok(0)

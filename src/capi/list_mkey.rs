@@ -1,4 +1,4 @@
-//! Mkeys that are created with their list.
+//! Mkeys that are created together with their list of entries.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -11,7 +11,7 @@ use crate::mkey::{KlmEntry, KsmEntry};
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// An mkey that was created with its list. No request changes it.
+/// An mkey that was created together with its list of entries. No request changes it.
 pub struct ListMkey(devx::ListMkey);
 
 /// Creates an mkey over `count` ranges, one after the other. Its space begins at address `start`, by which
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
 ) -> i32 {
     attempt(error, || {
         let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access(rights)?);
-        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Klm(entries))?))
     })
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     attempt(error, || {
         let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access(rights)?);
         let size = values::entry_size(entry_size)?;
-        // SAFETY: the caller vouches for the array; a place is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Place` has the layout of a `KsmEntry`.
         let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };
         hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Ksm(size, entries))?))
     })

@@ -11,9 +11,9 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// The login is in force.
+/// State of a login: it is in force.
 pub const MLX5MK_LOGIN_VALID: u32 = 0;
-/// The credential or the import key of the login was revoked. Destroy the login and begin another.
+/// State of a login: its credential or its import key was revoked. Destroy the login and begin another.
 pub const MLX5MK_LOGIN_INVALID: u32 = 1;
 
 /// A crypto login.

@@ -29,9 +29,9 @@ pub(super) enum Owner {
     Cache(devx::DekLease),
 }
 
-/// The key can be used.
+/// State of a data encryption key: the device has loaded it, and mkeys can use it.
 pub const MLX5MK_DEK_READY: u32 = 0;
-/// The device could not load the key.
+/// State of a data encryption key: the device could not load it.
 pub const MLX5MK_DEK_ERROR: u32 = 1;
 
 impl Dek {
@@ -64,7 +64,7 @@ pub const MLX5MK_KEY_TAGGED: u32 = 2;
 /// A key of AES-XTS, in one of the forms that the device takes (man page mlx5dv_dek_create).
 #[repr(C)]
 pub struct KeySpec {
-    /// The key's two halves, one after the other.
+    /// The two halves of the key, one after the other; with MLX5MK_KEY_WRAPPED, the wrapped key.
     pub key: *const c_void,
     /// Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits; wrapped 40 or 72; wrapped with a tag
     /// 48 or 80.

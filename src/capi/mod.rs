@@ -34,8 +34,8 @@
 //!
 //! A caller that breaks these rules may corrupt memory, so all functions with pointers are unsafe in Rust.
 //!
-//! Until version 1.0 a change may break compiled programs. `hil-tests/capi/abi.txt` lists the symbols and
-//! layouts that they rely on.
+//! Before version 1.0, a new version of the library may break compiled programs. `hil-tests/capi/abi.txt`
+//! lists the symbols and layouts that compiled programs rely on.
 //!
 //! ```
 //! use mlx5_mkey::capi::{MLX5MK_FULL, mlx5mk_code_words};

@@ -77,7 +77,7 @@ pub struct BadBlock {
     pub found: u64,
     /// The value that the device computed.
     pub computed: u64,
-    /// Offset in bytes of the block's last byte, its signature included; for a digest, the offset that the
+    /// Offset in bytes of the last byte of the block with its signature; for a digest, the offset that the
     /// device reported.
     pub offset: u64,
 }
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
 ) -> i32 {
     attempt(error, || {
         let (pd, spec, place) = (given(pd, "pd")?, given(spec, "spec")?, given(pool, "pool")?);
-        // SAFETY: the caller vouches for the handles.
+        // SAFETY: the caller vouches for the handles of the completion queue and of the PSVs.
         let (of, psvs) = unsafe { (cq.map(|cq| &cq.as_ref().cq), spec.psvs.as_ref()) };
         let wanted = mkeys(spec, 1 << 16, of)?;
         let count = spec.count as usize;
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
         let (mkeys, handles) = mkeys.into_parts();
         let kind = mkeys.first().map(Mkey::kind).ok_or(Failure::Wanted("a pool has mkeys"))?;
         let pool = Pool { mkeys: pool_of(mkeys)?, _handles: handles, kind, cq };
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the completion queue's handle, and no reference to the queue is
+        // left.
         Ok(unsafe { join(pool, place) })
     })
 }

@@ -12,7 +12,8 @@ use crate::wqe::{Local, Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-/// Found in completions only: the completion is of no request, or of an operation without a number here.
+/// Found in completions only: the completion belongs to no request, or to an operation that has no MLX5MK_OP
+/// constant.
 pub const MLX5MK_OP_OTHER: u32 = 0;
 /// The request does nothing.
 pub const MLX5MK_OP_NOP: u32 = 1;
@@ -64,7 +65,7 @@ pub struct Request {
     /// The 32 bits for the receiver's completion, in the processor's byte order, or the key that
     /// MLX5MK_OP_SEND_INVALIDATE takes out of service.
     pub immediate: u32,
-    /// Local memory, which the device reads or writes until the request has completed.
+    /// The data segments: local memory, which the device reads or writes until the request has completed.
     pub sges: *const Range,
     /// Bytes that are copied into the request instead of segments, or NULL. Only for sends and RDMA WRITEs.
     pub inline_data: *const c_void,
@@ -72,9 +73,10 @@ pub struct Request {
     pub sge_count: u32,
     /// Number of bytes at `inline_data`.
     pub inline_bytes: u32,
-    /// The value that the peer's memory is compared with.
+    /// For MLX5MK_OP_COMPARE_SWAP: the value that the peer's memory is compared with.
     pub compare: u64,
-    /// The value that is written to the peer's memory, or added to it.
+    /// The value that MLX5MK_OP_COMPARE_SWAP writes to the peer's memory, or that MLX5MK_OP_FETCH_ADD adds to
+    /// it.
     pub swap_add: u64,
 }
 
@@ -99,14 +101,14 @@ pub unsafe extern "C" fn mlx5mk_post_configure(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         let layout = if entries.is_empty() { Layout::Unchanged } else { Layout::List(entries) };
         configure((qp, id, flags), (pool, mkey), prepared, layout)
     })
 }
 
-/// Posts a configuration with any layout.
+/// Posts a configuration of an mkey in use, with a layout of any kind.
 fn configure(
     (qp, id, flags): (Option<&mut Qp>, u64, u32),
     (pool, mkey): (Option<&mut Pool>, TakenMkey),
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn mlx5mk_post_configure_interleaved(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        // SAFETY: the caller vouches for the array; a stream is laid out as an entry is.
+        // SAFETY: the caller vouches for the array. A `Stream` has the layout of an `InterleavedEntry`.
         let entries = unsafe { array(streams.cast::<InterleavedEntry>(), count as usize, "streams")? };
         if entries.is_empty() {
             return Err(Failure::Wanted("an interleaved layout has streams"));
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn mlx5mk_post(
     attempt(error, || {
         let (qp, request) = (given(qp, "qp")?, given(request, "request")?);
         let post = flagged(qp, request.id, request.flags)?;
-        // SAFETY: the caller vouches for the array; a range is laid out as a segment is.
+        // SAFETY: the caller vouches for the array. A `Range` has the layout of an `Sge`.
         let sges = unsafe { array(request.sges.cast::<Sge>(), request.sge_count as usize, "sges")? };
         let payload = match request.inline_data.is_null() {
             true => Payload::Sges(sges),
@@ -251,7 +253,8 @@ pub unsafe extern "C" fn mlx5mk_post_set_psv(
     })
 }
 
-/// Posts `count` buffers for one message. The device does not see them before mlx5mk_doorbell.
+/// Posts a receive request: `count` buffers for one message. The device does not see the request before
+/// mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_REQUEST, MLX5MK_FULL. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
@@ -264,7 +267,7 @@ pub unsafe extern "C" fn mlx5mk_post_receive(
 ) -> i32 {
     attempt(error, || {
         let qp = given(qp, "qp")?;
-        // SAFETY: the caller vouches for the array; a range is laid out as a segment is.
+        // SAFETY: the caller vouches for the array. A `Range` has the layout of an `Sge`.
         let sges = unsafe { array(sges.cast::<Sge>(), count as usize, "sges")? };
         qp.queues.post_receive(id, sges)?;
         Ok(0)

@@ -41,7 +41,7 @@ pub unsafe extern "C" fn mlx5mk_psvs_index(
 ) -> i32 {
     attempt(error, || {
         let [memory, wire] = given(psvs, "psvs")?.0.indices();
-        // 24 bits fit.
+        // The number of a PSV has 24 bits, so it is never negative as an `i32`.
         Ok(either("domain", domain, memory, wire)?.get().cast_signed())
     })
 }

@@ -50,7 +50,7 @@ pub struct QpSpec {
     /// A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
     /// MLX5MK_QP_BLUE_FLAME, or 0.
     pub flags: u32,
-    /// Port of the device. Default 1.
+    /// Number of the device's port. Default 1.
     pub port: u32,
     /// Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another
     /// MLX5MK_TIMESTAMPS constant. Default: ticks of the free-running clock, or the device's preferred format
@@ -380,21 +380,22 @@ pub unsafe extern "C" fn mlx5mk_qp_connect(
     })
 }
 
-/// The queue pair is reset.
+/// State of a queue pair: RESET.
 pub const MLX5MK_QP_RESET: u32 = 0;
-/// The queue pair can be connected.
+/// State of a queue pair: INIT. It can be connected.
 pub const MLX5MK_QP_INIT: u32 = 1;
-/// The queue pair is ready to receive.
+/// State of a queue pair: RTR, ready to receive.
 pub const MLX5MK_QP_RTR: u32 = 2;
-/// The queue pair is ready to send.
+/// State of a queue pair: RTS, ready to receive and to send.
 pub const MLX5MK_QP_RTS: u32 = 3;
-/// The send queue has failed.
+/// State of a queue pair: its send queue has failed.
 pub const MLX5MK_QP_SQ_ERROR: u32 = 4;
-/// The send queue has stopped before a request: its requests can be cancelled, and it can go on.
+/// State of a queue pair: its send queue has stopped before a request. Requests can be cancelled
+/// (mlx5mk_qp_cancel), and mlx5mk_qp_resume continues the queue.
 pub const MLX5MK_QP_SQ_DRAINED: u32 = 5;
-/// The queue pair has failed.
+/// State of a queue pair: it has failed.
 pub const MLX5MK_QP_ERROR: u32 = 6;
-/// The device reports a state that this library does not know.
+/// State of a queue pair: the device reports a state that this library does not know.
 pub const MLX5MK_QP_UNKNOWN: u32 = 7;
 
 /// The device's description of a queue pair.
@@ -478,9 +479,9 @@ pub unsafe extern "C" fn mlx5mk_qp_cancel(
     })
 }
 
-/// Lets a drained send queue go on. Linux allows this for queue pairs that libibverbs made (mlx5mk_qp_adopt);
-/// mlx5mk_qp_create therefore refuses MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR there. Cancelled requests count as
-/// executed.
+/// Resumes a drained send queue. Linux allows this only for queue pairs that libibverbs created
+/// (mlx5mk_qp_adopt). On Linux, mlx5mk_qp_create therefore refuses MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR.
+/// Cancelled requests count as executed.
 ///
 /// Errors: MLX5MK_COMMAND, MLX5MK_SYSTEM, also for a queue that is not drained. After an error the queue is
 /// as before.
@@ -504,15 +505,14 @@ pub unsafe extern "C" fn mlx5mk_qp_fail(qp: Option<&Qp>, error: Option<&mut Mayb
     })
 }
 
-/// The ids of requests, as the program has posted them: room that the caller provides, and the number of
-/// requests.
+/// The names that a program gave requests (`id`): room that the caller provides, and the number of requests.
 #[repr(C)]
 pub struct Names {
-    /// Room for ids. May be NULL if `room` is 0.
+    /// Room for names. May be NULL if `room` is 0.
     pub ids: *mut u64,
-    /// The number of ids that `ids` has room for.
+    /// The number of names that `ids` has room for.
     pub room: u32,
-    /// Written by the function: the number of requests. Ids without room are left out.
+    /// Written by mlx5mk_qp_reset: the number of all requests. Only the first `room` names are written.
     pub count: u32,
 }
 

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn mlx5mk_store_create(
         let wanted = mkeys(spec, 1 << 16, cq.map(|cq| unsafe { &cq.as_ref().cq }))?;
         let store = MkeyStore::new(&pd.pd, spec.count as usize, wanted)?;
         if let Some(mut cq) = cq {
-            // SAFETY: as above; all calls of the group are made one after the other.
+            // SAFETY: the caller vouches for the handle. All calls of the group are made one after the other.
             unsafe { cq.as_mut() }.members.stores += 1;
         }
         hand_out(place, Store { store, cq })

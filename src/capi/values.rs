@@ -79,7 +79,7 @@ const _: () = {
     );
 };
 
-/// Returns the rights that these bits stand for.
+/// Converts a sum of MLX5MK_LOCAL_WRITE and the other rights into access rights. Refuses unknown bits.
 pub(super) fn access(bits: u32) -> Result<Access, Failure> {
     let known = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_WRITE | MLX5MK_REMOTE_READ | MLX5MK_REMOTE_ATOMIC;
     only(bits, known, "access")?;
@@ -95,7 +95,7 @@ pub(super) fn entry_size(bytes: u32) -> Result<KsmEntrySize, Failure> {
     KsmEntrySize::new(bytes).map_err(|_| Failure::Value { what: "entry_size", value: bytes.into() })
 }
 
-/// Refuses unknown bits.
+/// Refuses bits that are not among the `known` ones. `what` names the argument in the error.
 #[inline]
 pub(super) fn only(bits: u32, known: u32, what: &'static str) -> Result<(), Failure> {
     if bits & !known == 0 { Ok(()) } else { Err(Failure::Value { what, value: bits.into() }) }

@@ -2,14 +2,16 @@
 
 #![allow(unsafe_code)] // Unmangled names for C.
 
-/// The version of the header: the first of its three numbers. A program compares the numbers at compile time.
+/// The first number of the header's version, which has three numbers. A program compares the numbers at
+/// compile time.
 pub const MLX5MK_VERSION_MAJOR: u32 = 0;
 /// The second number of the version.
 pub const MLX5MK_VERSION_MINOR: u32 = 1;
 /// The third number of the version.
 pub const MLX5MK_VERSION_PATCH: u32 = 0;
 
-// The numbers are literals because a macro of C has no other. They are those of the package.
+// The numbers are literals, because the generator of the C header copies them. They equal those in
+// `Cargo.toml`.
 const _: () = {
     assert!(matches!(u32::from_str_radix(env!("CARGO_PKG_VERSION_MAJOR"), 10), Ok(MLX5MK_VERSION_MAJOR)));
     assert!(matches!(u32::from_str_radix(env!("CARGO_PKG_VERSION_MINOR"), 10), Ok(MLX5MK_VERSION_MINOR)));
