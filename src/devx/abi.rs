@@ -223,7 +223,7 @@ pub struct Mlx5dvObj {
 }
 
 impl Mlx5dvObj {
-    /// A request for the description of no object.
+    /// A `struct mlx5dv_obj` that asks for the description of no object.
     pub const NONE: Self = Self {
         qp: Described::NONE,
         cq: Described::NONE,

@@ -100,7 +100,7 @@ pub enum AddressError {
     /// The first byte of the address, its version, has this value, which the library does not know. The bytes
     /// may be no address at all.
     Version(u8),
-    /// The address states its largest packet by this code, which stands for no packet size.
+    /// The address gives its largest packet by this code, which is the code of no packet size.
     Mtu(u8),
     /// A number in the address does not fit its field.
     OutOfRange(OutOfRange),

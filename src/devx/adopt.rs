@@ -84,7 +84,8 @@ impl Device {
         let object = sys::Object::of_other(&self.context, None);
         let cqn = Cqn::from_low_bits(cqn);
         // SAFETY: libmlx5 arms the queue by a register of this page, which is mapped as long as the context
-        // is open. The doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
+        // is open. Both libraries ring the doorbell by single stores of 8 bytes, which do not interleave on
+        // 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
         Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }
@@ -172,7 +173,8 @@ impl Device {
         let parts = unsafe { self.context.describe_qp(qp)? };
         let QpParts { qpn, record, send, receive, entries_per_slot, register } = parts;
         let qpn = Qpn::from_low_bits(qpn);
-        // SAFETY: as above.
+        // SAFETY: the caller vouches that `qp` belongs to libmlx5 and outlives the value; `describe_qp` has
+        // checked its context.
         let object = unsafe { sys::Object::of_qp(&self.context, (), qp) };
         let info = carry(&QueryQp(qpn), |request, reply| object.query(request, reply))?.1;
         check(&info, pd.number()?, [send_cq.number(), receive_cq.number()])?;
@@ -224,7 +226,7 @@ impl Device {
             timestamps: None,
         };
         let memory = Arc::new(QpMemory { _rings: None, _opaque: None, domain: pd.clone(), set_aside });
-        // SAFETY: as above.
+        // SAFETY: as for the first value of this queue pair above.
         let object = unsafe { sys::Object::of_qp(&self.context, memory, qp) };
         let cqs = [send_cq.clone(), receive_cq.clone()];
         Ok(QueuePair::new(

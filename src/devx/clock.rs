@@ -6,7 +6,7 @@ use crate::command::{Command, QueryGeneralCapabilities};
 use crate::queue::{ClockInfo, DeviceClock};
 use std::sync::Arc;
 
-/// The device's clock, as the kernel has mapped it.
+/// The device's clock: a register that the kernel maps into the process.
 #[derive(Clone)]
 pub struct MappedClock {
     clock: DeviceClock,
@@ -32,7 +32,8 @@ impl Device {
     }
 
     /// Returns the kernel's data for converting ticks of the clock into the time of this system
-    /// (`mlx5dv_get_clock_info`). These data become inexact: ask for them again about once a second.
+    /// (`mlx5dv_get_clock_info`). The conversion grows inexact with time: ask for new data about once a
+    /// second.
     ///
     /// # Errors
     /// [`DevxError::Call`]: the kernel keeps no such data (EINVAL).

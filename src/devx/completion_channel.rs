@@ -73,7 +73,7 @@ impl CqReader {
             return Ok(Some(completion?));
         }
         let CompletionChannel(channel) = self.channel()?;
-        // The device sends one event each time the queue is armed, so there are never two.
+        // The device sends one event each time the queue is armed, so the channel never has two events.
         if channel.take()?.is_some() {
             self.queue.event_received();
         }
@@ -122,8 +122,8 @@ impl CqReader {
         Ok(())
     }
 
-    /// Notes that one event was taken from the channel of a queue that was taken over. Call it once for each
-    /// event: only then the next [`CqReader::arm`] asks for another event.
+    /// Notes that one event was taken from the channel of a queue that was taken over. Call this function
+    /// once for each event: only then the next [`CqReader::arm`] asks for another event.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that was made here.

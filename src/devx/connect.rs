@@ -49,16 +49,18 @@ pub struct ConnectOptions {
     /// The time for which the peer waits before a retry when this side has no receive request. Default 12:
     /// 0.64 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub rnr_timer: RnrTimer,
-    /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`.
-    /// The default is 16, as in perftest for RDMA READ, or the device's limit if that is lower
+    /// The largest number of own RDMA READs and atomics in flight (`max_rd_atomic`), as its base-2 logarithm;
+    /// at most the peer's `log_max_dest_rd_atomic`. The default is 16 in flight, as in perftest for RDMA
+    /// READ, or the device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_out`](crate::command::GeneralCapabilities::log_max_reads_out)).
     pub log_max_rd_atomic: Option<LogMaxRdAtomic>,
-    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). The default is 16, or the
-    /// device's limit if that is lower
+    /// The largest number of the peer's RDMA READs and atomics in flight (`max_dest_rd_atomic`), as its
+    /// base-2 logarithm. The default is 16 in flight, or the device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_in`](crate::command::GeneralCapabilities::log_max_reads_in)).
     pub log_max_dest_rd_atomic: Option<LogMaxRdAtomic>,
-    /// The number of packets after which a request asks for an acknowledgement. Default 256 (Linux, UCX).
-    /// With a smaller number a lost packet is found sooner, at a higher cost for the wire and both devices.
+    /// The number of packets after which a request asks for an acknowledgement, as its base-2 logarithm.
+    /// Default 256 packets (Linux, UCX). With a smaller number a lost packet is found sooner, at a higher
+    /// cost for the wire and both devices.
     pub log_ack_interval: LogAckInterval,
     /// InfiniBand service level or Ethernet priority. Default 0 (`ibv_rc_pingpong`, perftest, pyverbs).
     pub service_level: Priority,
@@ -153,8 +155,8 @@ impl QpControl {
         self.connect_over(path, peer.qpn, peer.first_psn, mtu, options)
     }
 
-    /// Connects the queue pair to another one of the same device, over a path inside the device. This needs
-    /// no address.
+    /// Connects the queue pair to another one of the same device, over a path inside the device. The path
+    /// needs no [`QpAddress`], only the other queue pair's number.
     ///
     /// # Errors
     /// [`DevxError::Command`].

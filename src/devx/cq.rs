@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes of the doorbell record's place after a ring: a cache line of its own.
+/// Bytes that are allocated behind a ring for its doorbell record: a cache line of its own.
 pub(super) const RECORD_BYTES: usize = 64;
 
 /// The properties of a completion queue. A plain number of entries converts into this type.
@@ -65,8 +65,8 @@ impl CqSpec {
     pub const fn entries_for(queue_pairs: u32, sends: u32, receives: u32, mkeys: u32) -> u32 {
         let each = sends.saturating_add(receives);
         let all = queue_pairs.saturating_mul(each).saturating_add(mkeys);
-        // If the power of two does not fit 32 bits, the number returned is one that creating the queue
-        // refuses.
+        // If the power of two does not fit into 32 bits, the function returns a number that
+        // [`Device::create_cq`] refuses.
         match all.checked_next_power_of_two() {
             Some(entries) => entries,
             None => u32::MAX,
@@ -88,8 +88,8 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
-    /// Unclaimed signature errors of all completion queues of the device: the router did not have the mkey of
-    /// the error.
+    /// Signature errors of all completion queues of the device that arrived while the router did not contain
+    /// their mkeys.
     unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
@@ -100,26 +100,27 @@ pub(super) struct CqMemory {
     _uar: Arc<sys::Uar>,
 }
 
-/// The number of entries, and the objects for which entries are set aside.
+/// The number of entries of a completion queue, and the queue pairs and mkeys for which entries are set
+/// aside.
 struct Room {
     /// Number of entries, or `u32::MAX` if the library does not count them.
     entries: u32,
     set_aside: AtomicU32,
-    /// The writers with entries set aside. A writer that was destroyed remains listed while the ring may
+    /// The queue pairs and mkeys with entries set aside. A destroyed one remains listed while the ring may
     /// still hold entries of it.
     writers: Mutex<HashMap<Writer, Held>>,
     any_departed: AtomicBool,
 }
 
-/// The entries that are set aside for one writer.
+/// The entries that are set aside for one queue pair or mkey.
 #[derive(Default)]
 struct Held {
     entries: u32,
-    /// Number of [`SetAside`]s of the writer. At 0 the writer is gone from the device.
+    /// Number of [`SetAside`]s of this queue pair or mkey. At 0 it is gone from the device.
     holders: u32,
 }
 
-/// An object about which the device writes entries into a completion queue.
+/// A queue pair or an mkey, about which the device writes entries into a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     Qp(Qpn),
@@ -139,8 +140,8 @@ impl Writer {
     }
 }
 
-/// Entries of a completion queue that are set aside for a writer. They are free again when the writer is gone
-/// and its entries were taken, or, if no writer was named, when this value is dropped.
+/// Entries of a completion queue that are set aside for a queue pair or mkey. They are free again when the
+/// queue pair or mkey is gone and its entries were taken, or, if none was named, when this value is dropped.
 pub(super) struct SetAside {
     cq: Cq,
     entries: u32,
@@ -148,7 +149,7 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// Sets the writer of the entries, once it is known.
+    /// Records the queue pair or mkey for which the entries are set aside, once its number is known.
     pub(super) fn belongs_to(&self, writer: Writer) {
         if self.writer.set(writer).is_ok() {
             if let Writer::Mkey(index) = writer {
@@ -166,8 +167,8 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            // The writer is already gone from the device. Its entries are free once the reader has dropped
-            // those that are still in the ring (`Room::forget_departed`).
+            // The queue pair or mkey is already gone from the device. Its entries are free once the reader
+            // has dropped those that are still in the ring (`Room::forget_departed`).
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;
@@ -248,8 +249,8 @@ impl Device {
         let (object, number) =
             carry(&command, |request, reply| sys::Object::create(&self.context, kept, request, reply))?;
         // SAFETY: the page is the one that the queue was created with and keeps, and the number is the
-        // queue's. libmlx5 may give one page to several queues: the doorbell is a single store of 8 bytes,
-        // which cannot mix on 64-bit hosts.
+        // queue's. libmlx5 may give one page to several queues: each doorbell is a single store of 8 bytes,
+        // and such stores do not interleave on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(page, number) };
         let counted = if ignore_overrun { u32::MAX } else { entries };
         Ok(Cq::new(number, counted, object, queue, doorbell, &self.unclaimed))
@@ -339,8 +340,8 @@ impl Cq {
         }
     }
 
-    /// Returns whether entries are set aside for this writer: it exists, or it is gone while the ring may
-    /// still hold entries of it.
+    /// Returns whether entries are set aside for this queue pair or mkey: it exists, or it is gone while the
+    /// ring may still hold entries of it.
     pub(super) fn knows(&self, writer: Writer) -> bool {
         self.0.room.writers().contains_key(&writer)
     }
@@ -475,7 +476,8 @@ impl CqReader {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
-        // An entry that retires a request is of a queue pair that exists, so it is taken without this step.
+        // The success of a send request belongs to a queue pair that exists. So `poll_with` takes its entry
+        // without forgetting destroyed queue pairs and mkeys first.
         let room = &self.cq.0.room;
         match &mut self.queue {
             AnyCq::B64(queue) => queue.poll_with(router, |queue| room.forget_departed(queue)),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A data encryption key on the device. Dropping the value destroys the key on the device.
 ///
-/// # Numbers come back
+/// # Reuse of numbers
 /// The device may give the number of a destroyed key to the next key that is created. An mkey whose
 /// configuration still names the number then encrypts and decrypts with the other key, without any error.
 /// Before a key is dropped or destroyed, configure each mkey that names it anew, or destroy the mkey, and
@@ -36,7 +36,7 @@ impl Dek {
         self.id.dek_id()
     }
 
-    /// Returns the object, as commands name it.
+    /// Returns the identity by which commands name the key.
     pub const fn object(&self) -> DekObject {
         self.id
     }

@@ -7,7 +7,7 @@ use core::hash::Hash;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Data encryption keys on a device, one for each identity: a volume, a tenant.
+/// Data encryption keys on a device, one for each identity, for example of a volume or a tenant.
 ///
 /// A key is loaded when it is first asked for. Its bytes stay on the device only: the mailbox that loads them
 /// is wiped. Each user of a key holds a lease, so that [`DekCache::remove_unused`] knows the keys in use.
@@ -41,11 +41,12 @@ pub struct DekCache<I> {
 struct Cached {
     /// The key, which is destroyed when this value is dropped.
     dek: Dek,
-    /// A counter of leases: each lease holds a clone.
+    /// Counts the leases by its reference count: each lease holds a clone.
     leases: Arc<()>,
 }
 
-/// A lease of a key that is in use. It keeps the key in the cache, but [`DekCache::erase`] voids it.
+/// A lease of a key that is in use. The lease keeps the key in the cache; only [`DekCache::erase`] destroys
+/// the key nevertheless, and voids the lease.
 #[derive(Clone, Debug)]
 pub struct DekLease {
     id: DekId,

@@ -1,4 +1,4 @@
-//! Errors of the shim over libmlx5 ([`crate::devx`]). Their texts say what may help.
+//! Errors of [`crate::devx`], the layer over libmlx5. Their texts say what may help.
 
 use super::address::AddressError;
 use crate::command::QpState;

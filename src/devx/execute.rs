@@ -1,4 +1,4 @@
-//! Commands that the shim has no function for.
+//! Commands for which the library has no function of its own.
 
 #![allow(unsafe_code)] // The caller vouches for changes of a queue pair.
 
@@ -75,8 +75,8 @@ impl Device {
     /// command through (EINVAL).
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         let through = |request: &[u8], reply: &mut [u8]| {
-            // The kernel lets every command with a tunnel id through to the other virtual device, even one
-            // that changes objects.
+            // The kernel lets every command for another virtual device through, even a command that changes
+            // objects. So this library refuses these commands.
             match request.get(TUNNEL) {
                 Some([0, 0]) => self.context.general_command(request, reply),
                 _ => {

@@ -24,8 +24,8 @@ pub(super) fn verbs_access(access: Access) -> u32 {
     .sum()
 }
 
-/// Registered memory that belongs to the caller or to a dma-buf. [`super::Buffer`] is memory that the shim
-/// owns.
+/// Registered memory that belongs to the caller or to a dma-buf. [`super::Buffer`] is registered memory that
+/// the library allocates or takes over.
 pub struct MemoryRegion {
     region: sys::Mr,
     address: u64,
@@ -178,7 +178,8 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, DevxError> {
         if piece.is_empty() {
-            // The kernel's answer to an empty piece would depend on the piece's offset in a page.
+            // The kernel's answer to an empty piece would depend on the piece's offset in a page, so empty
+            // pieces are refused here.
             return Err(DevxError::call("registration of a dma-buf", io::ErrorKind::InvalidInput.into()));
         }
         let length = piece.len();

@@ -44,8 +44,8 @@ use std::vec::Vec;
 pub struct MkeyStore(Arc<Store>);
 
 struct Store {
-    /// The mkeys that are in no cache. The mkey that came back first is fetched first. The queue has room for
-    /// all mkeys, so that it never grows when a cache gives mkeys back.
+    /// The mkeys that are in no cache. The mkey that was returned first is fetched first. The queue has room
+    /// for all mkeys, so that it never grows when a cache returns mkeys.
     unused: Mutex<VecDeque<MkeyObject>>,
     kind: Option<MkeyKind>,
 }
@@ -146,7 +146,8 @@ pub struct MkeyCache {
     pool: MkeyPool<'static>,
     /// Handles by position in the pool. Handles that are left here are destroyed with the cache.
     handles: Vec<Option<MkeyHandle>>,
-    /// How many mkeys are fetched at a time. When more than twice as many are not in use, this many are kept.
+    /// The number of mkeys that are fetched from the store at a time. When more than twice this number are
+    /// unused, all but this number return to the store.
     batch: usize,
 }
 
@@ -158,8 +159,8 @@ impl MkeyCache {
         Self { store: store.clone(), pool: MkeyPool::on_heap(most), handles, batch: (most / 4).max(1) }
     }
 
-    /// Takes an mkey, to be configured. Returns `None` while the cache has as many in use as it holds, or the
-    /// store is empty. See [`MkeyPool::take`].
+    /// Takes an mkey, to be configured. Returns `None` while the largest number of mkeys is in use in this
+    /// cache, or the store is empty. See [`MkeyPool::take`].
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         if self.pool.available() == 0 && self.handles.iter().any(Option::is_none) {

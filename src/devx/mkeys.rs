@@ -45,7 +45,7 @@ pub struct MkeySpec<'c> {
     /// [`UmrForm::Minimal`]: its configurations may omit the rights as long as the library knows the state of
     /// the mkey.
     pub access: Access,
-    /// The parts of the mkey that a configuration writes.
+    /// Whether a configuration writes all parts of the mkey, or only the parts that change.
     pub form: UmrForm,
     /// The mkeys take lists whose entries all have this length (KSM). The lists are in registered memory
     /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).

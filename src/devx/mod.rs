@@ -103,8 +103,8 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
-    /// Unclaimed signature errors of all completion queues of the device: the router did not have the mkey of
-    /// the error.
+    /// Signature errors of all completion queues of the device that arrived while the router did not contain
+    /// their mkeys.
     unclaimed: Arc<SharedFaults>,
 }
 
@@ -202,8 +202,8 @@ impl fmt::Display for Device {
     }
 }
 
-/// Sends a command to the device by `carrier`, and reads the reply. A refusal names status and syndrome,
-/// whatever errno the kernel returned.
+/// Sends a command to the device by the function `carrier`, and decodes the reply. If the device refuses the
+/// command, the error names status and syndrome, whatever errno the kernel returned.
 fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
@@ -215,8 +215,8 @@ fn carry<C: Command, T>(
     Ok((carried, command.decode(&reply)?))
 }
 
-/// Sends the bytes of a command to the device by `carrier`. A refusal names status and syndrome, whatever
-/// errno the kernel returned.
+/// Sends the bytes of a command to the device by the function `carrier`. If the device refuses the command,
+/// the error names status and syndrome, whatever errno the kernel returned.
 fn carry_bytes<T>(
     request: &[u8],
     reply: &mut [u8],
@@ -249,8 +249,8 @@ const fn fits(command: Opcode, bytes: usize) -> Result<(), DevxError> {
 /// The result of a create command: the object, and the device's reply.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object that uses `kept`, and whose number is not taken (`is_taken`). If the device gives the
-/// object a taken number, another object is created before this one is dropped.
+/// Creates an object that uses the resources `kept`. While `is_taken` returns true for the number of the new
+/// object, further objects are created; those with taken numbers are destroyed at the end.
 fn create_unlike<C: Command, K>(
     context: &Arc<sys::Context>,
     kept: &Arc<K>,

@@ -42,7 +42,7 @@ pub struct QueryAnswer {
 }
 
 impl QueryAnswer {
-    /// Returns the bytes of the device's reply. They may be followed by zeros.
+    /// Returns the bytes of the device's reply. Zeros may follow the reply.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -87,7 +87,7 @@ impl Queries {
         self.ask_bytes(object, &request, C::OUTPUT, id)
     }
 
-    /// Asks with the bytes of a request, for an answer of `output` bytes.
+    /// Sends the query whose bytes are `request`. Its answer will have `output` bytes, and carry `id`.
     pub(super) fn ask_bytes(
         &self,
         object: &sys::Object<impl Sized>,
@@ -113,7 +113,7 @@ impl AsRawFd for Queries {
 
 impl QpControl {
     /// Sends the device a query of this queue pair ([`crate::command::QueryQp`]), and does not wait for the
-    /// answer (`mlx5dv_devx_obj_query_async`). The answer comes to `queries` with this `id`.
+    /// answer (`mlx5dv_devx_obj_query_async`). The answer arrives at `queries` with this `id`.
     ///
     /// # Errors
     /// [`DevxError::Call`] where the kernel does not let the command through, or has no room for another

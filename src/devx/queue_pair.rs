@@ -1,4 +1,4 @@
-//! Queue pairs: the shim allocates the rings and hands them to the library's queue types.
+//! Queue pairs: this module allocates the rings and hands them to the library's queue types.
 
 #![allow(unsafe_code)]
 
@@ -59,9 +59,9 @@ pub struct QueuePairSpec {
     pub max_requests: Option<u32>,
     /// Every request is signalled.
     pub signal_all: bool,
-    /// A signature error stops the send queue until [`QpControl::resume`]. Linux refuses to resume such a
-    /// queue pair if the shim created it, so the shim refuses to create it there
-    /// ([`DevxError::KernelRefuses`]). Create it with libibverbs instead (`mlx5dv_create_qp`,
+    /// A signature error stops the send queue until [`QpControl::resume`]. Linux refuses to resume a queue
+    /// pair that this library created, so [`Device::create_qp`] refuses the property on Linux
+    /// ([`DevxError::KernelRefuses`]). Create the queue pair with libibverbs instead (`mlx5dv_create_qp`,
     /// `MLX5DV_QP_CREATE_SIG_PIPELINING`), and take it over ([`Device::adopt_qp`]).
     pub drain_on_signature_error: bool,
     /// Requests may copy memory ([`SendRequest::memcpy`]). Not every device supports this.
@@ -108,7 +108,7 @@ impl Default for QueuePairSpec {
 /// When the queue pair and the last clone of its [`QpControl`] are dropped, completions that nobody has taken
 /// are dropped as well.
 ///
-/// The value is small enough to be moved: at most 1.5 kB. Its rings, and the books of its requests, are on
+/// The value is small enough to be moved: at most 1.5 kB. Its rings, and the records of its requests, are on
 /// the heap. A table serves many queue pairs:
 ///
 /// ```no_run
@@ -132,7 +132,7 @@ pub struct QueuePair {
     /// The completion queues of send requests and of receive requests.
     completes_to: [CqIdentity; 2],
     control: QpControl,
-    /// The memory of the queues' books. Dropped after the queues.
+    /// The memory of the records that the queues keep of their requests. Dropped after the queues.
     _books: Allocation,
 }
 
@@ -148,7 +148,7 @@ pub(super) struct QpObject {
     pub(super) spec: QueuePairSpec,
     pub(super) cqs: [Cq; 2],
     pub(super) addresses: RingAddresses,
-    /// Whether the doorbell writes whole requests.
+    /// Whether the doorbell writes whole requests (BlueFlame).
     pub(super) blue_flame: bool,
     pub(super) object: sys::Object<Arc<QpMemory>>,
 }
@@ -157,18 +157,18 @@ pub(super) struct QpObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RingAddresses {
-    /// Receive slots, data segments of 16 bytes.
+    /// Address of the receive ring: slots of data segments of 16 bytes each.
     pub receive_ring: u64,
-    /// Send blocks of 64 bytes.
+    /// Address of the send ring: blocks of 64 bytes.
     pub send_ring: u64,
-    /// Doorbell record, 8 bytes.
+    /// Address of the doorbell record, which has 8 bytes.
     pub record: u64,
 }
 
 /// The objects that the device uses for a queue pair. The fields are dropped in this order, so that the queue
 /// pair's completions are discarded last.
 pub(super) struct QpMemory {
-    /// Rings and doorbell page, if the shim allocated them.
+    /// Rings and doorbell page, if this library allocated them.
     pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
     /// A buffer to which the device may write information about copies.
     pub(super) _opaque: Option<Buffer>,
@@ -323,7 +323,7 @@ impl Device {
     }
 }
 
-/// Memory for the books of a queue pair's requests.
+/// Memory for the records that the library keeps of a queue pair's requests.
 pub(super) struct Books {
     pub(super) send: &'static mut [SendSlot],
     pub(super) receive: &'static mut [u64],
@@ -331,8 +331,8 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Allocates the books of a queue pair with this many blocks and receive slots. [`QueuePair`] keeps the
-    /// memory as long as the queues.
+    /// Allocates the records of requests for a queue pair with this many blocks and receive slots.
+    /// [`QueuePair`] keeps the memory as long as the queues.
     pub(super) fn new(blocks: usize, receives: usize) -> Result<Self, DevxError> {
         let bytes = blocks * size_of::<SendSlot>();
         let memory =
@@ -395,8 +395,8 @@ impl QpControl {
         self.0.blue_flame
     }
 
-    /// Resumes a drained send queue (SQD to RTS). For a queue pair that was taken over, this is a call of
-    /// `ibv_modify_qp`. For a queue pair that the shim created, it is a command, which Linux refuses.
+    /// Resumes a drained send queue (SQD to RTS). For a queue pair that was taken over, the function calls
+    /// `ibv_modify_qp`. For a queue pair that this library created, it sends a command, which Linux refuses.
     ///
     /// # Errors
     /// [`DevxError::KernelRefuses`]: the queue stays as it is; [`QueuePair::reset`] returns it to INIT.

@@ -78,8 +78,8 @@ impl Default for UmemSpec {
 }
 
 /// Memory of the caller, or of a dma-buf, that commands name by a number (`mlx5dv_devx_umem`). It is meant
-/// for rings and doorbell records of queues that [`Device::create_object`] creates. The shim allocates the
-/// memory of its own queues.
+/// for rings and doorbell records of queues that [`Device::create_object`] creates. For queues that it
+/// creates itself, the library allocates the memory.
 pub struct Umem(ManuallyDrop<sys::Umem>);
 
 impl Device {

@@ -8,7 +8,7 @@ use super::memory::Pd;
 use crate::devx::error::{DevxError, drop_failed};
 use core::ptr::{self, NonNull};
 
-/// A peer's GID, and the own GID that packets to the peer carry.
+/// A peer's GID, and the own GID that packets to the peer carry as their source.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct Route {
     pub(in crate::devx) port: u8,

@@ -1,4 +1,4 @@
-//! The addresses of other libraries' queues.
+//! The rings, records and registers of queues that another library has created.
 
 #![allow(unsafe_code)]
 
@@ -15,12 +15,12 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use zerocopy::FromBytes;
 
-/// The parts of another library's queue pair.
+/// The parts of another library's queue pair that posting needs.
 pub(in crate::devx) struct QpParts {
     pub(in crate::devx) qpn: u32,
     pub(in crate::devx) record: &'static DoorbellRecord,
     pub(in crate::devx) send: &'static mut [Wqebb],
-    /// Empty if the queue pair has no receive queue.
+    /// The slots of the receive ring. Empty if the queue pair has no receive queue.
     pub(in crate::devx) receive: &'static mut [DataSegment],
     pub(in crate::devx) entries_per_slot: u32,
     pub(in crate::devx) register: NonNull<u64>,
@@ -32,7 +32,7 @@ pub(in crate::devx) enum CqSlots {
     B128(&'static mut [Cqe128]),
 }
 
-/// The parts of another library's completion queue.
+/// The parts of another library's completion queue that polling needs.
 pub(in crate::devx) struct CqParts {
     pub(in crate::devx) cqn: u32,
     pub(in crate::devx) record: &'static CqDoorbellRecord,
@@ -83,7 +83,7 @@ impl Context {
         // SAFETY: the caller vouches for the structure.
         let (context, qpn) = unsafe { ((*qp.as_ptr()).context, (*qp.as_ptr()).qp_num) };
         self.expect(context)?;
-        // All zero: no optional field is requested.
+        // With all bytes zero, the structure requests no optional field.
         let mut out = MaybeUninit::<Mlx5dvQp>::zeroed();
         let described = Described { object: qp.as_ptr(), out: out.as_mut_ptr() };
         let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };

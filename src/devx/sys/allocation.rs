@@ -21,7 +21,7 @@ pub(in crate::devx) struct Allocation {
 
 // SAFETY: the value is a pointer to plain memory; its owner decides who uses the memory.
 unsafe impl Send for Allocation {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the owner decides who uses the memory.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
@@ -106,7 +106,7 @@ impl Allocation {
         self.base
     }
 
-    /// Returns how many bytes were asked for.
+    /// Returns the number of bytes that the caller asked for.
     pub(in crate::devx) const fn length(&self) -> usize {
         self.length
     }

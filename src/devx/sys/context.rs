@@ -42,7 +42,7 @@ impl Drop for LoginPlace {
 
 // SAFETY: libibverbs and libmlx5 lock their contexts; all their functions may be called from any thread.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: all functions may be called from any thread.
 unsafe impl Sync for Context {}
 
 /// The properties of a port and its link.
@@ -92,7 +92,7 @@ impl Context {
             // function.
             let found =
                 unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_string_lossy().into_owned();
-            // SAFETY: as above.
+            // SAFETY: the device lives until the list is freed, which happens after this function.
             let mlx5 = unsafe { (api.mlx5dv_is_supported)(device) };
             let wanted = name.is_none_or(|name| name == found);
             if mlx5 && wanted {

@@ -12,8 +12,8 @@ type Word = u64;
 
 const WORD: usize = size_of::<Word>();
 
-/// Number of words that one turn of the loop copies. If a turn copied one word, the counting of turns would
-/// take as long as the copies.
+/// Number of words that one iteration of the loop copies. With one word, counting the iterations would take
+/// as long as the copies.
 const TURN: usize = 4;
 
 /// Copies `to.len()` bytes from `from`.
@@ -42,7 +42,7 @@ pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
         }
     }
     for room in single {
-        // SAFETY: as for a turn of the loop above.
+        // SAFETY: as in an iteration of the loop above.
         unsafe { room.as_mut_ptr().cast::<Word>().write_unaligned(next.read_volatile()) };
         next = next.wrapping_add(1);
     }

@@ -1,4 +1,4 @@
-//! Memory for rings and records.
+//! Memory for rings and doorbell records, and its registration with the device.
 
 #![allow(unsafe_code)]
 

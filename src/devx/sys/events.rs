@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec::Vec;
 
-/// The data that events carry.
+/// Whether the events of a channel carry data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devx) enum EventData {
     /// Events carry their event queue entries. If the kernel has no memory for an entry, it drops the event

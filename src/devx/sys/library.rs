@@ -13,7 +13,7 @@ use core::mem::ManuallyDrop;
 use std::string::ToString;
 use std::sync::OnceLock;
 
-/// The first version of rdma-core that has all functions which the shim requires.
+/// The first version of rdma-core that has all functions which this library requires.
 const VERSION: u8 = 25;
 
 /// Looks up a function that exists since a certain version of rdma-core.

@@ -130,7 +130,7 @@ impl<K> Mr<K> {
     }
 
     pub(in crate::devx) fn rkey(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: the structure lives until ibv_dereg_mr.
         unsafe { self.raw.as_ref().rkey }
     }
 }

@@ -27,7 +27,7 @@ enum Raw {
     Made(NonNull<DevxObj>),
     /// A queue pair of the caller, who destroys it.
     Qp(NonNull<IbvQp>),
-    /// Another object of the caller.
+    /// Another object of the caller, such as a completion queue, to which this library sends no commands.
     Other,
 }
 
@@ -99,7 +99,7 @@ impl<K> Object<K> {
             Raw::Made(raw) => unsafe {
                 run("mlx5dv_devx_obj_query", api.mlx5dv_devx_obj_query, raw, input, output)
             },
-            // SAFETY: as above.
+            // SAFETY: the queue pair lives, and the function takes `struct ibv_qp`.
             Raw::Qp(raw) => unsafe {
                 run("mlx5dv_devx_qp_query", api.mlx5dv_devx_qp_query, raw, input, output)
             },
@@ -115,7 +115,7 @@ impl<K> Object<K> {
             Raw::Made(raw) => unsafe {
                 run("mlx5dv_devx_obj_modify", api.mlx5dv_devx_obj_modify, raw, input, output)
             },
-            // SAFETY: as above.
+            // SAFETY: the queue pair lives, and the function takes `struct ibv_qp`.
             Raw::Qp(raw) => unsafe {
                 run("mlx5dv_devx_qp_modify", api.mlx5dv_devx_qp_modify, raw, input, output)
             },
@@ -124,7 +124,8 @@ impl<K> Object<K> {
     }
 }
 
-/// The states `IBV_QPS_RTS` and `IBV_QPS_SQD`.
+/// The states RTS (ready to send) and SQD (drained), as libibverbs numbers them: `IBV_QPS_RTS`,
+/// `IBV_QPS_SQD`.
 const READY_TO_SEND: u32 = 3;
 const DRAINED: u32 = 4;
 /// The attributes that the call sets: `IBV_QP_STATE` and `IBV_QP_CUR_STATE`.

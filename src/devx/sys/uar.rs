@@ -23,9 +23,9 @@ unsafe impl Send for Uar {}
 unsafe impl Sync for Uar {}
 
 impl Uar {
-    /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`.
+    /// Value of the kernel's `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`: a page that is mapped write-combining.
     const WRITE_COMBINING: u32 = 0;
-    /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`.
+    /// Value of the kernel's `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`: a page that is mapped without caching.
     const NON_CACHED: u32 = 1;
 
     /// Allocates a page of doorbell registers whose mapping is not cached.
@@ -60,13 +60,13 @@ impl Uar {
 
     /// Returns the beginning of the mapped page, valid while the value lives.
     pub(in crate::devx) fn base(&self) -> Result<NonNull<u64>, DevxError> {
-        // SAFETY: as above.
+        // SAFETY: the structure lives until the page is freed.
         mapped(unsafe { self.raw.as_ref().base_addr })
     }
 
     /// Returns the first doorbell register of send queues, valid while the value lives.
     pub(in crate::devx) fn register(&self) -> Result<NonNull<u64>, DevxError> {
-        // SAFETY: as above.
+        // SAFETY: the structure lives until the page is freed.
         mapped(unsafe { self.raw.as_ref().reg_addr })
     }
 }

@@ -17,7 +17,8 @@ pub(super) const ENDED: c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL
 /// A descriptor number that ppoll ignores.
 pub(super) const NONE: c_int = -1;
 
-/// Waits until one of the descriptors can be read or has ended, or the time is over, or a signal comes.
+/// Waits until one of the descriptors can be read or has ended, until the time is over, or until a signal
+/// arrives.
 pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c_short; 2], DevxError> {
     let mut polled =
         descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 });
