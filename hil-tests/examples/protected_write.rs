@@ -113,7 +113,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     batch.request(4).signaled().rdma_read(remote, &[all])?;
     drop(batch);
     finish(4, &mut completions, &mut queue, &mut mkeys)?;
-    // The transfer has completed. The completion queue knows whether its data are good.
+    // The transfer has completed. `check` tells whether all signatures of its data were right.
     match completions.check(&mut mkeys[0])? {
         Some(error) if error.block_index() == 1 => println!("read back: block 1 is wrong: {error:?}"),
         other => return Err(format!("a flipped bit in block 1, and the mkey says {other:?}").into()),

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const LENGTH: usize = 64;
 type Checked = [u8; LENGTH];
 
-/// Offset of these bytes in the buffer. The peer writes to the first of them.
+/// Offset in the buffer of the bytes that are checked and used. The peer writes to the first of these bytes.
 const OFFSET: usize = 64;
 
 /// The number of attempts with the library's copy. A build without a copy uses other bytes at least once in
@@ -52,13 +52,14 @@ fn is_same<E>(copy: impl FnOnce(&mut Checked) -> Result<(), E>) -> Result<bool, 
     Ok(sum(&bytes, check) == sum(&bytes, usage))
 }
 
-/// Makes an attempt with the library's copy.
+/// Checks and uses bytes once, after the library's copy. Returns whether the used bytes were the checked
+/// ones.
 #[inline(never)]
 fn of_the_library(buffer: &Buffer) -> Result<bool, PieceError> {
     is_same(|bytes| buffer.read(OFFSET, bytes))
 }
 
-/// Makes an attempt with a plain copy.
+/// Checks and uses bytes once, after a plain copy. Returns whether the used bytes were the checked ones.
 #[inline(never)]
 fn plain(buffer: *const u8) -> Result<bool, PieceError> {
     is_same(|bytes| {

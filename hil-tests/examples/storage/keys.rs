@@ -101,7 +101,7 @@ impl KeyNumbers {
     }
 
     /// Returns the first range of blocks from `from` on that do not have the current key, at most `limit`
-    /// blocks long. The search goes on at block 0.
+    /// blocks long. After the last block, the search continues at block 0.
     fn next_to_move(&self, from: u64, limit: u64) -> Option<Range<u64>> {
         let (head, tail) = self.of_blocks.split_at_checked(from as usize)?;
         let is_old = |number: &u32| *number != self.current;
@@ -149,19 +149,19 @@ impl Keys {
     pub(crate) fn stored(&mut self, blocks: Range<u64>, number: u32) {
         self.numbers.set(blocks.clone(), number);
         if let Some(copy) = &mut self.mover.copying {
-            // The command has begun before the rotation. Its blocks still have the old key, so that their
-            // numbers do not tell that they are newer than the copy.
+            // The command began before the rotation and has stored its blocks with the old key. So the number
+            // of their key does not show that these blocks are newer than the copy.
             let overlaps = blocks.start < copy.blocks.end && copy.blocks.start < blocks.end;
             copy.is_stale |= overlaps && number != self.numbers.current;
         }
     }
 
-    /// Returns the start of the present copy.
+    /// Returns the time at which the copy in progress began.
     pub(crate) fn begun(&self) -> Option<Instant> {
         self.mover.copying.as_ref().map(|copy| copy.begun)
     }
 
-    /// Gives the present copy up after an error. The rotation goes on with the next copy.
+    /// Gives the copy in progress up after an error. The rotation continues with the next copy.
     pub(crate) fn reset(&mut self) -> Outcome {
         self.mover.reset()
     }
@@ -204,8 +204,8 @@ impl Keys {
         if is_used(old.number) {
             return Ok(());
         }
-        // Idle mkeys still name the key. They move no data before their next configuration, and no peer has
-        // their keys.
+        // Idle mkeys still name the destroyed data encryption key. They move no data before their next
+        // configuration, and no peer knows their own keys.
         if let Some(old) = self.old.take() {
             println!("target: every block has key {}, key {} is destroyed", self.current.number, old.number);
             old.dek.destroy().map_err(|(error, _)| error)?;
@@ -255,7 +255,8 @@ impl Mover {
         self.link.connect(&own)
     }
 
-    /// Gives the present copy up, and connects the queue pair again. The blocks of the copy keep their key.
+    /// Gives the copy in progress up, and connects the queue pair again. The blocks of the copy keep their
+    /// key.
     fn reset(&mut self) -> Outcome {
         self.copying = None;
         self.link.reset()?;

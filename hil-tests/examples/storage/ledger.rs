@@ -1,9 +1,10 @@
-//! The target's ledger of corruptions, in a file beside the volume, which outlives a target that is killed.
+//! The target's list of corruptions that it made on purpose (the ledger), in a file beside the volume. The
+//! file outlives a target that is killed.
 //!
-//! Each corruption is recorded before it is done, with the new value of the byte. A target that comes back
-//! repeats all recorded corruptions that were not found yet; a repetition changes nothing if the byte has its
-//! new value already. A found corruption is recorded as found before the initiator hears of it: it is never
-//! repeated after the initiator has repaired the block.
+//! Each corruption is recorded before it is made, with the new value of the byte. A restarted target repeats
+//! all recorded corruptions that were not found yet; a repetition changes nothing if the byte has its new
+//! value already. A found corruption is recorded as found before the initiator is told: it is never repeated
+//! after the initiator has repaired the block.
 
 use super::storage::{Outcome, Random};
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub(crate) struct Ledger {
     pub(crate) corrupted: Vec<u64>,
     /// The corrupted blocks that were not found yet, each with the offset and the new value of its byte.
     open: BTreeMap<u64, (u64, u8)>,
-    /// Blocks that were reported without a corruption.
+    /// Blocks that the device reported although they were not corrupted.
     pub(crate) unexpected: Vec<u64>,
     random: Random,
 }
@@ -77,7 +78,7 @@ impl Ledger {
     }
 
     /// Flips a bit of a block, unless the block was corrupted before: a found block stays corrupt until the
-    /// initiator hears of it.
+    /// initiator has repaired it.
     pub(crate) fn corrupt(&mut self, volume: &File, lba: u64) -> Outcome {
         if self.corrupted.contains(&lba) {
             return Ok(());

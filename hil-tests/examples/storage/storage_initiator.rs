@@ -87,7 +87,7 @@ fn run(arguments: &Arguments) -> Outcome {
     let took = initiator.tally.start.elapsed();
     let at_end = initiator.usage()?;
     initiator.tally.print(took, at_tenth, at_end);
-    // The last phase reads every block, in its last key.
+    // The last phase reads every block, encrypted with its last key.
     initiator.settle()?;
     initiator.perform(Phase::Check(0))?;
     if arguments.idle_seconds > 0 {
@@ -211,7 +211,7 @@ struct Initiator<'a> {
     data: [Vec<u8>; 2],
 }
 
-/// The objects that the initiator creates on its device, and the prepared configurations.
+/// All objects that the initiator creates on its device, and its prepared configurations.
 struct Gear {
     // This field comes first, so that the link is dropped before the memory that its requests use.
     link: Link,
@@ -320,7 +320,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Runs a round. Recovers from a failure.
+    /// Begins commands and handles events once (`round`). Recovers from a failure.
     fn turn(&mut self) -> Outcome {
         self.round().or_else(|error| self.recover(error))
     }

@@ -25,9 +25,10 @@
 //! Reference tag and AES-XTS tweak are the block's address (LBA): a moved block is found as well as a changed
 //! one. The target's mkey has the same T10-DIF in memory and on the wire, which the device checks and passes
 //! on unchanged, end to end. A block that has changed in the volume is therefore reported twice: by the
-//! target's device, in its response, and by the initiator's device. The initiator compares the two. This is
-//! the row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and "data + SIG" on the wire. To
-//! encrypt the wire as well, the initiator would encrypt (row C) and the target would store the ciphertext.
+//! target's device, in its response, and by the initiator's device. The initiator compares both
+//! reports. The target's configuration is the row with "enc(data + SIG)" in memory and "data + SIG" on the
+//! wire, in the table of man page `mlx5dv_wr_set_mkey_crypto`. To encrypt the wire as well, the initiator
+//! would encrypt (row C of the table) and the target would store the ciphertext.
 //!
 //! The common part of all commands is prepared once per direction ([`PreparedConfig`]). A command sets tweak
 //! and tags, and configures its mkey. Each round takes all completions and posts the next requests with one
@@ -347,7 +348,7 @@ impl Session<'_> {
         };
         target.ledger.begin(initiator)?;
         target.link.connect(&queues)?;
-        // Corruptions and rotations come somewhat early, so that all are done even if there are fewer reads
+        // Corruptions and rotations happen somewhat early, so that all are done even if there are fewer reads
         // than expected.
         let every = |left| (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
         self.corrupt_every = every(target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64));
@@ -433,8 +434,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Continues the rotation of keys: replaces the next key if enough reads have come since the last one,
-    /// or if the initiator waits for the end of all rotations.
+    /// Continues the rotation of keys: replaces the next key if there were enough reads since the last
+    /// replacement, or if the initiator waits for the end of all rotations.
     fn rotate(&mut self) -> Outcome {
         let Target { link, volume, keys, rotations, rotate, .. } = &mut *self.target;
         let is_due = self.is_settling || self.reads >= self.rotate_every;

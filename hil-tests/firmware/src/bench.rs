@@ -1,9 +1,9 @@
 //! Runs the work of the benchmarks and counts its instructions.
 //!
 //! Prints one line for each count: work, requests in a batch, form of the work (`ours`: the library, `copy`:
-//! a bare copy, `floor`: written by hand), requests, instructions. QEMU, when told to count instructions,
-//! lets one cycle pass for each instruction: the cycle counter then counts instructions. A real core would
-//! count cycles.
+//! a bare copy, `floor`: written by hand), requests, instructions. QEMU with the option `-icount` lets one
+//! cycle pass for each instruction: the cycle counter then counts instructions. A real core would count
+//! cycles.
 
 #![allow(unsafe_code)]
 

@@ -123,7 +123,7 @@ fn end(status: i32, report: impl FnOnce()) -> ! {
             process::exit(status)
         }
         1 => {
-            // Standard output may end in an incomplete frame.
+            // Standard output may end in an incomplete frame, so this text goes to standard error.
             semihosting::eprintln!("a fault occurred while another fault was being reported");
             process::exit(status::TWICE)
         }

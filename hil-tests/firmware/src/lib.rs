@@ -1,6 +1,7 @@
-//! The scenarios as a bare-metal image without an operating system. The software device takes the place of
-//! the hardware; its rings are in memory as a real device's would be. `cargo xtask hil --board qemu-firmware`
-//! runs the image. The programs in `bin` link this library, each for one memory map of `linker/`.
+//! A bare-metal image, without an operating system, that runs the project's test scenarios
+//! (`hil-tests/scenarios`). The software device takes the place of the hardware; its rings are in memory as a
+//! real device's would be. `cargo xtask hil --board qemu-firmware` runs the image. The programs in `bin` link
+//! this library, each for one memory map of `linker/`.
 //!
 //! The output is defmt frames over semihosting: log messages, and the lines of the protocol that `cargo xtask
 //! hil` reads. The exit status is 0 if no scenario failed, 1 if one did; `image::status` has the others.

@@ -11,7 +11,7 @@ use hil_scenarios::board::HostMemory;
 #[global_allocator]
 static HEAP: Heap = Heap::empty();
 
-/// The heap of memory that devices can access.
+/// The heap for memory that devices access, such as rings and buffers.
 static DMA: Heap = Heap::empty();
 
 /// A critical section for one core without interrupts: all code is already exclusive.
@@ -103,7 +103,8 @@ pub(crate) fn open() {
     }
 }
 
-/// Returns memory for a board, which takes ranges from the heap that devices can access.
+/// Returns the memory in which the software device and its queues exist. Ranges of this memory are taken from
+/// the heap that devices access.
 pub(crate) fn shared() -> HostMemory {
     unsafe fn take(layout: Layout) -> *mut u8 {
         // SAFETY: the caller vouches that the layout's size is not 0.

@@ -58,7 +58,7 @@ struct Seen {
     at: usize,
     entry: CommandEntry,
     request: Vec<u8>,
-    /// The block numbers of request and reply.
+    /// The positions in memory of the mailbox blocks of request (`inputs`) and reply (`outputs`).
     inputs: Vec<usize>,
     outputs: Vec<usize>,
 }
@@ -73,7 +73,7 @@ struct State<'a> {
     input: Input<'a>,
     address: u64,
     layout: Layout,
-    /// In one of this many cases the device misbehaves.
+    /// The device misbehaves in one of this many cases.
     calm: u32,
     /// The address of the command queue, as written to the device's registers.
     told: [u32; 2],
@@ -126,7 +126,7 @@ impl Device<'_> {
         self.memory.write_at(BLOCKS_AT + number * size_of::<CommandBlock>(), block);
     }
 
-    /// Reads the command of a doorbell, and asserts that the command is valid.
+    /// Reads the command that a doorbell announces, and asserts that the command is valid.
     fn hear(&self, doorbells: u32) {
         let mut state = self.state.borrow_mut();
         assert_eq!(doorbells.count_ones(), 1);
@@ -171,7 +171,7 @@ impl Device<'_> {
         self.pass();
     }
 
-    /// Lets time pass: the device may answer.
+    /// Counts a delay of the command queue. The device answers when the chosen number of delays is over.
     fn pass(&self) {
         let mut state = self.state.borrow_mut();
         match state.answers_in {
@@ -184,7 +184,8 @@ impl Device<'_> {
         }
     }
 
-    /// Answers, and overwrites some of the memory.
+    /// Writes the reply. In some cases the device writes wrong values, or overwrites bytes of the entry or of
+    /// a block.
     fn answer(&self, state: &mut State<'_>) {
         let Some(Seen { at, mut entry, request, outputs, .. }) = state.seen.clone() else { return };
         let length = entry.output_length.get() as usize;

@@ -200,7 +200,7 @@ impl World<'_> {
         }
     }
 
-    /// Asserts that the queues have as many outstanding requests as the lists.
+    /// Asserts that each queue has as many outstanding requests as its list has ids.
     fn check(&mut self) {
         for (which, qpn) in QPNS.into_iter().enumerate() {
             let (send, receive) = self.table.get_mut(Qpn::from_low_bits(qpn)).unwrap();

@@ -1,6 +1,6 @@
 //! The PCI function: BAR 0, configuration space, memory that is mapped and unmapped, and commands. A client
-//! and the machine behind it write arbitrary bytes to all of them. The function must not panic or hang, and
-//! must leave unmapped memory unchanged.
+//! (in practice QEMU) and its guest write arbitrary bytes to all of them. The function must not panic or
+//! hang, and must leave unmapped memory unchanged.
 
 use crate::input::Input;
 use crate::values::edge;
@@ -10,8 +10,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::{pread, pwrite};
 use std::os::fd::OwnedFd;
 
-/// The guest's memory is a file: the mapped part with this address and size, then an unmapped part of this
-/// size.
+/// The guest's memory is a file: first the mapped part of `MAPPED` bytes at address `BASE`, then an unmapped
+/// part of `ASIDE` bytes.
 const BASE: u64 = 0x1000_0000;
 const MAPPED: u64 = 1 << 20;
 const ASIDE: u64 = 4096;

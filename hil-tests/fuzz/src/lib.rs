@@ -33,8 +33,8 @@ pub struct Functions {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Returns the functions of a target. Returns `None` for the stand-in unless the feature `libfuzzer` is on:
-/// with this feature the stand-in can be linked, but cannot be preloaded.
+/// Returns the functions of a target. Returns `None` for the stand-in for the kernel unless the feature
+/// `libfuzzer` is on: with this feature the stand-in can be linked, but cannot be preloaded.
 ///
 /// # Panics
 /// If a target of the list has no function.

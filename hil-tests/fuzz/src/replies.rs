@@ -103,7 +103,8 @@ impl Case<'_> {
         }
     }
 
-    /// Runs the commands for a machine without a driver, and the commands that connect queue pairs.
+    /// Runs the commands that a machine without a kernel driver needs, and the commands that connect queue
+    /// pairs.
     fn run_new(&self, which: u8) {
         let number = self.number;
         let function = Function { number: number as u16, embedded_cpu: number >> 16 & 1 != 0 };

@@ -4,7 +4,8 @@
 use hil_fuzz::targets::{self, Target};
 use hil_fuzz::{Functions, corpora, corpus, functions};
 
-/// Returns the targets of this package. A test of `mlx5-uverbs` runs the corpus of the stand-in.
+/// Returns the targets of this package. A test of `mlx5-uverbs` runs the corpus of the stand-in for the
+/// kernel.
 fn here() -> impl Iterator<Item = (&'static Target, Functions)> {
     targets::ALL.iter().filter_map(|target| functions(target).map(|functions| (target, functions)))
 }

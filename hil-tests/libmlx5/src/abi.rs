@@ -1,5 +1,5 @@
-//! Structures of the public headers of rdma-core 44 that only this package needs. The library `mlx5-mkey`
-//! defines the others.
+//! Structures of the public headers of rdma-core 44, as calls of the installed libmlx5 take them. The module
+//! `mlx5_mkey::devx::abi` defines further ones.
 
 #![allow(missing_docs)] // The man pages and headers describe the fields.
 
@@ -240,15 +240,15 @@ const _: () = assert!(core::mem::offset_of!(IbvContext, post_recv) == 216);
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct IbvMw {
-    /// Unused.
+    /// Not read when a request is posted.
     pub context: *const c_void,
-    /// Unused.
+    /// Not read when a request is posted.
     pub pd: *const c_void,
     /// The key of the last binding.
     pub rkey: u32,
-    /// Unused.
+    /// Not read when a request is posted.
     pub handle: u32,
-    /// The type: 1 or 2.
+    /// The type of the window: 1 or 2.
     pub kind: u32,
 }
 

@@ -311,7 +311,8 @@ impl RefQueue {
         /// RDMA WRITE and SEND, each without and with immediate data; RDMA READ, both atomics, LOCAL_INV,
         /// BIND_MW, SEND with invalidation.
         const OPS: u64 = 0b11_1111_1111;
-        /// Includes the older `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
+        /// The operations that configure an mkey: `mlx5dv_wr_mkey_configure`, and the older
+        /// `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
         const MKEY_CONFIGURE: u64 = 1 << 2 | 1 << 1 | 1;
         const RAW_WQE: u64 = 1 << 3;
         const MEMCPY: u64 = 1 << 4;
@@ -411,17 +412,18 @@ impl RefQueue {
         Ok(())
     }
 
-    /// Returns the queue pair for functions of data transfers and chains.
+    /// Returns the queue pair as `struct ibv_qp_ex`, for functions that post transfers, and that begin and
+    /// end chains of requests.
     pub fn ex(&self) -> *mut QpEx {
         self.ex.as_ptr()
     }
 
-    /// Returns the queue pair for functions of mkeys.
+    /// Returns the queue pair as `struct mlx5dv_qp_ex`, for functions that configure mkeys.
     pub fn mlx5(&self) -> *mut Mlx5QpEx {
         self.mlx5.as_ptr()
     }
 
-    /// Returns the queue pair for functions of receives.
+    /// Returns the queue pair as `struct ibv_qp`, for functions that post receive requests.
     pub fn qp(&self) -> *mut IbvQp {
         self.raw.as_ptr()
     }

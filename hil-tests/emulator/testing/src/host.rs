@@ -197,8 +197,8 @@ impl Host {
         host
     }
 
-    /// Makes the device call `look` for each message, completion and command. The causes of errors are still
-    /// kept.
+    /// Makes the device call `look` for each message, completion and command. The host still records the
+    /// causes of errors.
     pub fn watch(&mut self, mut look: impl FnMut(mlx5_softdev::Seen<'_>) + Send + 'static) {
         let causes = Arc::clone(&self.causes);
         self.device.set_tap(move |seen| {

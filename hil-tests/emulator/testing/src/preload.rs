@@ -17,26 +17,28 @@ pub fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Returns a command that starts this test program again, with the stand-in preloaded. The program then runs
-/// only the test `name` (path with modules), in this role.
+/// Returns a command that starts this test program again, with the stand-in for the kernel
+/// (`libmlx5_uverbs.so`) preloaded. The program then runs only the test `name` (path with modules), in this
+/// role.
 pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     let library = built().join("libmlx5_uverbs.so");
     assert!(library.exists(), "{} is missing", library.display());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
     command.env("LD_PRELOAD", library).env(INSIDE, role).env(DIRECTORY, directory);
-    // The stand-in derives its port from the loopback interface alone: the port is the same on each machine.
+    // The stand-in for the kernel takes the properties of its RoCE port from the loopback interface, so that
+    // they are the same on each machine.
     command.env("MLX5_UVERBS_NETDEV", "lo");
     command
 }
 
-/// Runs `body` in a separate program with the stand-in preloaded.
+/// Runs `body` in a separate program with the stand-in for the kernel (`libmlx5_uverbs.so`) preloaded.
 pub fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
 }
 
-/// Runs `body` in a separate program with the stand-in preloaded. Before the start, `prepare` may change the
-/// command of this program; it also gets the test's directory.
+/// Runs `body` in a separate program with the stand-in for the kernel (`libmlx5_uverbs.so`) preloaded. Before
+/// the start, `prepare` may change the command of this program; it also gets the test's directory.
 pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         body();

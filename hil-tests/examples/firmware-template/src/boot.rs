@@ -15,7 +15,7 @@ const REGISTERS: u64 = 0x401 | 3 << 53;
 const MEMORY: u64 = 0x4000_0000 | 0x705;
 /// SCTLR_EL1: the bits that the architecture wants as 1, translation, both caches.
 const ON: u64 = 0x30d0_1805;
-/// The same without translation and caches.
+/// SCTLR_EL1 without translation and caches.
 const OFF: u64 = 0x30d0_0800;
 
 /// The translation table: an entry for each gigabyte. The start-up code fills it.
@@ -123,7 +123,7 @@ __vectors:
     vector  \number
     .endr
     .balign 0x80
-    // No exception returns.
+    // No exception returns, so the handler saves no register.
 6:  ldr     x1, =__exception_stack_end
     mov     sp, x1
     mrs     x1, esr_el1

@@ -15,10 +15,11 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
-/// Blocks of the send queue, and entries of its completion queue.
+/// Number of blocks of the send queue, and of entries of its completion queue.
 pub const BLOCKS: usize = 64;
 
-/// Polls for a completion before the service gives up, and the pause between two of them.
+/// The number of polls after which the service gives up waiting for a completion. `PAUSE_US` is the pause
+/// between two polls, in microseconds.
 pub const POLLS: u32 = 100;
 pub const PAUSE_US: u32 = 100;
 
@@ -50,13 +51,13 @@ impl Default for DeviceMemory {
     }
 }
 
-/// Memory of the service alone.
+/// Memory that only the service uses: its records of posted requests.
 pub struct OwnMemory {
     slots: [SendSlot; BLOCKS],
 }
 
 impl OwnMemory {
-    /// Returns memory without requests.
+    /// Returns memory without records of requests.
     pub const fn new() -> Self {
         Self { slots: SendSlot::array() }
     }
@@ -150,7 +151,7 @@ mod tests {
     use mlx5_mkey::types::Key;
     use std::vec;
 
-    /// Counts its rings.
+    /// A doorbell that counts how often it is rung.
     struct Rings<'c>(&'c core::cell::Cell<u32>);
 
     impl Doorbell for Rings<'_> {

@@ -4,10 +4,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use defmt::Encoder;
 
-/// The data register and the flags of the serial port. This is QEMU's machine `virt`.
+/// The data register and the flag register of the serial port, at their addresses in QEMU's machine `virt`.
 const DATA: *mut u8 = 0x0900_0000 as *mut u8;
 const FLAGS: *const u32 = 0x0900_0018 as *const u32;
-/// The transmit queue is full.
+/// Bit of the flag register: the transmit queue is full.
 const FULL: u32 = 1 << 5;
 
 /// Writes bytes to the serial port.

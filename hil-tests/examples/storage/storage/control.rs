@@ -56,7 +56,7 @@ pub(crate) struct Account {
     pub(crate) asked: u64,
     /// The corrupted blocks.
     pub(crate) corrupted: Vec<u64>,
-    /// Blocks that the target's device reported without a corruption.
+    /// Blocks that the target's device reported although they were not corrupted.
     pub(crate) unexpected: Vec<u64>,
     /// Blocks of the file that begin like the initiator's plaintext. The number must be 0, because the file
     /// is encrypted.
@@ -75,7 +75,8 @@ pub(crate) struct Rotations {
     pub(crate) mixed: u64,
 }
 
-/// The most bytes of a message with its end: an account of 800,000 blocks with numbers of any size.
+/// The largest message in bytes, with the end of its line: an account of 800,000 blocks with numbers of any
+/// size.
 const LONGEST: usize = 1 << 24;
 
 /// The other side has sent this many bytes without the end of a message.

@@ -34,9 +34,9 @@ pub(crate) type Queue = QueuePair;
 pub(crate) struct LinkSpec {
     /// Number of queue pairs.
     pub(crate) queues: usize,
-    /// Commands of a queue pair at a time.
+    /// Number of commands of a queue pair at a time.
     pub(crate) depth: usize,
-    /// Mkeys of a command.
+    /// Number of mkeys of a command.
     pub(crate) mkeys_per_command: usize,
     /// Whether the mkeys have crypto properties.
     pub(crate) crypto: bool,

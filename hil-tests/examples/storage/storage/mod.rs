@@ -95,7 +95,7 @@ impl From<io::Error> for Lost {
     }
 }
 
-/// The device has reported that it stops.
+/// The device has reported an error after which it completes no further requests.
 #[derive(Debug)]
 pub(crate) struct Broken(pub String);
 

@@ -38,7 +38,8 @@ pub(super) struct Completions<'m> {
     pub(super) queue: CompletionQueue<'m>,
     pub(super) memory: &'m Memory,
     pub(super) entries: u64,
-    /// Number of entries taken, and number of entries written in order.
+    /// Number of entries that the queue has taken. `written` is the number of entries that the test's device
+    /// has written in order.
     pub(super) consumer: u64,
     written: u64,
     /// The sequence number of the next arm word.
@@ -106,7 +107,7 @@ impl<'m> Completions<'m> {
         (bytes[63] >> 4 != 0xf && bytes[63] & 1 == self.owner(number)).then_some(bytes)
     }
 
-    /// Writes an entry as the device: at the next place, or at a random one.
+    /// Writes an entry in the role of the device: at the next place, or at a random one.
     pub(super) fn write(&mut self, input: &mut Input<'_>, mut bytes: [u8; 64]) {
         let number = if input.one_in(16) { input.any::<u8>().into() } else { self.written };
         if number == self.written {
@@ -120,7 +121,7 @@ impl<'m> Completions<'m> {
     }
 }
 
-/// The models that a completion entry refers to.
+/// The models of the queues and mkeys that a completion entry may refer to.
 pub(super) struct Subjects<'a, 'm> {
     pub(super) sends: &'a mut QueueModel,
     pub(super) receives: &'a mut Receives<'m>,

@@ -26,7 +26,7 @@ pub(super) struct MkeyModel {
     signature: SignatureChange,
     crypto: Option<Crypto>,
     seen: u32,
-    /// Whether the device must still learn the number of reported errors.
+    /// Whether the next configuration must tell the device the number of reported errors.
     pending: bool,
     error: Option<Result<SignatureError, CheckError>>,
 }
@@ -240,8 +240,8 @@ impl MkeyModel {
         lists::place(&self.kind(), first, count, entry_size)
     }
 
-    /// Records replaced entries. If `count` is a multiple of 4, the list is extended to include them or keeps
-    /// its end. Otherwise the list ends with them.
+    /// Records replaced entries. If `count` is a multiple of 4, the list becomes long enough for them, or
+    /// keeps its length. Otherwise the list ends with the last replaced entry.
     pub(super) fn replaced(&mut self, first: u32, count: u32) {
         if let Form::Registered(entries) = &mut self.form
             && count > 0
@@ -281,8 +281,8 @@ impl MkeyModel {
         let (kind, nothing) = (self.kind(), OwnedLayout::List(Vec::new()));
         let (layout, list) = match wanted {
             Wanted::InRequest(layout) => (layout, None),
-            // A request cannot point to an empty list. The model expects a request with an empty list of its
-            // own.
+            // A request cannot point to an empty list. The model expects a request that itself contains the
+            // empty list.
             Wanted::Registered(list) if list.count() == 0 => (&nothing, None),
             Wanted::Registered(list) => (&nothing, Some(list)),
         };
@@ -379,8 +379,8 @@ impl MkeyModel {
     }
 }
 
-/// Returns the blocks of a layout. Refuses one that exceeds the mkey's room, or with its BSFs the limit of a
-/// request.
+/// Returns the number of blocks that a layout takes in a request. Refuses a layout that exceeds the mkey's
+/// room, or with its BSFs the limit of a request.
 fn fits(kind: &MkeyKind, layout: &OwnedLayout, bsfs: u32, max_inline_data: u32) -> Result<u32, ConfigError> {
     let (entries, header) = match layout {
         OwnedLayout::Unchanged => (0, 0),

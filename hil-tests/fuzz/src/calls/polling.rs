@@ -8,7 +8,7 @@ use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::queue::QpRouter;
 
 impl World<'_> {
-    /// Writes entries as the device: for an outstanding request, or with random fields.
+    /// Writes entries in the role of the device: for an outstanding request, or with random fields.
     pub(super) fn device_writes(&mut self, input: &mut Input<'_>) {
         for _ in 0..1 + input.below(4) {
             let bytes = self.entry(input);

@@ -46,7 +46,8 @@ struct Posted {
     op: Request,
     flags: Flags,
     begin: u64,
-    /// Whether the request gets the small fence unless it asks for another fence.
+    /// Whether the request gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`) unless it asks for
+    /// another fence.
     fence: bool,
     parts: Vec<(RequestKind, u32)>,
     change: Option<Change>,
@@ -250,7 +251,7 @@ fn kind_of(request: &Request) -> RequestKind {
     }
 }
 
-/// Returns whether the next request gets the small fence.
+/// Returns whether the next request gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
 fn needs_fence_after(request: &Request) -> bool {
     match request {
         Request::Configure(..)

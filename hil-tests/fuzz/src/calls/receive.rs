@@ -91,7 +91,7 @@ impl<'m> Receives<'m> {
         assert_eq!(self.queue.free_slots() as usize, self.slots - self.posted.len());
     }
 
-    /// Chooses a counter, mostly of a posted request.
+    /// Chooses the request number in a completion entry (`wqe_counter`), mostly of a posted request.
     pub(super) fn counter(&self, input: &mut Input<'_>) -> u16 {
         let oldest = self.posted.front().map_or(self.next, |(number, _)| *number) as u16;
         if input.one_in(4) { input.any() } else { oldest.wrapping_add(input.below(6) as u16) }

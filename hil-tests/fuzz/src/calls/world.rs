@@ -38,7 +38,7 @@ pub(super) struct World<'m> {
     pub(super) model: QueueModel,
     /// The expected ring. Only blocks of outstanding requests count.
     pub(super) blocks: Vec<Wqebb>,
-    /// Whether the next request gets the small fence.
+    /// Whether the next request gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
     pub(super) fence: bool,
     pub(super) mkeys: Vec<Mkey>,
     pub(super) known: Vec<MkeyModel>,
@@ -68,7 +68,7 @@ impl World<'_> {
         assert_eq!(self.queue.doorbell().0, control);
     }
 
-    /// Chooses a counter, mostly of an outstanding request.
+    /// Chooses the block number in a completion entry (`wqe_counter`), mostly of an outstanding request.
     pub(super) fn counter(&self, input: &mut Input<'_>) -> u16 {
         let works = self.model.works();
         match input.below(8) {
