@@ -1,13 +1,13 @@
-//! Plans of faults: the text that the stand-in reads.
+//! Plans of faults: the text from which the stand-in for the kernel reads when to inject faults.
 
 use mlx5_faults::Place;
 use mlx5_plan::{CallId, Plan, Visit};
 
-/// The number of times that each place asks the plan for a fault. A trace keeps all faults of so few
-/// questions.
+/// The number of visits to each place of a plan. There are so few visits that a trace keeps all their faults
+/// (256 at most).
 const TIMES: usize = 24;
 
-/// Asserts that the trace of a plan, read as a plan, causes the same faults.
+/// Asserts that the trace of a plan, parsed as a plan, causes the same faults again.
 pub(crate) fn come_again(text: &str) {
     let ask = |plan: &mut Plan| {
         Place::ALL.map(|place| {

@@ -1,7 +1,7 @@
-//! The way from a program to the emulator that serves it.
+//! Functions by which a program hands rules to the emulator that serves it.
 //!
-//! The emulator is a library that is loaded before the program. Its functions are looked up by name, so a
-//! program needs no library to link, and runs on hardware too.
+//! The emulator is a library that is loaded before the program. These functions look the emulator's functions
+//! up by name, so the program links no library of the emulator, and also runs on hardware.
 #![allow(unsafe_code)]
 
 use crate::rule::Rule;
@@ -13,7 +13,7 @@ use std::fmt;
 pub enum Error {
     /// No emulator, or an older one, serves this process.
     NotEmulated,
-    /// The emulator does not know one of the words. It has taken none of them.
+    /// The emulator does not know one of the words, and has added no rule.
     Unknown,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A function that takes words.
+/// The type of the emulator's functions that take words. They return 0 after a success.
 type Take = unsafe extern "C" fn(*const c_char) -> c_int;
 
 /// A function that writes text, and returns the length of the whole text.
@@ -63,7 +63,7 @@ pub fn add(rules: &[Rule]) -> Result<(), Error> {
     add_words(&words.join(","))
 }
 
-/// Adds rules as words, separated by commas or white space, as a file of faults has them.
+/// Adds rules as words, separated by commas or white space, as in a file for `mlx5-emulate --faults`.
 ///
 /// # Errors
 /// [`Error`].
@@ -71,8 +71,8 @@ pub fn add_words(words: &str) -> Result<(), Error> {
     take(c"mlx5_uverbs_add_faults", words)
 }
 
-/// Removes all rules. The port gets its real state and its GIDs again. A device that has ended stays so until
-/// it is opened anew.
+/// Removes all rules. The port gets its real state and its GIDs again. A device that was removed or has
+/// failed stays in this state until it is opened anew.
 ///
 /// # Errors
 /// [`Error::NotEmulated`].

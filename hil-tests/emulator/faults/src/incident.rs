@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a device ends.
+/// The way in which a device stops working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The device is removed: outstanding requests get no completion, and the kernel has destroyed all
@@ -24,7 +24,7 @@ macro_rules! events {
         }
 
         impl $type {
-            /// All kinds.
+            /// All kinds of these events.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the event's name in libibverbs, without `IBV_EVENT_`.
@@ -52,19 +52,20 @@ events! {
     Request "QP_REQ_ERR" 2,
     /// The queue pair fails because it has refused an access of its peer.
     Access "QP_ACCESS_ERR" 3,
-    /// The first message has come before the connection was reported. The event has no further effect.
+    /// The first message has arrived before the connection was reported. The event has no further effect.
     Established "COMM_EST" 4,
     /// The send queue is drained. The event has no further effect.
     Drained "SQ_DRAINED" 5,
-    /// The connection uses its other path. The event has no further effect.
+    /// The connection uses its alternate path. The event has no further effect.
     Migrated "PATH_MIG" 6,
-    /// The connection cannot use its other path. The event has no further effect.
+    /// The connection cannot use its alternate path. The event has no further effect.
     NotMigrated "PATH_MIG_ERR" 7,
-    /// The shared receive queue fails: it takes no more receives.
+    /// The shared receive queue fails: the device takes no more receive requests from it.
     SrqError "SRQ_ERR" 14,
-    /// The shared receive queue has fewer receives than its limit. The event has no further effect.
+    /// The shared receive queue has fewer receive requests than its limit. The event has no further effect.
     SrqLimit "SRQ_LIMIT_REACHED" 15,
-    /// The queue pair takes no more receives of its shared queue. The event has no further effect.
+    /// The queue pair takes no more receive requests from its shared receive queue. The event has no further
+    /// effect.
     LastReceive "QP_LAST_WQE_REACHED" 16,
 }
 
@@ -75,7 +76,7 @@ events! {
     Lid "LID_CHANGE" 11,
     /// The table of partition keys has changed.
     Pkey "PKEY_CHANGE" 12,
-    /// The subnet manager asks for new registrations.
+    /// The subnet manager asks the clients of the port to register again.
     Reregister "CLIENT_REREGISTER" 17,
     /// The table of GIDs has changed.
     Gid "GID_CHANGE" 18,
@@ -86,11 +87,11 @@ events! {
 /// An event that concerns the whole device or a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incident {
-    /// The device ends, for all open contexts.
+    /// The device stops working, for all open contexts.
     Ends(Ending),
     /// The port goes down, and loses all messages until [`Incident::PortUp`].
     PortDown,
-    /// The port comes up again.
+    /// The port is up again.
     PortUp,
     /// The port's table of GIDs loses all entries but the link-local ones, until [`Incident::GidsBack`].
     GidsGone,

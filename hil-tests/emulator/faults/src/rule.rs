@@ -28,7 +28,7 @@ macro_rules! kinds {
 kinds! {
     /// The opening of the device's file (`ibv_open_device`).
     Open "OPEN",
-    /// The first call behind the opening (`ibv_open_device`).
+    /// The first call after the opening of the device's file (`ibv_open_device`).
     GetContext "GET_CONTEXT",
     /// `ibv_query_device`, also as a part of `ibv_open_device`.
     QueryDevice "QUERY_DEVICE",
@@ -40,21 +40,21 @@ kinds! {
     AllocPd "ALLOC_PD",
     /// `ibv_create_ah`.
     CreateAh "CREATE_AH",
-    /// `ibv_reg_mr` and its kin.
+    /// `ibv_reg_mr` and the other functions that register memory.
     RegMr "REG_MR",
     /// `ibv_alloc_mw`.
     AllocMw "ALLOC_MW",
     /// `ibv_create_comp_channel`.
     CreateCompChannel "CREATE_COMP_CHANNEL",
-    /// `ibv_create_cq` and its kin.
+    /// `ibv_create_cq` and the other functions that create completion queues.
     CreateCq "CREATE_CQ",
-    /// `ibv_create_qp` and its kin.
+    /// `ibv_create_qp` and the other functions that create queue pairs.
     CreateQp "CREATE_QP",
     /// `ibv_modify_qp`.
     ModifyQp "MODIFY_QP",
     /// `ibv_query_qp`.
     QueryQp "QUERY_QP",
-    /// `ibv_create_srq` and its kin.
+    /// `ibv_create_srq` and the other functions that create shared receive queues.
     CreateSrq "CREATE_SRQ",
 }
 
@@ -72,7 +72,8 @@ pub enum Subject {
 /// A fault, and when it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The fault happens when a place is visited. [`crate::requests`] and its kin make rules of this form.
+    /// The fault happens when a place is visited. [`crate::requests`] and the functions beside it make rules
+    /// of this form.
     At {
         /// The place of the fault.
         place: Place,
@@ -81,8 +82,8 @@ pub enum Rule {
         /// The visit at which the fault happens, counted from 1. Counting begins when the emulator gets the
         /// rule.
         nth: u64,
-        /// Whether later visits have the fault too: of a rule for calls all later calls of the same kind as
-        /// the one that has failed, otherwise all later visits that count.
+        /// Whether later visits have the fault too. A rule for calls then applies to all later calls of the
+        /// same kind as the call that has failed, any other rule to all later visits that it counts.
         stays: bool,
         /// The kind of fault.
         fault: Fault,
@@ -169,7 +170,7 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    /// Each rule that the typed functions make is the word beside it.
+    /// Each row has a rule, made by the typed functions, and the word of this rule.
     #[test]
     fn rules_and_words_say_the_same() {
         let rows = [

@@ -51,9 +51,9 @@ statuses! {
     RemoteAccess "REM_ACCESS_ERR" 0x13,
     /// The peer cannot complete the request.
     RemoteOperation "REM_OP_ERR" 0x14,
-    /// The peer did not answer, also after all repetitions.
+    /// The peer did not answer, even after all retries.
     RetriesExceeded "RETRY_EXC_ERR" 0x15,
-    /// The peer had no receive, also after all repetitions.
+    /// The peer had no receive request, even after all retries.
     NotReadyRetriesExceeded "RNR_RETRY_EXC_ERR" 0x16,
     /// The peer has ended the request.
     RemoteAborted "REM_ABORT_ERR" 0x22,

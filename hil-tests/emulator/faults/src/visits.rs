@@ -1,4 +1,4 @@
-//! Rules in the words of Rust: visits to a place are selected first, then the fault.
+//! Functions that make rules: they select visits to a place first, then the fault.
 
 use crate::incident::Incident;
 use crate::rule::{CallKind, Rule, Subject};
@@ -13,13 +13,13 @@ pub mod of {
     /// A queue pair begins a request of its send queue.
     #[derive(Clone, Copy, Debug)]
     pub struct Requests;
-    /// A message takes a receive of a queue pair.
+    /// A message takes a receive request of a queue pair.
     #[derive(Clone, Copy, Debug)]
     pub struct Receives;
     /// The device writes a completion entry about a request.
     #[derive(Clone, Copy, Debug)]
     pub struct Completions;
-    /// The program calls the device.
+    /// The program sends the kernel a call for the device that destroys no object.
     #[derive(Clone, Copy, Debug)]
     pub struct Calls;
     /// The program destroys an object.
@@ -42,7 +42,7 @@ pub const fn requests(nth: u64) -> Visits<of::Requests> {
     Visits::new(Place::Request, nth)
 }
 
-/// Selects the `nth` receive that messages take from now on, counted from 1.
+/// Selects the `nth` receive request that messages take from now on, counted from 1.
 pub const fn receives(nth: u64) -> Visits<of::Receives> {
     Visits::new(Place::Receive, nth)
 }
@@ -63,7 +63,7 @@ pub const fn ends(nth: u64) -> Visits<of::Ends> {
 }
 
 impl<P> Visits<P> {
-    /// A visit of number 0 never happens, so the first one is meant.
+    /// There is no visit of number 0: the number selects the first visit.
     const fn new(place: Place, nth: u64) -> Self {
         let nth = if nth == 0 { 1 } else { nth };
         Self { place, subject: Subject::Any, nth, stays: false, kind: PhantomData }
@@ -105,7 +105,7 @@ impl Visits<of::Requests> {
     }
 
     /// Delays the request, and all later requests of the queue pair, by this time. The device rounds the time
-    /// down to microseconds, and looks once in a millisecond.
+    /// down to microseconds, and checks once in a millisecond whether it is over.
     pub fn delay(self, time: Duration) -> Rule {
         self.rule(Fault::Delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
     }
@@ -116,7 +116,7 @@ impl Visits<of::Requests> {
         self.rule(Fault::Lost)
     }
 
-    /// Answers the first attempts as a peer without a receive does. A queue pair with fewer repetitions
+    /// Answers the first attempts as a peer without a receive request does. A queue pair with fewer retries
     /// (`rnr_retry`) fails as [`Status::NotReadyRetriesExceeded`].
     pub const fn not_ready(self, attempts: NonZeroU32) -> Rule {
         self.rule(Fault::NotReady(attempts))
@@ -130,13 +130,14 @@ impl Visits<of::Requests> {
 }
 
 impl Visits<of::Receives> {
-    /// Counts the receives of one queue pair only, by its number (`qp_num`).
+    /// Counts the receive requests of one queue pair only, by its number (`qp_num`).
     #[must_use]
     pub const fn of(self, queue_pair: u32) -> Self {
         self.of_queue_pair(queue_pair)
     }
 
-    /// Completes the receive with a failure. The request of the peer fails as [`Status::RemoteOperation`].
+    /// Completes the receive request with a failure. The request of the peer fails as
+    /// [`Status::RemoteOperation`].
     pub const fn fail(self, status: Status) -> Rule {
         self.rule(Fault::Completes(status))
     }
@@ -193,7 +194,7 @@ impl Visits<of::Calls> {
         self.rule(Fault::Fails { errno: libc::EREMOTEIO, status })
     }
 
-    /// Makes the answer of the call late.
+    /// Delays the answer of the call.
     pub const fn delay(self) -> Rule {
         self.rule(Fault::Late)
     }

@@ -5,10 +5,11 @@ use crate::status::Status;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// A place where a fault can happen.
+/// A place where a fault can happen: an action of the program, of the device or of a peer. Each occurrence of
+/// the action is a visit to the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The program calls the device, or opens its file.
+    /// The program sends the kernel a call for the device (uverbs), or opens the device's file.
     Call,
     /// The program destroys an object.
     End,
@@ -18,13 +19,13 @@ pub enum Place {
     Completion,
     /// The device writes a completion entry about an mkey: a signature error.
     Signature,
-    /// A message leaves for another process, or comes from one.
+    /// The process sends a message to another process, or receives one.
     Message,
     /// The device reads bytes that another process has sent.
     Wire,
     /// A queue pair begins a request of its send queue.
     Request,
-    /// A message takes a receive of a queue pair.
+    /// A message takes a receive request of a queue pair.
     Receive,
 }
 
@@ -42,7 +43,7 @@ impl Place {
         Self::Receive,
     ];
 
-    /// The number of places, the first of [`Place::ALL`], at which a seed causes faults.
+    /// The number of places at which a seed causes faults. They are the first places in [`Place::ALL`].
     pub const SEEDED: usize = 7;
 
     /// Returns the word for the place.
@@ -80,7 +81,7 @@ pub enum Fault {
     /// A command that changes an object is carried out, but reported as failed. Any other call is not carried
     /// out.
     Unheard,
-    /// The answer or the completion comes late.
+    /// The answer or the completion is delayed.
     Late,
     /// A read returns a part of the available bytes.
     Short,
@@ -93,19 +94,19 @@ pub enum Fault {
     Stranger,
     /// The completion queue overruns.
     Overrun,
-    /// The message, or the message of the request, does not arrive.
+    /// The message does not arrive; at [`Place::Request`], the message of the request.
     Lost,
     /// The process is killed.
     Dies,
-    /// The request or receive completes with this status.
+    /// The send or receive request completes with this status.
     Completes(Status),
     /// The request waits for this number of microseconds.
     Delayed(u64),
-    /// The peer has no receive for this number of attempts.
+    /// The peer has no receive request for this number of attempts.
     NotReady(NonZeroU32),
     /// The request is not executed until the queue pair leaves its state.
     Hangs,
-    /// The visit takes its usual course, and an incident happens.
+    /// The action at the place is carried out as usual, and an incident happens.
     Happens(Incident),
 }
 
@@ -144,7 +145,8 @@ const fn fails(errno: i32) -> Fault {
 }
 
 impl Fault {
-    /// Returns the faults that a seed chooses from at a place. EREMOTEIO stands for any status of the device.
+    /// Returns the faults from which a seed chooses at a place. EREMOTEIO stands for a command that the
+    /// device answers with an error status.
     pub const fn of(place: Place) -> &'static [Self] {
         const REFUSED: Fault = fails(libc::EREMOTEIO);
         match place {

@@ -1,5 +1,5 @@
-//! Faults in the words of the device: entries are lost, repeated, delayed, or follow one that names nothing
-//! known; requests fail, or wait.
+//! Converts faults into decisions of the software device: completion entries are lost, repeated or delayed,
+//! or follow an entry of an unknown queue pair, request or opcode; requests fail, or wait.
 
 use crate::plan::Visit;
 use mlx5_faults::{Fault, Place};
@@ -12,15 +12,16 @@ const COUNTER: usize = 60;
 const QPN: usize = 57;
 const OPCODE: usize = 63;
 
-/// Returns the visit that the writing of a completion entry makes.
+/// Returns the visit that happens when the device writes this completion entry.
 pub fn visit(entry: &[u8; 64]) -> Visit {
     let queue_pair = entry.get(QPN..QPN + 3).into_iter().flatten();
     let queue_pair = queue_pair.fold(0, |number, byte| number << 8 | u32::from(*byte));
     if is_of_mkey(entry) { Visit::to(Place::Signature) } else { Visit::of(Place::Completion, queue_pair) }
 }
 
-/// Returns whether and when the device writes an entry that a fault concerns. `below` returns a number below
-/// its argument, and chooses between details that the fault leaves open.
+/// Returns how the device writes a completion entry with this fault: once, twice, later, never, after a wrong
+/// entry, or with an overrun. `below` returns a number below its argument; the number chooses between the
+/// wrong entries.
 pub fn passage(fault: Option<Fault>, entry: &[u8; 64], below: impl FnOnce(u64) -> u64) -> Passage {
     match fault {
         None => Passage::Once,
@@ -32,7 +33,7 @@ pub fn passage(fault: Option<Fault>, entry: &[u8; 64], below: impl FnOnce(u64) -
     }
 }
 
-/// Returns the decision about a request or receive that a fault concerns. Delays count ticks of a clock of
+/// Returns how the device treats a send or receive request with this fault. Delays are in ticks of a clock of
 /// 1 GHz.
 pub fn ruling(fault: Option<Fault>) -> Ruling {
     const TICKS: u64 = 1000;
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
         entry[OPCODE] = 12 << 4;
         assert_eq!(visit(&entry), Visit::to(Place::Signature));
-        // The entry of an mkey has no queue pair.
+        // The entry of a signature error names no queue pair.
         let mut other = entry;
         other[OPCODE] = 0x50;
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));

@@ -5,7 +5,7 @@ use mlx5_faults::{Ending, Fault, Incident, Place, Rule, Subject};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// A visit to a place.
+/// A visit to a place: one occurrence of an action at which a fault can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// The place.
@@ -17,7 +17,7 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Returns a visit without a subject.
+    /// Returns a visit that concerns neither a call nor a queue pair.
     pub const fn to(place: Place) -> Self {
         Self { place, call: None, queue_pair: None }
     }
@@ -71,9 +71,9 @@ fn seeded() -> [Place; Place::SEEDED] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seeded {
     dice: Dice,
-    /// For each place, one visit in this many has a fault. 0 stands for no faults at the place.
+    /// For each place, one visit in this many has a fault. With 0, no visit to the place has a fault.
     one_in: [u64; Place::SEEDED],
-    /// The visit, counted over all places from 1, at which the device ends. 0 stands for never.
+    /// The visit, counted over all places from 1, at which the device is removed or fails. 0 means never.
     ends_at: u64,
 }
 
@@ -189,8 +189,8 @@ impl Plan {
         }
     }
 
-    /// Counts a visit. Returns the fault of this visit, if any. An incident is kept for
-    /// [`Plan::take_incident`], and the visit takes its usual course.
+    /// Counts a visit, and returns its fault, if any. An incident is no fault of the visit: the plan keeps it
+    /// for [`Plan::take_incident`].
     pub fn at(&mut self, visit: Visit) -> Option<Fault> {
         let place = visit.place;
         let asked = self.asked.get_mut(place as usize)?;
