@@ -5,6 +5,7 @@
 use crate::input::Input;
 use crate::values::edge;
 use mlx5_function::{Function, GuestMemory, Model, Region, Rights};
+use mlx5_plan::Plan;
 use mlx5_softdev::{DeviceProfile, Memory, Phase, Port};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
@@ -32,10 +33,31 @@ const COMMANDS: &[u16] = &[
     0x100, 0x101, 0x102, 0x103, 0x104, 0x105, 0x107, 0x108, 0x109, 0x10a, 0x10b, 0x200, 0x202, 0x301, 0x302,
     0x400, 0x401, 0x403, 0x500, 0x501, 0x502, 0x503, 0x504, 0x505, 0x506, 0x507, 0x50a, 0x50b, 0x50d, 0x50e,
     0x600, 0x601, 0x705, 0x706, 0x750, 0x754, 0x755, 0x761, 0x762, 0x763, 0x764, 0x765, 0x771, 0x772, 0x800,
-    0x801, 0x802, 0x803, 0x805, 0x80e, 0x80f, 0x816, 0x817, 0x900, 0x902, 0x904, 0x906, 0x908, 0x90a, 0x90c,
-    0x90d, 0x90e, 0x912, 0x914, 0x916, 0x918, 0x930, 0x931, 0x933, 0x934, 0xa00, 0xa01, 0xa02, 0xa03, 0xa04,
-    0xa06, 0xa08, 0xa0a, 0xb12,
+    0x801, 0x802, 0x803, 0x805, 0x80e, 0x80f, 0x816, 0x817, 0x900, 0x901, 0x902, 0x904, 0x905, 0x906, 0x908,
+    0x909, 0x90a, 0x90c, 0x90d, 0x90e, 0x912, 0x913, 0x914, 0x916, 0x917, 0x918, 0x92f, 0x930, 0x931, 0x933,
+    0x934, 0x936, 0x938, 0x93c, 0x770, 0x773, 0x829, 0x82b, 0xa00, 0xa01, 0xa02, 0xa03, 0xa04, 0xa06, 0xa08,
+    0xa0a, 0xb12,
 ];
+
+/// Returns the words of a plan of faults, or `None` for a device without faults. The plan spares the commands
+/// that take the device to the running state.
+fn planned(input: &mut Input<'_>) -> Option<String> {
+    let (nth, one) = (FIRST_FAULT + input.below(24), 1 + input.below(4));
+    let words = input.pick(&[
+        None,
+        None,
+        Some("call@NTH=fatal"),
+        Some("call@NTH=removed"),
+        Some("call@NTH=unheard,completion@ONE=late"),
+        Some("call@NTH+=status:8,end@ONE=status:9"),
+        Some("completion@ONE=twice,completion@3=dropped"),
+        Some("completion@ONE=stranger,completion@2=overrun"),
+    ])?;
+    Some(words.replace("NTH", &nth.to_string()).replace("ONE", &one.to_string()))
+}
+
+/// The number of commands of [`World::start`], plus one.
+const FIRST_FAULT: u32 = 8;
 
 struct World {
     function: Function,
@@ -54,7 +76,12 @@ impl World {
         ftruncate(&file, MAPPED + ASIDE).unwrap();
         fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
         pwrite(&file, &[0xa5; ASIDE as usize], MAPPED).unwrap();
-        let mut world = Self { function: Function::new(Model::default(), profile), file };
+        let model = input.pick(&[Model::BlueField3, Model::BlueField2, Model::ConnectX6Dx]);
+        let mut function = Function::new(model, model.profile(profile));
+        if let Some(words) = planned(input) {
+            function.plan(Plan::parse(&words).unwrap(), |_| {});
+        }
+        let mut world = Self { function, file };
         world.map();
         world
     }
@@ -117,6 +144,8 @@ impl World {
         assert_eq!(self.function.device_mut().phase(), Phase::Running);
         self.command(&short(0x802), 16);
         self.command(&short(0x800), 16);
+        // A user context, which commands may name.
+        self.command(&short(0xa04), 16);
         // The device creates an event queue for all events, which other objects can name.
         (0..64).for_each(|entry| self.write(RINGS + entry * 64 + 0x3f, &[1]));
         let mut create = short(0x301);
@@ -135,9 +164,11 @@ impl World {
                 let mut request = input.bytes(length.min(64));
                 request.resize(length, 0);
                 request[..2].copy_from_slice(&opcode.to_be_bytes());
-                // The request names objects that may exist, and addresses of memory.
-                request[2..6].fill(0);
-                request[6] = 0;
+                // The request names objects that may exist, and addresses of memory. It is a command of the
+                // host, of a user context that may exist, or of all contexts.
+                let uid = input.pick(&[0, 0, 1, 2, 3, 0xffff]);
+                request[2..4].copy_from_slice(&u16::to_be_bytes(uid));
+                request[4..7].fill(0);
                 if input.one_in(2) {
                     request[8..12].copy_from_slice(&input.below(0x48).to_be_bytes());
                 }

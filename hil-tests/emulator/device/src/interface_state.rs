@@ -42,6 +42,8 @@ pub(crate) struct Interface {
     pub(crate) asked: u32,
     pub(crate) high: u32,
     pub(crate) low: u32,
+    /// The state of the driver's interface (PRM `nic_interface`).
+    pub(crate) driver: u32,
     pub(crate) phase: Phase,
     /// Pages that the host has given to the firmware.
     pub(crate) pages: Vec<u64>,

@@ -920,6 +920,8 @@ fn a_port_tells_what_it_is() {
         told(&mut setup, register(0x6001, 0).bytes(16, b"a node"), 64);
         assert_eq!(told(&mut setup, register(0x6001, 1), 64)[..7], *b"a node\0");
         told(&mut setup, register(0x7004, 0), 64);
+        // Linux reads the pauses of the port with its counters.
+        assert_eq!(told(&mut setup, register(0x5007, 1), 64)[4..], [0; 60]);
         setup.refused(register(0x7777, 1), BAD_PARAMETER, "no such register");
         setup.refused(register(0x5004, 2), BAD_PARAMETER, "neither read nor write");
         assert_eq!(told(&mut setup, Words::new(0x764, 16), 16), GID);

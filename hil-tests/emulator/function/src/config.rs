@@ -1,6 +1,6 @@
 //! The configuration space of the function (PCI Local Bus 3.0, 6.1; PCI Express 4.0, 7.5).
 
-use mlx5_softdev::Port;
+use mlx5_softdev::{DeviceProfile, Port, XtsEngine};
 
 /// The number of bytes of the configuration space, including the part for extended capabilities, of which
 /// there are none.
@@ -62,6 +62,16 @@ impl Model {
             "connectx6dx" => Self::ConnectX6Dx,
             _ => return None,
         })
+    }
+
+    /// Returns a profile with the properties in which public sources tell the models apart (DEVICE.md,
+    /// "Models"). Without crypto, the engine has no effect.
+    pub const fn profile(self, profile: DeviceProfile) -> DeviceProfile {
+        match self {
+            Self::BlueField3 => profile,
+            Self::BlueField2 => DeviceProfile { xts: XtsEngine::SingleBlock, ..profile },
+            Self::ConnectX6Dx => DeviceProfile { xts: XtsEngine::SingleBlock, log_max_copy: None, ..profile },
+        }
     }
 
     /// Returns the PCI device number (`mlx5_core_pci_table` of Linux).
@@ -188,6 +198,7 @@ impl ConfigSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mlx5_softdev::capabilities::capabilities;
 
     fn read<const N: usize>(space: &ConfigSpace, at: usize) -> [u8; N] {
         let mut bytes = [0xa5; N];
@@ -205,6 +216,19 @@ mod tests {
         // Bytes without a register stay 0.
         space.write(0x18, &[0xff; 16]);
         assert_eq!(read(&space, 0x18), [0; 16]);
+    }
+
+    /// The models differ in the bits by which drivers tell an engine (`mlx5_ifc.h`).
+    #[test]
+    fn models_differ_in_engines_and_copies() {
+        let bits = |model: Model| {
+            let found = capabilities(1, &model.profile(DeviceProfile::default())).unwrap();
+            let [single, many] = [0x40, 0x20].map(|bit| found[0x7e] & bit != 0);
+            (single, many, found[0xe9] & 0x80 != 0)
+        };
+        assert_eq!(bits(Model::BlueField3), (false, true, true));
+        assert_eq!(bits(Model::BlueField2), (true, false, true));
+        assert_eq!(bits(Model::ConnectX6Dx), (true, false, false));
     }
 
     #[test]

@@ -3,11 +3,14 @@
 use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, TABLE, VECTORS};
 use crate::memory::{GuestMemory, MapError, Rights};
 use crate::planned::Planned;
+use crate::times::Times;
 use mlx5_faults::Ending;
 use mlx5_plan::Plan;
 use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// The regions of the function that a client can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,9 @@ const REGISTERS: u64 = 0x10000;
 /// Registers of the health of a device that has failed (`struct health_buffer` of Linux): their offsets in
 /// BAR 0, and their values.
 mod health {
+    pub(super) const INITIALIZING: u64 = 0x1fc;
+    /// A driver may reset the device.
+    pub(super) const RESETS: u32 = 1 << 30;
     pub(super) const SEVERITY: u64 = 0x238;
     pub(super) const SYNDROME: u64 = 0x23c;
     /// The driver has to reset the function (`rfr`).
@@ -89,6 +95,7 @@ pub struct Function {
     planned: Option<Planned>,
     /// How the device has ended, if a planned fault has ended it.
     ended: Option<Ending>,
+    times: Option<Times>,
 }
 
 impl Function {
@@ -101,12 +108,19 @@ impl Function {
             vectors: [const { None }; VECTORS as usize],
             planned: None,
             ended: None,
+            times: None,
         }
     }
 
-    /// Has the device fail as a plan says, from now on.
-    pub fn plan(&mut self, plan: Plan) {
-        self.planned = Some(Planned::new(plan, &mut self.device));
+    /// Writes the count of send doorbells and the time that the device takes for them into a file, from now
+    /// on.
+    pub fn time_doorbells(&mut self, file: File) {
+        self.times = Some(Times::new(file));
+    }
+
+    /// Has the device fail as a plan says, from now on. `tell` is told of each fault.
+    pub fn plan(&mut self, plan: Plan, tell: impl FnMut(&str) + Send + 'static) {
+        self.planned = Some(Planned::new(plan, &mut self.device, Box::new(tell)));
     }
 
     /// Returns the device behind the function.
@@ -146,8 +160,8 @@ impl Function {
         inside(region, offset, bytes.len())?;
         match region {
             _ if self.ended == Some(Ending::Removed) => {}
-            // A device that has failed takes no command and no doorbell.
-            Region::Bar if self.ended.is_some() => {}
+            // A device that has failed takes no command and no doorbell until a driver resets it.
+            Region::Bar if self.ended.is_some() && !is_reset(offset, bytes) => {}
             Region::Config => {
                 let asked = self.config.write(offset as usize, bytes);
                 if asked.reset {
@@ -155,12 +169,21 @@ impl Function {
                 }
                 self.device.memory_mut().is_open = self.config.is_master() && self.ended.is_none();
             }
-            Region::Bar if offset >= REGISTERS => self.device.write_uar(offset, bytes),
+            Region::Bar if offset >= REGISTERS => {
+                let begin = self.times.is_some().then(Instant::now);
+                self.device.write_uar(offset, bytes);
+                if let (Some(times), Some(begin)) = (&mut self.times, begin.filter(|_| is_send(offset))) {
+                    times.add(begin);
+                }
+            }
             Region::Bar if TABLE.contains(&offset) => {
                 let first = (offset - TABLE.start) as usize;
                 self.table.iter_mut().skip(first).zip(bytes).for_each(|(to, from)| *to = *from);
             }
             Region::Bar => {
+                if self.ended.take().is_some() {
+                    self.device.memory_mut().is_open = self.config.is_master();
+                }
                 let (words, _) = bytes.as_chunks::<4>();
                 // Registers take only whole words.
                 if offset.is_multiple_of(4) {
@@ -191,6 +214,7 @@ impl Function {
             if word.0 != begin {
                 let value = match (self.ended, begin) {
                     (None, _) => self.device.read_register(begin as usize),
+                    (Some(_), health::INITIALIZING) => health::RESETS,
                     (Some(_), health::SEVERITY) => health::FATAL,
                     (Some(_), health::SYNDROME) => health::INTERNAL_ERROR,
                     // The health counter stands still.
@@ -330,6 +354,18 @@ impl Function {
             let _ = rustix::io::write(descriptor, &1_u64.to_ne_bytes());
         }
     }
+}
+
+/// Returns whether a write to BAR 0 resets the device: the state of the driver's interface becomes that of a
+/// reset (`MLX5_NIC_IFC_SW_RESET` in `health.c` of Linux).
+fn is_reset(offset: u64, bytes: &[u8]) -> bool {
+    const QUEUE_LOW: u64 = 0x14;
+    offset == QUEUE_LOW && bytes.try_into().is_ok_and(|word| u32::from_be_bytes(word) >> 8 & 7 == 7)
+}
+
+/// Returns whether a place in BAR 0 is a send doorbell of a UAR page (`MLX5_BF_OFFSET` of Linux).
+const fn is_send(offset: u64) -> bool {
+    offset % 4096 >= 0x800
 }
 
 /// Refuses an access that reaches outside of a region.

@@ -20,6 +20,7 @@ mod memory;
 mod message;
 mod planned;
 mod server;
+mod times;
 mod words;
 
 pub use config::Model;
@@ -27,5 +28,6 @@ pub use function::{Function, Refusal, Region};
 pub use json::json;
 pub use memory::{GuestMemory, MapError, Rights};
 pub use mlx5_softdev::Port;
+pub use planned::check_places;
 pub use server::{serve, serve_stream};
 pub use words::{command, words};

@@ -1,6 +1,6 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_function::{Function, Model, json, serve, words};
+use mlx5_function::{Function, Model, check_places, json, serve, words};
 use mlx5_plan::Plan;
 use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
@@ -13,14 +13,16 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask function --socket PATH [--device NAME] [--port NAME] [--crypto KIND]
-                     [--log] [--log-json FILE] [--faults WORDS]
+                     [--log] [--log-json FILE] [--faults WORDS] [--times FILE]
 
 Serves the software device as a PCI function over vfio-user, to one client after the other.
 QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
   -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
 
   --socket PATH         where clients meet it; a socket that is there already is replaced
-  --device NAME         bluefield2, bluefield3 (the default) or connectx6dx
+  --device NAME         bluefield2, bluefield3 (the default) or connectx6dx; the latter has no requests
+                        that copy memory, and the AES-XTS engine of both others than bluefield3 takes
+                        single data units
   --port NAME           ethernet (the default) or infiniband
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
   --log                 prints commands, requests and completions, to standard error
@@ -30,6 +32,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
                         call (a command) and end (of an object): status:N, unheard, and call: late;
                         completion and signature: late, twice, dropped, stranger, overrun; all:
                         removed (reads return ones), fatal (until the function is reset)
+  --times FILE          writes to FILE how many send doorbells came, and the time from the arrival of
+                        each at the function to the end of its execution
 ";
 
 /// The address of the function's port: link-local, with a number that NVIDIA has not assigned.
@@ -42,11 +46,12 @@ struct Options {
     log: bool,
     log_json: Option<PathBuf>,
     faults: Option<Plan>,
+    times: Option<PathBuf>,
 }
 
 fn options() -> Result<Option<Options>, lexopt::Error> {
     use lexopt::prelude::*;
-    let (mut socket, mut log, mut log_json, mut faults) = (None, false, None, None);
+    let (mut socket, mut log, mut log_json, mut faults, mut times) = (None, false, None, None, None);
     let (mut model, mut profile) =
         (Model::default(), DeviceProfile { port_gid: GID, ..DeviceProfile::default() });
     let mut arguments = lexopt::Parser::from_env();
@@ -74,12 +79,18 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
             }
             Long("log") => log = true,
             Long("log-json") => log_json = Some(PathBuf::from(arguments.value()?)),
-            Long("faults") => faults = Some(Plan::parse(&arguments.value()?.string()?)?),
+            Long("faults") => {
+                let plan = Plan::parse(&arguments.value()?.string()?)?;
+                check_places(&plan)?;
+                faults = Some(plan);
+            }
+            Long("times") => times = Some(PathBuf::from(arguments.value()?)),
             other => return Err(other.unexpected()),
         }
     }
     let socket = socket.ok_or("--socket is missing")?;
-    Ok(Some(Options { socket, model, profile, log, log_json, faults }))
+    let profile = model.profile(profile);
+    Ok(Some(Options { socket, model, profile, log, log_json, faults, times }))
 }
 
 fn main() -> ExitCode {
@@ -117,7 +128,10 @@ fn run(options: Options) -> Result<(), String> {
     let listener = UnixListener::bind(&options.socket).map_err(|error| lost(&options.socket, error))?;
     let mut function = Function::new(options.model, options.profile);
     if let Some(plan) = options.faults {
-        function.plan(plan);
+        function.plan(plan, |fault| eprintln!("{fault}"));
+    }
+    if let Some(path) = &options.times {
+        function.time_doorbells(File::create(path).map_err(|error| lost(path, error))?);
     }
     let start = Instant::now();
     let device = function.device_mut();

@@ -15,18 +15,50 @@ const LATE: Duration = Duration::from_millis(1);
 const INTERNAL: u8 = 0x1;
 const NO_RESOURCES: u8 = 0xf;
 
+/// The places of a plan that the function never visits: the kernel delivers events itself, and no other
+/// process takes part.
+const ELSEWHERE: [Place; 3] = [Place::Read, Place::Message, Place::Wire];
+
+/// Checks that the function visits each place, and has each incident, that a plan names.
+///
+/// # Errors
+/// A sentence with the name of the place or of the incident.
+pub fn check_places(plan: &Plan) -> Result<(), String> {
+    if let Some(place) = ELSEWHERE.into_iter().find(|place| plan.names(*place)) {
+        return Err(format!("faults at `{}` need the stand-in: the function has none", place.name()));
+    }
+    match plan.named_incidents().find(|incident| !matches!(incident, Incident::Ends(_))) {
+        None => Ok(()),
+        Some(incident) => Err(format!("`{incident}` needs the stand-in: the function has none")),
+    }
+}
+
+/// A function that is told of each fault.
+type Tell = dyn FnMut(&str) + Send;
+
+struct State {
+    plan: Plan,
+    tell: Box<Tell>,
+}
+
+impl core::fmt::Debug for State {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "State({:?})", self.plan)
+    }
+}
+
 /// A plan of faults.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned(Arc<Mutex<Plan>>);
+pub(crate) struct Planned(Arc<Mutex<State>>);
 
 impl Planned {
-    /// Has a device fail as a plan says.
-    pub(crate) fn new(plan: Plan, device: &mut Device<GuestMemory>) -> Self {
-        let planned = Self(Arc::new(Mutex::new(plan)));
+    /// Has a device fail as a plan says. `tell` is told of each fault.
+    pub(crate) fn new(plan: Plan, device: &mut Device<GuestMemory>, tell: Box<Tell>) -> Self {
+        let planned = Self(Arc::new(Mutex::new(State { plan, tell })));
         let (entries, commands, requests) = (planned.clone(), planned.clone(), planned.clone());
         device.set_gate(move |_, entry| {
             let fault = entries.ask(visit(entry));
-            passage(fault, entry, |end| entries.plan().below(end))
+            passage(fault, entry, |end| entries.state().plan.below(end))
         });
         device.set_arbiter(move |side, number| {
             let place = if side == Side::Send { Place::Request } else { Place::Receive };
@@ -47,29 +79,27 @@ impl Planned {
         planned
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a visit to a place, and returns its fault. Reports the fault on standard error.
+    /// Counts a visit to a place, and returns its fault.
     fn ask(&self, visit: Visit) -> Option<Fault> {
-        let fault = self.plan().at(visit)?;
-        eprintln!("fault: {}: {fault}", visit.place.name());
+        let mut state = self.state();
+        let fault = state.plan.at(visit)?;
+        (state.tell)(&format!("fault: {}: {fault}", visit.place.name()));
         Some(fault)
     }
 
-    /// Returns how the device ends, once. Reports the incident on standard error.
+    /// Returns how the device ends, once. Other incidents have no effect: [`check_places`] refuses them.
     pub(crate) fn ending(&self) -> Option<Ending> {
-        let incident = self.plan().take_incident()?;
-        match incident {
+        let mut state = self.state();
+        match state.plan.take_incident()? {
             Incident::Ends(ending) => {
-                eprintln!("fault: {incident}");
+                (state.tell)(&format!("fault: {}", Incident::Ends(ending)));
                 Some(ending)
             }
-            other => {
-                eprintln!("fault: {other} is none of the PCI function");
-                None
-            }
+            _ => None,
         }
     }
 }

@@ -261,6 +261,24 @@ impl Plan {
         })
     }
 
+    /// Returns whether the words of the plan name a place: a rule, or the word `only`. A seed alone names no
+    /// place.
+    pub fn names(&self, place: Place) -> bool {
+        let is_only = self.only != [true; Place::SEEDED];
+        let is_chosen = is_only && self.only.get(place as usize).copied().unwrap_or(false);
+        let is_of = |rule: &Rule| matches!(rule, Rule::At { place: of, .. } if *of == place);
+        is_chosen || self.rules.iter().any(|(rule, _)| is_of(rule))
+    }
+
+    /// Returns the incidents that rules name, and those that have happened and were not taken.
+    pub fn named_incidents(&self) -> impl Iterator<Item = Incident> {
+        let of = |(rule, _): &(Rule, u64)| match rule {
+            Rule::At { fault: Fault::Happens(incident), .. } => Some(*incident),
+            _ => None,
+        };
+        self.rules.iter().filter_map(of).chain(self.incidents.iter().copied())
+    }
+
     /// Returns a number below `end` for details that a fault leaves open. Without a seed, the number depends
     /// on the count of visits.
     pub fn below(&mut self, end: u64) -> u64 {
@@ -389,6 +407,17 @@ mod tests {
         assert_eq!(plan.take_incident(), Some(Incident::Ends(Ending::Removed)));
         assert_eq!(plan.take_incident(), None);
         assert_eq!(plan.trace(), "now=port-down,completion@2=removed");
+    }
+
+    #[test]
+    fn a_plan_names_places_by_rules_and_by_only() {
+        let names = |text: &str| {
+            let plan = Plan::parse(text).unwrap();
+            Place::ALL.into_iter().filter(|place| plan.names(*place)).map(Place::name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("seed=1"), [""; 0]);
+        assert_eq!(names("seed=1,only=read+call"), ["call", "read"]);
+        assert_eq!(names("wire@2=short,end@1=EBUSY"), ["end", "wire"]);
     }
 
     #[test]

@@ -44,6 +44,18 @@ const REVISION: u32 = 5;
 const LOG_SIZE: u32 = 4;
 const LOG_STRIDE: u32 = 7;
 
+/// The state of the driver's interface, in bits 8 to 10 of the lower half of the queue's address
+/// (`MLX5_NIC_IFC_*` of Linux).
+mod driver {
+    pub(super) const OFFSET: u32 = 8;
+    pub(super) const DISABLED: u32 = 1;
+    pub(super) const SOFTWARE_RESET: u32 = 7;
+}
+
+/// A flag of INITIALIZING: a driver may reset the device by the state of its interface
+/// (`MLX5_FW_RESET_SUPPORTED_OFFSET` of Linux).
+const RESETS: u32 = 1 << 30;
+
 /// The number of reads of INITIALIZING during which the firmware is still starting.
 const STARTING: u32 = 3;
 
@@ -55,10 +67,12 @@ impl<M: Memory> Device<M> {
         match offset {
             register::INTERFACE_REVISION => REVISION << 16,
             register::QUEUE_HIGH => interface.high,
-            register::QUEUE_LOW => interface.low & !0xfff | LOG_SIZE << 4 | LOG_STRIDE,
+            register::QUEUE_LOW => {
+                interface.low & !0xfff | interface.driver << driver::OFFSET | LOG_SIZE << 4 | LOG_STRIDE
+            }
             register::INITIALIZING => {
                 interface.asked = interface.asked.saturating_add(1);
-                if interface.asked <= STARTING { 1 << 31 } else { 0 }
+                RESETS | if interface.asked <= STARTING { 1 << 31 } else { 0 }
             }
             register::TIMER_HIGH => (self.clock.ticks() >> 32) as u32,
             register::TIMER_LOW => self.clock.ticks() as u32,
@@ -72,14 +86,24 @@ impl<M: Memory> Device<M> {
     }
 
     /// Writes a register. A write to the doorbell executes the named commands at once. While the firmware is
-    /// starting, writes are ignored.
+    /// starting, writes are ignored. A driver resets the device by the state of its interface (`health.c` of
+    /// Linux); the interface is then disabled until the driver sets the address of a queue.
     pub fn write_register(&mut self, offset: usize, value: u32) {
         if self.interface.asked <= STARTING {
             return;
         }
         match offset {
             register::QUEUE_HIGH => self.interface.high = value,
-            register::QUEUE_LOW => self.interface.low = value & !0xfff,
+            register::QUEUE_LOW => match value >> driver::OFFSET & 7 {
+                driver::SOFTWARE_RESET => {
+                    self.reset_function();
+                    self.interface.driver = driver::DISABLED;
+                }
+                state => {
+                    self.interface.low = value & !0xfff;
+                    self.interface.driver = state;
+                }
+            },
             register::DOORBELL => {
                 for slot in (0..1 << LOG_SIZE).filter(|slot| value >> slot & 1 != 0) {
                     let queue = u64::from(self.interface.high) << 32 | u64::from(self.interface.low);

@@ -57,6 +57,7 @@ mod register {
     pub(super) const PMTU: u16 = 0x5003;
     pub(super) const PTYS: u16 = 0x5004;
     pub(super) const PAOS: u16 = 0x5006;
+    pub(super) const PFCC: u16 = 0x5007;
     pub(super) const PPCNT: u16 = 0x5008;
     pub(super) const PVLC: u16 = 0x500f;
     pub(super) const NODE_DESC: u16 = 0x6001;
@@ -111,6 +112,8 @@ impl<M: Memory> Device<M> {
             // The port is up, independent of the requested state.
             (register::PAOS, true) => put(2, &[1, 1]),
             (register::PAOS | register::PMTU, false) => {}
+            // The port neither sends nor obeys pauses.
+            (register::PFCC, true) => {}
             (register::PPCNT, true) => self.put_port_counters(&mut data)?,
             (register::PVLC, true) => [7, 0xb, 0xf].into_iter().for_each(|at| put(at, &[1])),
             _ => return Err(Refused::PARAMETER),

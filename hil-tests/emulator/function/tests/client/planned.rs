@@ -24,7 +24,7 @@ struct Host {
 impl Host {
     fn new(plan: &str) -> Self {
         let mut function = Function::new(Model::default(), DeviceProfile::default());
-        function.plan(Plan::parse(plan).unwrap());
+        function.plan(Plan::parse(plan).unwrap(), |_| {});
         let memory = sealed(4096);
         function.map(BASE, 4096, Rights { read: true, write: true }, Some((&memory, 0))).unwrap();
         let mut host = Self { function, memory };
@@ -95,6 +95,30 @@ fn a_device_that_has_failed_says_so_until_it_is_reset() {
     assert_eq!((host.register(0x23c), host.give(ENABLE_HCA)), (0, Some(0)));
 }
 
+/// Linux resets a device that has failed by the state of the driver's interface, and waits until the state is
+/// "disabled" (`mlx5_error_sw_reset` in `health.c` of mlx5_core). A device that was removed stays away.
+#[test]
+fn a_driver_resets_a_device_that_has_failed() {
+    for (plan, recovers) in [("call@2=fatal", true), ("call@2=removed", false)] {
+        let mut host = Host::new(plan);
+        assert_eq!(host.give(ENABLE_HCA), Some(0));
+        host.give(QUERY_ISSI);
+        assert_eq!(host.register(0x1fc) >> 30 & 1, 1, "the reset is supported");
+        let reset = |host: &mut Host, state: u32| {
+            host.function.write(Region::Bar, 0x14, &(BASE as u32 | state << 8).to_be_bytes()).unwrap();
+        };
+        reset(&mut host, 0);
+        assert_ne!(host.register(0x23c), 0, "no reset");
+        reset(&mut host, 7);
+        assert_eq!(host.register(0x14) >> 8 & 7, if recovers { 1 } else { 7 }, "disabled");
+        if recovers {
+            assert_eq!(host.register(0x23c), 0);
+            host.start();
+            assert_eq!((host.register(0x14) >> 8 & 7, host.give(ENABLE_HCA)), (0, Some(0)));
+        }
+    }
+}
+
 #[test]
 fn each_command_is_a_line_of_json() {
     let mut host = Host::new("");
@@ -112,9 +136,18 @@ fn each_command_is_a_line_of_json() {
 }
 
 #[test]
-fn the_program_names_a_word_that_is_no_fault() {
-    let program = env!("CARGO_BIN_EXE_mlx5-function");
-    let output = Command::new(program).args(["--socket", "/x", "--faults", "call@1=twice"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("`call@1=twice` is no fault"));
+fn the_program_names_a_word_that_is_no_fault_here() {
+    for (words, why) in [
+        ("call@1=twice", "`call@1=twice` is no fault"),
+        ("read@1=short", "faults at `read`"),
+        ("message@3=lost", "faults at `message`"),
+        ("seed=1,only=wire", "faults at `wire`"),
+        ("now=port-down", "needs the stand-in"),
+    ] {
+        let program = env!("CARGO_BIN_EXE_mlx5-function");
+        let output = Command::new(program).args(["--socket", "/x", "--faults", words]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains(why), "{told}");
+    }
 }
