@@ -46,6 +46,7 @@ pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8
     let own = folder.path().join("socket");
     let mut served = vec!["--port".to_owned(), guest.port.clone()];
     served.extend(options.log.then(|| "--log".to_owned()));
+    served.extend(guest.faults.iter().flat_map(|words| ["--faults".to_owned(), words.clone()]));
     let (socket, _function) = match &options.socket {
         Some(socket) => (socket, None),
         None => (&own, Some(function::serve(&own, &served)?)),

@@ -7,6 +7,9 @@ use crate::machine::image::{DRIVERS, Entry, Image};
 /// The beginnings of the names of rdma-core's programs that query a device or move data over one.
 const PROGRAMS: &[&str] = &["ib_", "ibv_", "rdma_", "rping", "ucmatose", "udaddy"];
 
+/// Programs that show and set properties of the network interface and of the device.
+const TOOLS: &[&str] = &["devlink", "ethtool", "ip"];
+
 /// The modules of the shared folder.
 const SHARE: &[&str] = &["virtio_pci", "9pnet_virtio", "9p"];
 
@@ -22,6 +25,11 @@ pub(super) fn build(guest: &Guest, Parts { packages, kernel, .. }: &Parts) -> Re
     }
     image.put("etc/command", Entry::File(guest.command.clone().into()));
     guest.files.iter().try_for_each(|path| image.program(path))?;
+    for name in TOOLS {
+        let places = ["bin", "sbin", "usr/bin", "usr/sbin"].map(|place| packages.join(place).join(name));
+        let found = places.iter().find(|path| path.is_file());
+        image.program(found.ok_or_else(|| format!("the packages have no {name}"))?)?;
+    }
     let programs = packages.join("usr/bin");
     for name in names(&programs)? {
         if PROGRAMS.iter().any(|beginning| name.starts_with(beginning)) {

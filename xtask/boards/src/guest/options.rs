@@ -27,6 +27,7 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
   --seconds N      how long a guest may take (600; a shell may take a day)
   --tcg            emulate the processor; do not try KVM
   --log            print what the function is asked for, and each completion, to standard error
+  --faults WORDS   have the function fail on purpose (cargo xtask function --help)
   --file PATH      put a file of this machine into /bin of the guest, such as a program to run there
   --find-qemu      only look for QEMU, and unpack it if there is none
   --check          guests of both ports, of Debian 12's and sid's kernel and of arm64 (or those that
@@ -48,6 +49,7 @@ pub(super) struct Options {
     pub(super) port: Option<String>,
     pub(super) seconds: Option<u64>,
     pub(super) log: bool,
+    pub(super) faults: Option<String>,
     pub(super) tcg: bool,
     pub(super) finds: bool,
     pub(super) check: bool,
@@ -71,6 +73,7 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
         port: None,
         seconds: None,
         log: false,
+        faults: None,
         tcg: false,
         finds: false,
         check: false,
@@ -86,6 +89,7 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
             "--socket" => options.socket = Some(rest.next()?.into()),
             "--port" => options.port = Some(rest.next()?.clone()),
             "--seconds" => options.seconds = Some(rest.next()?.parse().ok()?),
+            "--faults" => options.faults = Some(rest.next()?.clone()),
             "--tcg" => options.tcg = true,
             "--log" => options.log = true,
             "--file" => options.files.push(rest.next()?.into()),
@@ -103,8 +107,11 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
         }
     }
     // The function of a socket has its own port and log. The check has its own guests and commands.
-    let of_function = options.log || options.port.is_some();
-    let of_guest = options.socket.is_some() || !options.files.is_empty() || !options.command.is_empty();
+    let of_function = options.log || options.port.is_some() || options.faults.is_some();
+    let of_guest = options.socket.is_some()
+        || options.faults.is_some()
+        || !options.files.is_empty()
+        || !options.command.is_empty();
     let is_idle = (options.socket.is_some() && of_function) || (options.check && of_guest);
     (!is_idle).then_some(options)
 }
@@ -126,7 +133,14 @@ mod tests {
         );
         assert_eq!(other.kernel.as_deref(), Some(SID));
         assert_eq!(parsed("--socket s").unwrap().socket, Some(PathBuf::from("s")));
-        for idle in ["--socket s --log", "--socket s --port ethernet", "--check --file a", "--check -- ls"] {
+        for idle in [
+            "--socket s --log",
+            "--socket s --port ethernet",
+            "--socket s --faults call@1=late",
+            "--check --faults call@1=late",
+            "--check --file a",
+            "--check -- ls",
+        ] {
             assert!(parsed(idle).is_none(), "{idle}");
         }
         let script = options(&["--".into(), "ls | wc".into()]).unwrap();

@@ -8,8 +8,15 @@ use std::path::{Path, PathBuf};
 use xtask::debian::{self, Dependencies};
 
 /// The Debian packages in the guest, beside the kernel.
-const PACKAGES: &[&str] =
-    &["busybox-static", "ibverbs-providers", "ibverbs-utils", "perftest", "rdmacm-utils"];
+const PACKAGES: &[&str] = &[
+    "busybox-static",
+    "ethtool",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "iproute2",
+    "perftest",
+    "rdmacm-utils",
+];
 
 /// A guest, and the shell script that runs in it.
 pub(super) struct Guest {
@@ -17,6 +24,8 @@ pub(super) struct Guest {
     /// A folder with a kernel, or [`SID`]. `None` stands for the kernel of Debian's stable release.
     pub(super) kernel: Option<String>,
     pub(super) port: String,
+    /// The plan of faults of the function, if the function fails on purpose.
+    pub(super) faults: Option<String>,
     /// The guest has the modules of NVMe over fabrics, too.
     pub(super) storage: bool,
     /// Files of this machine that become programs of the guest.
