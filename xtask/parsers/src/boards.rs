@@ -16,6 +16,9 @@ pub struct Boards {
     /// Groups by name: lists of boards or of other groups.
     #[serde(default)]
     group: BTreeMap<String, Vec<String>>,
+    /// Lists of skipped cases by name: the capability that a board lacks, and the cases that need it.
+    #[serde(default)]
+    skips: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 /// A board: access, capabilities, time limits, and reset.
@@ -36,6 +39,13 @@ pub struct Description {
     /// Cases that may end differently here than on another board of a comparison, each with the reason.
     #[serde(default)]
     pub differs: BTreeMap<String, String>,
+    /// The name of the board's list of skipped cases.
+    #[serde(default)]
+    skips: Option<String>,
+    /// The exact cases that the board skips, each with the capability that the board lacks. `None` for a
+    /// board without a list.
+    #[serde(skip)]
+    pub skipped: Option<BTreeMap<String, String>>,
 }
 
 impl Description {
@@ -48,6 +58,8 @@ impl Description {
             seconds: Seconds::default(),
             reset: Reset::default(),
             differs: BTreeMap::new(),
+            skips: None,
+            skipped: None,
         }
     }
 
@@ -421,6 +433,11 @@ pub fn parse(text: &str) -> Result<Boards, String> {
     let powerless = |board: &Description| {
         matches!(board.reset, Reset::Power { .. }) && !matches!(board.reach, Reach::Labgrid(_))
     };
+    let unlisted =
+        |board: &&Description| board.skips.as_ref().is_some_and(|list| !boards.skips.contains_key(list));
+    if let Some(list) = boards.board.values().find(unlisted).and_then(|board| board.skips.as_ref()) {
+        return Err(format!("no list `{list}` of skipped cases"));
+    }
     match boards.board.iter().find(|(_, board)| powerless(board)) {
         Some((name, _)) => Err(format!("board {name}: power is of places of labgrid only")),
         None => Ok(boards),
@@ -454,7 +471,12 @@ impl Boards {
             if let Some(names) = self.group.get(name) {
                 open.extend(names.iter().rev().map(String::as_str));
             } else if let Some(description) = self.board.get(name) {
-                found.push((name.into(), description.clone()));
+                let list = description.skips.as_ref().and_then(|list| self.skips.get(list));
+                let of = |(lacks, cases): (&String, &Vec<String>)| {
+                    cases.iter().map(|case| (case.clone(), lacks.clone())).collect::<Vec<_>>()
+                };
+                let skipped = list.map(|list| list.iter().flat_map(of).collect());
+                found.push((name.into(), Description { skipped, ..description.clone() }));
             } else if name.starts_with("mlx5_") {
                 // The name is the kernel's name of a device of this machine.
                 found.push((name.into(), Description::device(name)));
@@ -519,6 +541,22 @@ mod tests {
         assert_eq!(names("both").unwrap(), ["b", "a"]);
         assert_eq!(names("mlx5_7").unwrap(), ["mlx5_7"]);
         assert!(names("gone").unwrap_err().starts_with("no board `c`; there are a, b, both"));
+    }
+
+    #[test]
+    fn a_board_has_its_list_of_skipped_cases() {
+        let text = "
+            board.a = { reach = { kind = 'uverbs' }, skips = 'few' }
+            board.b.reach = { kind = 'uverbs' }
+            [skips.few]
+            xts = ['one', 'two']
+            bare = ['three']";
+        let boards = parse(text).unwrap();
+        let skipped = |name| boards.find(name).unwrap().remove(0).1.skipped;
+        let words = [("one", "xts"), ("three", "bare"), ("two", "xts")];
+        assert_eq!(skipped("a"), Some(words.map(|(case, lacks)| (case.into(), lacks.into())).into()));
+        assert_eq!(skipped("b"), None);
+        assert_eq!(parse(&text.replace("'few'", "'all'")), Err("no list `all` of skipped cases".into()));
     }
 
     #[test]

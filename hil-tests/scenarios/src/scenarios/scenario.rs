@@ -136,6 +136,11 @@ impl Needs {
         self.named().find(|(name, _)| board.names().all(|has| has != *name)).map(|(_, words)| words)
     }
 
+    /// Returns the description of a needed capability, by its name.
+    pub fn words(&self, name: &str) -> Option<&'static str> {
+        self.named().find(|(known, _)| *known == name).map(|(_, words)| words)
+    }
+
     /// Returns the name and the description of each needed capability.
     fn named(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let named = [

@@ -11,6 +11,7 @@ mod report;
 mod reset;
 mod results;
 mod session;
+mod skips;
 mod ssh;
 pub(crate) mod validate;
 
@@ -322,6 +323,9 @@ fn perform_one(
     };
     let mut results = Results { device, ..monitor.results().clone() };
     let known = Selection { filter: &options.filter, ways, ..Selection::default() }.cases().count();
+    if let Some(expected) = &description.skipped {
+        results.problems.extend(skips::compare(&results, expected));
+    }
     if options.require_cases && results.announced != known {
         let announced = results.announced;
         results
