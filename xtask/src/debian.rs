@@ -129,7 +129,7 @@ pub enum Architecture {
 ///
 /// Needs no root and changes nothing outside of `target`: apt gets a state folder of its own there. Scripts
 /// of packages are not run. The folder is kept and used again until other packages (`name` or `name=version`)
-/// are asked for.
+/// are asked for. The size of a download is printed before it begins.
 pub fn unpack(
     architecture: Architecture,
     set: &str,
@@ -139,8 +139,7 @@ pub fn unpack(
     unpack_of(None, architecture, set, packages, dependencies)
 }
 
-/// Unpacks packages of Debian's unstable release as [`unpack`] does. Prints the size of the download before
-/// it begins.
+/// Unpacks packages of Debian's unstable release as [`unpack`] does.
 pub fn unpack_sid(
     architecture: Architecture,
     set: &str,
@@ -177,8 +176,8 @@ fn own() -> Result<String, String> {
 struct Archive {
     home: PathBuf,
     options: Vec<(&'static str, String)>,
-    /// Whether the size of a download is printed.
-    tells: bool,
+    /// The release of the packages, in words.
+    release: String,
 }
 
 impl Archive {
@@ -208,7 +207,8 @@ impl Archive {
             options.push(("Dir::Etc::SourceList", list.display().to_string()));
             options.push(("Dir::Etc::SourceParts", "/dev/null".into()));
         }
-        Ok(Self { home, options, tells: release.is_some() })
+        let release = release.map_or_else(|| "this machine's Debian".into(), |name| format!("Debian {name}"));
+        Ok(Self { home, options, release })
     }
 
     /// Returns a call of apt-get. `folder` keeps downloaded packages.
@@ -253,19 +253,16 @@ impl Archive {
         }
         let install = ["install", "--download-only", "--yes", "--no-install-recommends"];
         let beginning = if let Dependencies::Beginning(text) = dependencies { text } else { "" };
-        let mut fetched = Vec::new();
-        if self.tells || !beginning.is_empty() {
-            let uris = answer(self.apt(&folder, &[&install[..], &["--print-uris"], packages].concat()))?;
-            fetched.extend(downloads(&uris, beginning).map(|(name, size)| (name.to_owned(), size)));
-        }
-        if self.tells {
-            let bytes: u64 = fetched.iter().map(|(_, size)| size).sum();
-            let (set, count) = (packages.join(" "), fetched.len());
-            eprintln!(
-                "{set}: {count} packages of Debian sid, {} MB, are fetched and unpacked",
-                bytes / 1_000_000
-            );
-        }
+        let wanted_alone = ["download", "--print-uris"];
+        let list: &[&str] = match dependencies {
+            Dependencies::Omitted => &wanted_alone,
+            Dependencies::Included | Dependencies::Beginning(_) => {
+                &[&install[..], &["--print-uris"]].concat()
+            }
+        };
+        let uris = answer(self.apt(&folder, &[list, packages].concat()))?;
+        let fetched: Vec<(&str, u64)> = downloads(&uris, beginning).collect();
+        eprintln!("{}", announcement(packages, &fetched, &self.release));
         let mut download = self.apt(&folder, &["download"]);
         download.current_dir(&archives);
         let fetch = match dependencies {
@@ -297,6 +294,16 @@ impl Archive {
 
 /// The keys of Debian's archives, where the package `debian-archive-keyring` has them.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Returns the words for a download: the packages with their number and size.
+fn announcement(packages: &[&str], fetched: &[(&str, u64)], release: &str) -> String {
+    let bytes: u64 = fetched.iter().map(|(_, size)| size).sum();
+    let (set, count) = (packages.join(" "), fetched.len());
+    format!(
+        "{set}: {count} packages of {release}, {} MB, are fetched and unpacked",
+        bytes.div_ceil(1_000_000)
+    )
+}
 
 fn quiet(mut command: Command) -> Command {
     command.stdout(Stdio::null());
@@ -400,6 +407,8 @@ mod tests {
         let found = |beginning| downloads(uris, beginning).collect::<Vec<_>>();
         assert_eq!(found(""), [("linux-x", 1000), ("y", 234)]);
         assert_eq!(found("linux-"), [("linux-x", 1000)]);
+        let words = announcement(&["linux-x"], &[("linux-x", 41_000_001), ("y", 234)], "Debian sid");
+        assert_eq!(words, "linux-x: 2 packages of Debian sid, 42 MB, are fetched and unpacked");
     }
 
     #[test]
