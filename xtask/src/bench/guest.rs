@@ -5,6 +5,11 @@ use super::emulator::{CORES, LIMIT, on};
 use crate::peer::Device;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 use xtask::{debian, emulate, host, run};
 
 /// A work: its words, the program with its arguments, the column of the program's table, and the factor to
@@ -16,67 +21,186 @@ struct Work {
     factor: f64,
 }
 
+/// The column with the typical time of a message.
+const LATENCY: &str = "t_typical[usec]";
+
 const WORKS: &[Work] = &[
     Work {
         words: "doorbell to completion of the peer, 8 bytes (ib_write_lat), in us",
-        program: &["ib_write_lat", "-d", "mlx5_0", "-F", "-s", "8", "-n", "2000"],
-        column: "t_typical[usec]",
+        program: &["ib_write_lat", "-d", "mlx5_0", "-F", "-s", "8", "-n", "20000"],
+        column: LATENCY,
         factor: 1.0,
     },
     Work {
         words: "RDMA WRITEs of 64 KiB (ib_write_bw), in MB/s",
-        program: &["ib_write_bw", "-d", "mlx5_0", "-F", "-s", "65536", "-n", "2000"],
+        program: &["ib_write_bw", "-d", "mlx5_0", "-F", "-s", "65536", "-n", "20000"],
         column: "BW average[MB/sec]",
         factor: 1.048_576,
     },
     Work {
         words: "posts of 8 bytes a second (ib_write_bw), in thousands",
-        program: &["ib_write_bw", "-d", "mlx5_0", "-F", "-s", "8", "-n", "20000"],
+        program: &["ib_write_bw", "-d", "mlx5_0", "-F", "-s", "8", "-n", "100000"],
         column: "MsgRate[Mpps]",
         factor: 1000.0,
     },
 ];
 
-/// The word before the output of a work in the guest.
-const MARK: &str = "work:";
+/// The words before and behind the output of a work in the guest.
+const BEGIN: &str = "work begins";
+const END: &str = "work ends";
+
+/// The process of the PCI function, and the file in which it counts.
+struct Function<'a> {
+    process: Child,
+    times: &'a Path,
+}
+
+impl<'a> Function<'a> {
+    /// Starts the function, and waits until it listens on this socket.
+    fn start(socket: &Path, times: &'a Path) -> Result<Self, String> {
+        let mut command = run::program("setpriv", &["--pdeathsig", "KILL"]);
+        command.arg(host::executes("mlx5-function")?).arg("--socket").arg(socket);
+        command.args(["--port", "infiniband", "--times"]).arg(times);
+        let spawned = command.stdin(Stdio::null()).spawn();
+        let process = spawned.map_err(|error| format!("the function cannot be started: {error}"))?;
+        let function = Self { process, times };
+        let end = Instant::now() + Duration::from_secs(10);
+        while !socket.exists() {
+            if Instant::now() > end {
+                return Err("the function does not listen".into());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(function)
+    }
+
+    /// Returns the count of doorbells so far, and the nanoseconds that the device took for them.
+    fn taken(&self) -> [f64; 2] {
+        counts(&fs::read_to_string(self.times).unwrap_or_default())
+    }
+}
+
+impl Drop for Function<'_> {
+    fn drop(&mut self) {
+        // `kill` fails if the function has ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Returns the two numbers in the file of `mlx5-function --times`.
+fn counts(text: &str) -> [f64; 2] {
+    let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+    [(); 2].map(|()| numbers.next().unwrap_or_default())
+}
+
+/// Runs all works in a guest. Returns for each the output, and the microseconds in the device for a doorbell.
+fn inside(folder: &Path) -> Result<Vec<(String, f64)>, String> {
+    let (socket, times) = (folder.join("function"), folder.join("times"));
+    let function = Function::start(&socket, &times)?;
+    let words = ["guest", "--tcg", "--socket", &socket.to_string_lossy(), "--", &script()];
+    let mut guest = host::task("xtask-boards", &words)?;
+    let mut guest = guest.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+    let (mut works, mut output, mut before) = (Vec::new(), String::new(), [0.0; 2]);
+    for line in BufReader::new(guest.stdout.take().ok_or("no output to read")?).lines() {
+        match line.map_err(|error| error.to_string())?.trim_end() {
+            BEGIN => (output, before) = (String::new(), function.taken()),
+            END => {
+                let ([begin, begin_time], [end, end_time]) = (before, function.taken());
+                works.push((std::mem::take(&mut output), (end_time - begin_time) / (end - begin) / 1000.0));
+            }
+            other => output.extend([other, "\n"]),
+        }
+    }
+    match guest.wait().map_err(|error| error.to_string())? {
+        status if status.success() => Ok(works),
+        status => Err(format!("the guest ended with {status}:\n{output}")),
+    }
+}
+
+/// Returns the microseconds from a write to a socket to its reader in another thread, and no guest: half of a
+/// round trip of messages that are as long as a doorbell's.
+fn socket() -> Result<f64, String> {
+    const ROUNDS: u32 = 20_000;
+    const DOORBELL: usize = 40;
+    let trip = |ends: std::io::Result<(UnixStream, UnixStream)>| {
+        let (mut near, mut far) = ends?;
+        let answers = std::thread::spawn(move || {
+            let mut message = [0; DOORBELL];
+            while far.read_exact(&mut message).and_then(|()| far.write_all(&message)).is_ok() {}
+        });
+        let (begin, mut message) = (Instant::now(), [0; DOORBELL]);
+        for _ in 0..ROUNDS {
+            near.write_all(&message)?;
+            near.read_exact(&mut message)?;
+        }
+        let took = begin.elapsed();
+        drop(near);
+        let _ = answers.join();
+        Ok(took.as_secs_f64() * 1e6 / f64::from(ROUNDS) / 2.0)
+    };
+    trip(UnixStream::pair()).map_err(|error: std::io::Error| error.to_string())
+}
 
 /// Measures all works, and returns a table.
 pub(super) fn measure() -> Result<String, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
-    let guest = run::answer(host::task("xtask-boards", &["guest", "--tcg", "--", &script()])?)?;
-    let mut outputs = guest.split(MARK).skip(1);
     let folder = run::temporary("guest")?;
+    let mut inside = inside(folder.path())?.into_iter();
     let device = Device { library: emulate::library()?, folder: folder.path() };
-    let mut text = format!("{:66}{:>10}{:>12}{:>8}\n", "", "guest", "stand-in", "ratio");
+    let mut text = format!("{:66}{:>10}{:>12}{:>8}{:>12}\n", "", "guest", "stand-in", "ratio", "device, us");
+    let mut parts = String::new();
     for work in WORKS {
         let own = |output: &str| {
             let value = value(output, work.column).ok_or_else(|| format!("no result in\n{output}"))?;
             Ok::<f64, String>(value * work.factor)
         };
-        let inside = own(outputs.next().unwrap_or_default())?;
+        let (output, taken) = inside.next().ok_or("the guest has left a work out")?;
+        let found = own(&output)?;
         let [server, client] = CORES.map(|core| on(core, work.program));
-        let outside = device.ends(&server, &client, "plaintext", LIMIT)?;
-        let outside = own(&outside)?;
+        let outside = own(&device.ends(&server, &client, "plaintext", LIMIT)?)?;
+        let ratio = found / outside;
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{:66}{inside:>10.2}{outside:>12.2}{:>8.2}", work.words, inside / outside);
+        let _ = writeln!(text, "{:66}{found:>10.2}{outside:>12.2}{ratio:>8.2}{taken:>12.2}", work.words);
+        if work.column == LATENCY {
+            parts = shares(found, taken, socket()?);
+        }
     }
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
     let _ = write!(
         text,
-        "\nLoad of this machine: {load}. The guest is emulated (TCG). Both sides execute requests on the\n\
-         same software device; the ratio is that of the way to it: translated instructions, the exit of\n\
-         each doorbell and the function's socket in the guest, a thread that polls in the stand-in.\n",
+        "\n{parts}\n\
+         Load of this machine: {load}. Both sides execute requests on the same software device. Column\n\
+         `device`: mean time from the arrival of a send doorbell at the function to the end of its\n\
+         execution, completion included, as the function measures it.\n",
     );
     Ok(text)
+}
+
+/// Says where the time of a message goes: in the device, in the socket, and in the rest, which only the
+/// emulated guest has. All values are microseconds.
+fn shares(message: f64, device: f64, socket: f64) -> String {
+    let rest = (message - device - socket).max(0.0);
+    let share = |part: f64| part / message * 100.0;
+    format!(
+        "Of {message:.2} us for 8 bytes in the guest:\n\
+         {device:8.2} ({:.0} %) in the device, from the arrival of the doorbell\n\
+         {socket:8.2} ({:.0} %) on the way of a message over a socket: half a round trip without a guest\n\
+         {rest:8.2} ({:.0} %) in the emulated processor (TCG): instructions, and the exits of the doorbell\n",
+        share(device),
+        share(socket),
+        share(rest),
+    )
 }
 
 /// Returns the script of the guest: server and client of each work.
 fn script() -> String {
     let one = |work: &Work| {
         let program = work.program.join(" ");
-        format!("echo {MARK}; {program} > /dev/null 2>&1 & sleep 1; {program} 127.0.0.1 || exit 1; wait\n")
+        let server = format!("{program} > /dev/null 2>&1 & sleep 1");
+        format!("{server}; echo {BEGIN}; {program} 127.0.0.1 || exit 1; echo {END}\nwait\n")
     };
     WORKS.iter().map(one).collect()
 }
@@ -94,6 +218,18 @@ fn value(output: &str, column: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_of_a_message_are_all_of_it() {
+        let text = shares(10.0, 2.0, 3.0);
+        for part in ["2.00 (20 %) in the device", "3.00 (30 %) on the way", "5.00 (50 %) in the emulated"] {
+            assert!(text.contains(part), "{text}");
+        }
+        // The way over the socket is measured without a guest. On a busy machine it may take longer.
+        assert!(shares(10.0, 2.0, 9.0).contains("0.00 (0 %)"));
+        assert_eq!(counts("      64 doorbells       12800 ns\n"), [64.0, 12_800.0]);
+        assert_eq!(counts(""), [0.0; 2]);
+    }
 
     #[test]
     fn a_column_is_found_by_its_name() {

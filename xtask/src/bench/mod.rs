@@ -68,7 +68,8 @@ the machine and on its load, which are printed beside it. No test compares times
                {\"rows\": [{\"work\", \"value\"}]}
   --guest      measure the PCI function under Linux's own driver in an emulated guest: from doorbell
                to completion, MB/s, posts a second (perftest). The same programs on the stand-in,
-               without a guest, show what of it is the emulation. On a quiet machine only
+               without a guest, and the time in the device for each doorbell, show what of it is the
+               emulated processor. On a quiet machine only
 
 hil-tests/benches/src/lib.rs describes the works.
 ";
