@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub static ALL: [Target; 9] = [
+pub static ALL: [Target; 10] = [
     Target {
         name: "inspect",
         what: "the decoder of rings and completion entries",
@@ -62,6 +62,12 @@ pub static ALL: [Target; 9] = [
         what: "the PCI function: BAR 0, configuration space, commands, DMA",
         part: Part::Bench,
         longest: 4096,
+    },
+    Target {
+        name: "fabric",
+        what: "the gateway of the fabric, with a hostile member",
+        part: Part::Bench,
+        longest: 1024,
     },
     Target {
         name: "parsers",

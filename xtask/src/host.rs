@@ -63,8 +63,8 @@ pub fn with_tested(mut command: Command) -> Result<Command, String> {
 
 /// Builds the programs and the library that execute work requests, in release mode unless the parent of this
 /// process called [`with_tested`]. Returns the path of one of their files: `hil`, `differential`,
-/// `mlx5-function` or `libmlx5_uverbs.so`. One call of cargo builds all of them, so that their dependencies
-/// are built once.
+/// `mlx5-fabric`, `mlx5-function` or `libmlx5_uverbs.so`. One call of cargo builds all of them, so that their
+/// dependencies are built once.
 pub fn executes(name: &str) -> Result<PathBuf, String> {
     if std::env::var_os(TESTED).is_some() {
         // `cargo test` builds the library in the folder of dependencies only. In the folder above, an earlier
@@ -73,7 +73,8 @@ pub fn executes(name: &str) -> Result<PathBuf, String> {
     }
     // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
     static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
-    let packages = ["hil-tests", "mlx5-function", "mlx5-uverbs"].map(|package| ["--package", package]);
+    let packages =
+        ["hil-tests", "mlx5-fabric", "mlx5-function", "mlx5-uverbs"].map(|package| ["--package", package]);
     let build = [&["build", "--release"], packages.as_flattened()].concat();
     BUILD.get_or_init(|| check(cargo(&build))).clone()?;
     run::built("release", name)

@@ -10,6 +10,7 @@ mod calls;
 mod command_queue;
 mod completions;
 mod device;
+mod fabric;
 mod fault;
 mod function;
 mod input;
@@ -47,6 +48,7 @@ pub fn functions(target: &Target) -> Option<Functions> {
         "calls" => Functions { run: calls::run, seeds: random },
         "device" => Functions { run: device::run, seeds: random },
         "function" => Functions { run: function::run, seeds: random },
+        "fabric" => Functions { run: fabric::run, seeds: random },
         "parsers" => Functions { run: parsers::run, seeds: parsers::seeds },
         #[cfg(feature = "libfuzzer")]
         "standin" => Functions { run: mlx5_uverbs::fuzz, seeds: random },

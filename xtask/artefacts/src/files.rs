@@ -44,6 +44,9 @@ pub(super) static ARCHITECTURES: [Target; 2] = [
 
 const LIBRARY: &str = "libmlx5_uverbs.so";
 
+/// The program that joins directories over TCP, and its package.
+const GATEWAY: &str = "mlx5-fabric";
+
 /// The page for users of the archive. It becomes the README of the archive.
 pub(super) const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
 
@@ -100,18 +103,22 @@ pub(super) fn cross(triple: &str) -> PathBuf {
     root().join("target/cross").join(triple).join("release")
 }
 
-/// Builds the stand-in, and returns the compiler.
+/// Builds the stand-in and the gateway, and returns the compiler.
 pub(super) fn stand_in(triple: &str) -> Result<Toolchain, String> {
     let toolchain = Toolchain::portable(triple)?;
     check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
+    check(toolchain.cargo(&["build", "--quiet", "--release", "--package", GATEWAY, "--bin", GATEWAY]))?;
     Ok(toolchain)
 }
 
-/// Puts the stand-in and its launcher into a folder.
+/// Puts the stand-in, its launcher and the gateway into a folder.
 pub(super) fn put_emulator(triple: &str, folder: &Path) -> Result<(), String> {
     let library = cross(triple).join(LIBRARY);
     eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
     put(&library, &folder.join(LIBRARY), 0o644)?;
+    let gateway = cross(triple).join(GATEWAY);
+    eprintln!("{}", glibc::check(&gateway, glibc::DEBIAN_12)?);
+    put(&gateway, &folder.join(GATEWAY), 0o755)?;
     FILES.iter().try_for_each(|(from, to, rights)| put(&root().join(from), &folder.join(to), *rights))?;
     put_crate(folder)
 }

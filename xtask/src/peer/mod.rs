@@ -8,6 +8,7 @@ mod connected;
 mod device;
 mod dpdk;
 mod modules;
+mod namespaces;
 mod pairs;
 mod pypi;
 mod rdma_core;
@@ -147,6 +148,7 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
         for line in CONNECTED {
             run(&format!("{} {}", line.client, line.address), &|| device.connected(line));
         }
+        run("perftest and UCX in two network namespaces", &|| device.namespaces());
         for options in ENCRYPTED {
             run(&format!("ib_write_bw --aes_xts {}", options.join(" ")), &|| {
                 let (server, client) = device.encrypted(options)?;

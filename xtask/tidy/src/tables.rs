@@ -190,6 +190,10 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
         ],
     ),
     (
+        "hil-tests/emulator/fabric/src/lib.rs",
+        &[("frame", &[]), ("secret", &[]), ("node", &["frame", "secret"])],
+    ),
+    (
         "hil-tests/emulator/faults/src/lib.rs",
         &[
             ("incident", &[]),
@@ -246,6 +250,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("fault", &[]),
             ("input", &[]),
             ("memory", &[]),
+            ("fabric", &["input"]),
             ("completions", &["input", "memory"]),
             ("parsers", &["fault"]),
             ("replies", &["input"]),
@@ -536,6 +541,7 @@ pub(crate) const UNSAFE: &[&str] = &[
 /// names cannot be predicted.
 pub(crate) const PREDICTABLE: &[&str] = &[
     // Programs of one user share a folder; the programs refuse a folder of another user.
+    "hil-tests/emulator/fabric/src/main.rs",
     "hil-tests/emulator/verbs/src/ground/settings.rs",
     // This file contains the pattern by which `tidy` finds paths below the folder for temporary files.
     "xtask/tidy/src/main.rs",

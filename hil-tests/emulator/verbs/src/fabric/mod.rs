@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most processes that share one directory.
 const SLOTS: u32 = 256;
@@ -48,6 +48,10 @@ const SHORT: usize = 7;
 
 /// The most bytes that are read of a file with the addresses of a port, or with services.
 const LONGEST_TABLE: u64 = 1 << 16;
+
+/// How long a GID is looked for where a gateway runs, and the time between two looks.
+const NEIGHBOUR: Duration = Duration::from_millis(500);
+const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
@@ -183,8 +187,26 @@ impl Fabric {
         let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
     }
 
-    /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID.
+    /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID. A
+    /// gateway (`mlx5-fabric`) shows a process of another machine a moment after its beginning, so the
+    /// function waits for the GID where a gateway runs, as the kernel waits for a neighbour.
     pub(crate) fn resolve(&self, gid: Gid) -> Option<[u8; 6]> {
+        let end = Instant::now() + NEIGHBOUR;
+        loop {
+            let found = self.resolve_now(gid);
+            if found.is_some() || Instant::now() >= end || !self.has_gateway() {
+                return found;
+            }
+            std::thread::sleep(NEIGHBOUR_PERIOD);
+        }
+    }
+
+    /// Returns whether a gateway serves the directory. A gateway keeps its file locked.
+    fn has_gateway(&self) -> bool {
+        File::open(self.directory.join("fabric.lock")).is_ok_and(|mark| !sys::try_lock(&mark))
+    }
+
+    fn resolve_now(&self, gid: Gid) -> Option<[u8; 6]> {
         (0..SLOTS).filter(|slot| *slot != self.slot).find_map(|slot| {
             // The file of a process that is gone may still be there.
             self.address_of(slot, gid).filter(|_| self.is_alive(slot))

@@ -1,0 +1,150 @@
+//! Gateways of two directories on this machine, with sockets that play the programs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something that must happen.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A gateway, which is killed at the end of the test.
+struct Gateway {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(home: &Path, name: &str, way: &str, address: &str, secret: &str) -> Command {
+    let file = home.join(format!("{name}.secret"));
+    fs::write(&file, secret).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-fabric"));
+    command.args([way, address, "--secret"]).arg(file).arg("--dir").arg(home.join(name));
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// Starts a gateway, and waits until it is ready.
+fn start(home: &Path, name: &str, way: &str, address: &str) -> Gateway {
+    let mut child = command(home, name, way, address, SECRET).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready: member "), "{line:?}");
+    Gateway { child, directory: home.join(name) }
+}
+
+const SECRET: &str = "a secret of 24 letters..\n";
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Plays a program that has the slot.
+fn program(gateway: &Gateway, slot: u8, address: &str) -> UnixListener {
+    let file = |what: &str| gateway.directory.join(format!("slot-{slot}.{what}"));
+    let listener = UnixListener::bind(file("socket")).unwrap();
+    fs::write(file("services"), "1 262 [::]:7 4026\n").unwrap();
+    fs::write(file("addresses"), address).unwrap();
+    listener
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn programs_of_two_directories_reach_each_other() {
+    let (home, address) = (tempfile::tempdir().unwrap(), free_address());
+    let hub = start(home.path(), "hub", "--listen", &address);
+    let first = start(home.path(), "first", "--connect", &address);
+    let second = start(home.path(), "second", "--connect", &address);
+    // Nonsense, a wrong secret, and silence harm nobody.
+    let mut nonsense = TcpStream::connect(&address).unwrap();
+    nonsense.write_all(&[0xff; 4096]).unwrap();
+    let _silent = TcpStream::connect(&address).unwrap();
+    let mut third = command(home.path(), "third", "--connect", &address, "another secret of 24 letters");
+    assert_eq!(third.status().unwrap().code(), Some(1));
+    assert!(!home.path().join("third").exists(), "it has no directory");
+
+    let table = "::ffff:192.0.2.1 026d6c783501\n";
+    let program = program(&first, 16, table);
+    for gateway in [&hub, &second] {
+        let file = |what: &str| gateway.directory.join(format!("slot-16.{what}"));
+        wait("the program is shown", || {
+            fs::read_to_string(file("addresses")).is_ok_and(|shown| shown == table)
+        });
+        assert_eq!(fs::read_to_string(file("services")).unwrap(), "1 262 [::]:7 4026-member-1\n");
+        // More bytes than may be on their way, to a program that does not read at first.
+        let mut stream = UnixStream::connect(file("socket")).unwrap();
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 7 % 251) as u8).collect();
+        let writer = {
+            let sent = sent.clone();
+            std::thread::spawn(move || {
+                stream.write_all(&sent).unwrap();
+                stream
+            })
+        };
+        // The gateway has a connection of its own, and this is the other one.
+        let received = loop {
+            let (mut accepted, _) = program.accept().unwrap();
+            accepted.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            let mut first = [0];
+            if accepted.read(&mut first).is_ok_and(|length| length == 1) {
+                accepted.set_read_timeout(Some(LIMIT)).unwrap();
+                let mut received = vec![0; sent.len()];
+                received[0] = first[0];
+                accepted.read_exact(&mut received[1..]).unwrap();
+                // The end of the one connection is that of the other.
+                drop(writer.join().unwrap());
+                assert_eq!(accepted.read(&mut first).unwrap(), 0);
+                break received;
+            }
+            // Closing the gateway's own connection would end the program.
+            std::mem::forget(accepted);
+        };
+        assert!(received == sent);
+    }
+    drop(first);
+    for gateway in [&hub, &second] {
+        let socket = gateway.directory.join("slot-16.socket");
+        wait("the program is gone with its member", || !socket.exists());
+    }
+}
+
+#[test]
+fn a_directory_is_reserved_before_programs_start() {
+    let (home, address) = (tempfile::tempdir().unwrap(), free_address());
+    let refused = |way: &str, name: &str| {
+        let output =
+            command(home.path(), name, way, &address, SECRET).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let _hub = start(home.path(), "hub", "--listen", &address);
+    assert!(refused("--connect", "hub").contains("another mlx5-fabric serves it"));
+    // A program has the first slot, which is one of the hub's.
+    fs::create_dir(home.path().join("busy")).unwrap();
+    let lock = fs::File::create(home.path().join("busy/slot-0.lock")).unwrap();
+    lock.lock().unwrap();
+    assert!(refused("--connect", "busy").contains("start mlx5-fabric first"));
+    // A secret that others may read is none.
+    let mut open = command(home.path(), "open", "--connect", &address, SECRET);
+    fs::set_permissions(home.path().join("open.secret"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(open.status().unwrap().code(), Some(1));
+}
