@@ -37,8 +37,8 @@
 //
 // A caller that breaks these rules may corrupt memory, so all functions with pointers are unsafe in Rust.
 //
-// Until version 1.0 a change may break compiled programs. `hil-tests/capi/abi.txt` lists the symbols and
-// layouts that they rely on.
+// Before version 1.0, a new version of the library may break compiled programs. `hil-tests/capi/abi.txt`
+// lists the symbols and layouts that compiled programs rely on.
 
 #ifndef MLX5_MKEY_H
 #define MLX5_MKEY_H
@@ -53,7 +53,8 @@
 #define MLX5MK_ZERO
 #endif
 
-// The version of the header: the first of its three numbers. A program compares the numbers at compile time.
+// The first number of the header's version, which has three numbers. A program compares the numbers at
+// compile time.
 #define MLX5MK_VERSION_MAJOR 0
 
 // The second number of the version.
@@ -127,16 +128,16 @@
 // The wire side of an mkey.
 #define MLX5MK_WIRE 1
 
-// The login is in force.
+// State of a login: it is in force.
 #define MLX5MK_LOGIN_VALID 0
 
-// The credential or the import key of the login was revoked. Destroy the login and begin another.
+// State of a login: its credential or its import key was revoked. Destroy the login and begin another.
 #define MLX5MK_LOGIN_INVALID 1
 
-// The key can be used.
+// State of a data encryption key: the device has loaded it, and mkeys can use it.
 #define MLX5MK_DEK_READY 0
 
-// The device could not load the key.
+// State of a data encryption key: the device could not load it.
 #define MLX5MK_DEK_ERROR 1
 
 // The key is wrapped with the import key of the login (AES key wrap, RFC 3394): mlx5mk_login_create.
@@ -155,10 +156,10 @@
 // Flag of a request: it raises a solicited event at the receiver.
 #define MLX5MK_SOLICITED 4
 
-// A send request is done.
+// A send request has completed without an error.
 #define MLX5MK_SENT 1
 
-// A receive request is done.
+// A receive request has completed without an error.
 #define MLX5MK_RECEIVED 2
 
 // A request failed. The queue pair is in the error state, and all later requests fail as well.
@@ -202,28 +203,29 @@
 // A value of `retries` and `rnr_retries`: the first failure is final.
 #define MLX5MK_NO_RETRIES 255
 
-// The queue pair is reset.
+// State of a queue pair: RESET.
 #define MLX5MK_QP_RESET 0
 
-// The queue pair can be connected.
+// State of a queue pair: INIT. It can be connected.
 #define MLX5MK_QP_INIT 1
 
-// The queue pair is ready to receive.
+// State of a queue pair: RTR, ready to receive.
 #define MLX5MK_QP_RTR 2
 
-// The queue pair is ready to send.
+// State of a queue pair: RTS, ready to receive and to send.
 #define MLX5MK_QP_RTS 3
 
-// The send queue has failed.
+// State of a queue pair: its send queue has failed.
 #define MLX5MK_QP_SQ_ERROR 4
 
-// The send queue has stopped before a request: its requests can be cancelled, and it can go on.
+// State of a queue pair: its send queue has stopped before a request. Requests can be cancelled
+// (mlx5mk_qp_cancel), and mlx5mk_qp_resume continues the queue.
 #define MLX5MK_QP_SQ_DRAINED 5
 
-// The queue pair has failed.
+// State of a queue pair: it has failed.
 #define MLX5MK_QP_ERROR 6
 
-// The device reports a state that this library does not know.
+// State of a queue pair: the device reports a state that this library does not know.
 #define MLX5MK_QP_UNKNOWN 7
 
 // A send queue has stopped before its next request.
@@ -271,7 +273,7 @@
 // The digest behind all data was wrong.
 #define MLX5MK_BAD_DIGEST 3
 
-// Flag of `parts`: the configuration gives access rights.
+// Flag of the field `parts` of a configuration (mlx5mk_config): the configuration gives access rights.
 #define MLX5MK_SET_ACCESS 1
 
 // Flag of `parts`: the configuration gives signatures. If both domains have none, the signatures in
@@ -281,40 +283,46 @@
 // Flag of `parts`: the configuration gives crypto properties.
 #define MLX5MK_SET_CRYPTO 4
 
-// Flag of `parts`: the configuration says which bytes of a signature are checked. Without this flag, all are
-// checked.
+// Flag of `parts`: the field `check_mask` gives the bytes of a signature that are checked. Without this
+// flag, all bytes are checked.
 #define MLX5MK_SET_CHECK_MASK 8
 
-// Flag of `parts`: the configuration says which bytes of a signature are copied from domain to domain.
-// Without this flag, the library chooses.
+// Flag of `parts`: the field `copy_mask` gives the bytes of a signature that are copied from domain to
+// domain. Without this flag, the library chooses the bytes.
 #define MLX5MK_SET_COPY_MASK 16
 
 // Flag of `parts`: the configuration gives a digest instead of block signatures.
 #define MLX5MK_SET_DIGEST 32
 
-// Flag of `parts`: where the cipher is around the signature, the data unit may differ from a block with its
-// signature. The data can then be read back only from its beginning.
+// Flag of `parts`: if data are encrypted together with their signatures, the length of a data unit may
+// differ from the length of a block with its signature. The data can then be read back only from their
+// beginning.
 #define MLX5MK_ANY_DATA_UNIT 64
 
-// Selects the order of writes of an mkey. If it is relaxed, writes may pass one another.
+// Bit of `which` of mlx5mk_prepared_set_ordering: the order of writes through an mkey. Relaxed writes may
+// pass one another.
 #define MLX5MK_ORDER_WRITES 1
 
-// Selects the order of reads of an mkey. If it is relaxed, reads may pass writes.
+// Bit of `which` of mlx5mk_prepared_set_ordering: the order of reads through an mkey. Relaxed reads may pass
+// writes.
 #define MLX5MK_ORDER_READS 2
 
-// The digest is over the data of this mkey.
+// Value of `part` of a digest: the digest covers the data of this mkey.
 #define MLX5MK_DIGEST_MKEY 0
 
-// The digest is over data that passes several mkeys. This mkey is the first of them.
+// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the first of them.
 #define MLX5MK_DIGEST_FIRST 1
 
-// The digest is over data that passes several mkeys. This mkey is between the first and the last.
+// Value of `part`: the digest covers data that pass through several mkeys. This mkey is between the first
+// and the last.
 #define MLX5MK_DIGEST_MIDDLE 2
 
-// The digest is over data that passes several mkeys. This mkey is the last, and the digest follows its data.
+// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the last, and the
+// digest follows its data.
 #define MLX5MK_DIGEST_LAST 3
 
-// The digest is over data that passes only this mkey, but the CRC is in the PSV `psv`, as for several mkeys.
+// Value of `part`: the digest covers data that pass through this mkey only, but the running CRC is in the
+// PSV `psv`, as for several mkeys.
 #define MLX5MK_DIGEST_WHOLE 4
 
 // The domain has no signature.
@@ -365,7 +373,8 @@
 // When sending, signatures are made after encryption or decryption.
 #define MLX5MK_SIGNATURE_AFTER_CRYPTO 1
 
-// Found in completions only: the completion is of no request, or of an operation without a number here.
+// Found in completions only: the completion belongs to no request, or to an operation that has no MLX5MK_OP
+// constant.
 #define MLX5MK_OP_OTHER 0
 
 // The request does nothing.
@@ -439,16 +448,17 @@
 // As MLX5MK_INSPECT_SENDS, for a queue of Ethernet packets.
 #define MLX5MK_INSPECT_SENDS_ETHERNET 7
 
-// Result of mlx5mk_inspect: nothing was found.
+// Result of mlx5mk_inspect: there is no finding.
 #define MLX5MK_NOTHING 0
 
-// Result of mlx5mk_inspect: a note was found, but nothing wrong.
+// Result of mlx5mk_inspect: the worst finding is a note, which is information only.
 #define MLX5MK_NOTE 1
 
-// Result of mlx5mk_inspect: something was found that neither this library nor libmlx5, DPDK or SPDK writes.
+// Result of mlx5mk_inspect: the worst finding is suspicious: neither this library nor libmlx5, DPDK or SPDK
+// writes such bytes.
 #define MLX5MK_SUSPICIOUS 2
 
-// Result of mlx5mk_inspect: something was found that the device, or libmlx5 before it, refuses.
+// Result of mlx5mk_inspect: the worst finding is something that the device, or libmlx5 before it, refuses.
 #define MLX5MK_REFUSED 3
 
 // A completion queue, with the queue pairs that complete to it and the pools that report signature errors to
@@ -458,8 +468,8 @@ typedef struct mlx5mk_cq mlx5mk_cq;
 // A data encryption key on the device.
 typedef struct mlx5mk_dek mlx5mk_dek;
 
-// A cache of keys on the device, one for each identity: a volume, a tenant. One thread at a time uses the
-// cache.
+// A cache of data encryption keys on the device, one for each identity, for example of a volume or a tenant.
+// One thread at a time uses the cache.
 typedef struct mlx5mk_dek_cache mlx5mk_dek_cache;
 
 // An open mlx5 device.
@@ -471,7 +481,7 @@ typedef struct mlx5mk_events mlx5mk_events;
 // A list of entries in registered memory, for layouts that do not fit into a request.
 typedef struct mlx5mk_list mlx5mk_list;
 
-// An mkey that was created with its list. No request changes it.
+// An mkey that was created together with its list of entries. No request changes it.
 typedef struct mlx5mk_list_mkey mlx5mk_list_mkey;
 
 // A crypto login.
@@ -501,16 +511,16 @@ typedef struct mlx5mk_psvs mlx5mk_psvs;
 // A reliable queue pair.
 typedef struct mlx5mk_qp mlx5mk_qp;
 
-// A channel for the answers to queries.
+// A channel that receives the answers to queries for which the program does not wait.
 typedef struct mlx5mk_queries mlx5mk_queries;
 
 // Mkeys of one kind, which pools take and give back, several at a time.
 typedef struct mlx5mk_store mlx5mk_store;
 
-// A page of doorbell registers.
+// A page of doorbell registers (UAR page).
 typedef struct mlx5mk_uar mlx5mk_uar;
 
-// Memory that commands name by a number.
+// Memory that is registered for commands (a umem of DEVX). Commands name it by a number.
 typedef struct mlx5mk_umem mlx5mk_umem;
 
 // Memory windows of type 2, in use or not. One thread at a time uses them.
@@ -541,7 +551,7 @@ typedef struct mlx5mk_login_spec {
 
 // A key of AES-XTS, in one of the forms that the device takes (man page mlx5dv_dek_create).
 typedef struct mlx5mk_key_spec {
-  // The key's two halves, one after the other.
+  // The two halves of the key, one after the other; with MLX5MK_KEY_WRAPPED, the wrapped key.
   const void *key MLX5MK_ZERO;
   // Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits; wrapped 40 or 72; wrapped with a tag
   // 48 or 80.
@@ -571,8 +581,8 @@ typedef struct mlx5mk_completion {
   uint64_t number MLX5MK_ZERO;
   // For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
   struct mlx5mk_pool *pool MLX5MK_ZERO;
-  // For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check. Zeros if the mkey is not in use, and for
-  // other kinds.
+  // For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros if the mkey is not in use. Zeros for
+  // other kinds of completion.
   struct mlx5mk_mkey mkey MLX5MK_ZERO;
   // The kind of completion: MLX5MK_SENT, MLX5MK_RECEIVED, MLX5MK_FAILED, MLX5MK_BAD_SIGNATURE or
   // MLX5MK_BAD_ENTRY.
@@ -599,15 +609,15 @@ typedef struct mlx5mk_completion {
   uint8_t hardware_type MLX5MK_ZERO;
 } mlx5mk_completion;
 
-// The conversion of the device's ticks into nanoseconds (struct mlx5dv_clock_info).
+// The kernel's data for converting the device's ticks into nanoseconds (struct mlx5dv_clock_info).
 typedef struct mlx5mk_clock {
-  // The time in nanoseconds when the clock showed `cycles`.
+  // The kernel's time in nanoseconds at which the device's clock showed `cycles`.
   uint64_t base MLX5MK_ZERO;
-  // The tick that the clock showed at time `base`.
+  // The value of the device's clock, in ticks, at time `base`.
   uint64_t cycles MLX5MK_ZERO;
   // A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
   uint64_t fraction MLX5MK_ZERO;
-  // The bits that ticks have.
+  // The bits of a clock value, for example 48 ones. The clock starts again at 0 after this value.
   uint64_t mask MLX5MK_ZERO;
   // The length of a tick, in units of 2^-`shift` nanoseconds.
   uint32_t multiplier MLX5MK_ZERO;
@@ -674,7 +684,7 @@ typedef struct mlx5mk_request {
   // The 32 bits for the receiver's completion, in the processor's byte order, or the key that
   // MLX5MK_OP_SEND_INVALIDATE takes out of service.
   uint32_t immediate MLX5MK_ZERO;
-  // Local memory, which the device reads or writes until the request has completed.
+  // The data segments: local memory, which the device reads or writes until the request has completed.
   const struct mlx5mk_range *sges MLX5MK_ZERO;
   // Bytes that are copied into the request instead of segments, or NULL. Only for sends and RDMA WRITEs.
   const void *inline_data MLX5MK_ZERO;
@@ -682,9 +692,10 @@ typedef struct mlx5mk_request {
   uint32_t sge_count MLX5MK_ZERO;
   // Number of bytes at `inline_data`.
   uint32_t inline_bytes MLX5MK_ZERO;
-  // The value that the peer's memory is compared with.
+  // For MLX5MK_OP_COMPARE_SWAP: the value that the peer's memory is compared with.
   uint64_t compare MLX5MK_ZERO;
-  // The value that is written to the peer's memory, or added to it.
+  // The value that MLX5MK_OP_COMPARE_SWAP writes to the peer's memory, or that MLX5MK_OP_FETCH_ADD adds to
+  // it.
   uint64_t swap_add MLX5MK_ZERO;
 } mlx5mk_request;
 
@@ -704,7 +715,7 @@ typedef struct mlx5mk_qp_spec {
   // A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
   // MLX5MK_QP_BLUE_FLAME, or 0.
   uint32_t flags MLX5MK_ZERO;
-  // Port of the device. Default 1.
+  // Number of the device's port. Default 1.
   uint32_t port MLX5MK_ZERO;
   // Format of the time stamps in completion entries, MLX5MK_TIMESTAMPS_FREE_RUNNING or another
   // MLX5MK_TIMESTAMPS constant. Default: ticks of the free-running clock, or the device's preferred format
@@ -774,14 +785,13 @@ typedef struct mlx5mk_qp_info {
   uint32_t next_receive_psn MLX5MK_ZERO;
 } mlx5mk_qp_info;
 
-// The ids of requests, as the program has posted them: room that the caller provides, and the number of
-// requests.
+// The names that a program gave requests (`id`): room that the caller provides, and the number of requests.
 typedef struct mlx5mk_names {
-  // Room for ids. May be NULL if `room` is 0.
+  // Room for names. May be NULL if `room` is 0.
   uint64_t *ids MLX5MK_ZERO;
-  // The number of ids that `ids` has room for.
+  // The number of names that `ids` has room for.
   uint32_t room MLX5MK_ZERO;
-  // Written by the function: the number of requests. Ids without room are left out.
+  // Written by mlx5mk_qp_reset: the number of all requests. Only the first `room` names are written.
   uint32_t count MLX5MK_ZERO;
 } mlx5mk_names;
 
@@ -813,7 +823,7 @@ typedef struct mlx5mk_bad_block {
   uint64_t found MLX5MK_ZERO;
   // The value that the device computed.
   uint64_t computed MLX5MK_ZERO;
-  // Offset in bytes of the block's last byte, its signature included; for a digest, the offset that the
+  // Offset in bytes of the last byte of the block with its signature; for a digest, the offset that the
   // device reported.
   uint64_t offset MLX5MK_ZERO;
 } mlx5mk_bad_block;
@@ -840,7 +850,7 @@ typedef struct mlx5mk_signature_spec {
 
 // Crypto properties (struct mlx5dv_crypto_attr): AES-XTS.
 typedef struct mlx5mk_crypto_spec {
-  // The key. It must not be destroyed while mkeys use it.
+  // The data encryption key. It must not be destroyed while mkeys use it.
   const struct mlx5mk_dek *dek MLX5MK_ZERO;
   // The low half of the first data unit's tweak: a number of 128 bits, normally the LBA.
   uint64_t tweak_low MLX5MK_ZERO;
@@ -869,8 +879,8 @@ typedef struct mlx5mk_digest_spec {
   uint32_t domain MLX5MK_ZERO;
   // Start value of the CRC: MLX5MK_SEED_ZEROS, or MLX5MK_SEED_ONES as in iSCSI and NVMe/TCP.
   uint32_t seed MLX5MK_ZERO;
-  // The place of this mkey among those that the data passes: MLX5MK_DIGEST_MKEY or another MLX5MK_DIGEST
-  // constant.
+  // The position of this mkey among the mkeys through which the data pass: MLX5MK_DIGEST_MKEY or another
+  // MLX5MK_DIGEST constant.
   uint32_t part MLX5MK_ZERO;
   // For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). No
   // other transaction uses this PSV meanwhile.
@@ -888,9 +898,11 @@ typedef struct mlx5mk_config {
   struct mlx5mk_signature_spec memory MLX5MK_ZERO;
   // The signature behind each block on the wire.
   struct mlx5mk_signature_spec wire MLX5MK_ZERO;
-  // The bytes of a signature that are checked: a bit for each, bit 7 for the first byte.
+  // The bytes of a signature that are checked: a bit for each, bit 7 for the first byte. Used with
+  // MLX5MK_SET_CHECK_MASK.
   uint8_t check_mask MLX5MK_ZERO;
-  // The bytes of a signature that are copied: a bit for each, bit 7 for the first byte.
+  // The bytes of a signature that are copied from domain to domain: a bit for each, bit 7 for the first
+  // byte. Used with MLX5MK_SET_COPY_MASK.
   uint8_t copy_mask MLX5MK_ZERO;
   // The crypto properties: AES-XTS with a key.
   struct mlx5mk_crypto_spec crypto MLX5MK_ZERO;
@@ -928,15 +940,16 @@ typedef struct mlx5mk_window {
   uint64_t opaque[3] MLX5MK_ZERO;
 } mlx5mk_window;
 
-// The answer to a query.
+// The answer to a query for which the program does not wait.
 typedef struct mlx5mk_answer {
   // The `id` that was given with the query.
   uint64_t id MLX5MK_ZERO;
-  // Room for the reply, the PRM's structure.
+  // The caller's room for the reply, which is a structure of the PRM.
   void *reply MLX5MK_ZERO;
   // The number of bytes at `reply`.
   uint32_t room MLX5MK_ZERO;
-  // Written by the function: the length of the reply in bytes. Bytes without room are left out.
+  // Written by mlx5mk_queries_next: the length of the whole reply in bytes. Only the first `room` bytes of
+  // the reply are written.
   uint32_t bytes MLX5MK_ZERO;
 } mlx5mk_answer;
 
@@ -1129,8 +1142,8 @@ int32_t mlx5mk_dek_cache_lease(struct mlx5mk_dek_cache *cache,
                                struct mlx5mk_error *error);
 
 // Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
-// key. Handles of the key become void: before another key is loaded, configure the mkeys that use it anew,
-// or invalidate them.
+// key. Handles of the destroyed key become void. Before another key is loaded, configure the mkeys that use
+// the destroyed key anew, or invalidate them.
 //
 // Errors: MLX5MK_SYSTEM where the device refuses: the key still exists.
 int32_t mlx5mk_dek_cache_erase(struct mlx5mk_dek_cache *cache,
@@ -1193,13 +1206,13 @@ int32_t mlx5mk_cq_poll_stamped(struct mlx5mk_cq *cq,
                                uint32_t max,
                                struct mlx5mk_error *error);
 
-// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if this
-// is negative. Returns 0 when the time is over. With 0 milliseconds the function does not sleep: if there is
-// no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable with the next
-// completion.
+// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if
+// `milliseconds` is negative. Returns 0 when the time is over. With 0 milliseconds the function does not
+// sleep: if there is no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable
+// with the next completion.
 //
-// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events come to
-// the channel that it was created with.
+// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events arrive
+// at the channel that it was created with.
 int32_t mlx5mk_cq_wait(struct mlx5mk_cq *cq,
                        struct mlx5mk_completion *completions,
                        uint32_t max,
@@ -1207,7 +1220,7 @@ int32_t mlx5mk_cq_wait(struct mlx5mk_cq *cq,
                        struct mlx5mk_error *error);
 
 // Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when an armed queue has
-// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until that returns 0; then wait for
+// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until it returns 0; then wait for
 // the descriptor. The descriptor belongs to the queue: do not read from it or close it.
 //
 // Errors: as mlx5mk_cq_wait.
@@ -1227,29 +1240,29 @@ size_t mlx5mk_completion_words(const struct mlx5mk_completion *completion,
 int32_t mlx5mk_cq_destroy(struct mlx5mk_cq *cq,
                           struct mlx5mk_error *error);
 
-// Writes the current value of the device's clock, in ticks. The kernel has mapped the clock, so this reads a
-// register of the device.
+// Writes the current value of the device's clock, in ticks, to `ticks`. The function reads a register that
+// the kernel has mapped, without a system call.
 //
 // Errors: MLX5MK_COMMAND where the kernel has not mapped the clock, MLX5MK_SYSTEM.
 int32_t mlx5mk_device_ticks(const struct mlx5mk_device *device,
                             uint64_t *ticks,
                             struct mlx5mk_error *error);
 
-// Writes the kernel's data for converting ticks (`mlx5dv_get_clock_info`). These data become inexact: ask
-// for them again about once a second.
+// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The conversion
+// grows inexact with time: ask for new data about once a second.
 //
 // Errors: MLX5MK_SYSTEM where the kernel has no such data.
 int32_t mlx5mk_device_clock(const struct mlx5mk_device *device,
                             struct mlx5mk_clock *clock,
                             struct mlx5mk_error *error);
 
-// Returns the nanoseconds of a time stamp in ticks of the free-running clock (`mlx5dv_ts_to_ns`); 0 for
-// NULL.
+// Converts a time stamp in ticks of the free-running clock into nanoseconds (`mlx5dv_ts_to_ns`). Returns 0
+// if `clock` is NULL.
 uint64_t mlx5mk_clock_nanoseconds(const struct mlx5mk_clock *clock,
                                   uint64_t timestamp);
 
-// Returns the nanoseconds of a time stamp of a queue pair with MLX5MK_TIMESTAMPS_REAL_TIME, since the epoch
-// of the device's clock.
+// Converts a time stamp of a queue pair with MLX5MK_TIMESTAMPS_REAL_TIME into nanoseconds since the epoch of
+// the device's clock.
 uint64_t mlx5mk_real_time_nanoseconds(uint64_t timestamp);
 
 // Returns the largest size of a configuration (mlx5mk_post_configure) of an mkey of a pool: `entries` is the
@@ -1362,9 +1375,9 @@ int32_t mlx5mk_qp_cancel(struct mlx5mk_qp *qp,
                          uint64_t id,
                          struct mlx5mk_error *error);
 
-// Lets a drained send queue go on. Linux allows this for queue pairs that libibverbs made (mlx5mk_qp_adopt);
-// mlx5mk_qp_create therefore refuses MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR there. Cancelled requests count as
-// executed.
+// Resumes a drained send queue. Linux allows this only for queue pairs that libibverbs created
+// (mlx5mk_qp_adopt). On Linux, mlx5mk_qp_create therefore refuses MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR.
+// Cancelled requests count as executed.
 //
 // Errors: MLX5MK_COMMAND, MLX5MK_SYSTEM, also for a queue that is not drained. After an error the queue is
 // as before.
@@ -1423,8 +1436,8 @@ int32_t mlx5mk_cq_notify_error(const struct mlx5mk_cq *cq,
                                uint64_t cookie,
                                struct mlx5mk_error *error);
 
-// Takes the next event and returns 1. Waits up to `milliseconds`, or without limit if this is negative.
-// Returns 0 when the time is over.
+// Takes the next event and returns 1. Waits up to `milliseconds`, or without limit if `milliseconds` is
+// negative. Returns 0 when the time is over.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 int32_t mlx5mk_events_wait(const struct mlx5mk_events *events,
@@ -1597,8 +1610,8 @@ int32_t mlx5mk_prepared_set_tags(struct mlx5mk_prepared *prepared,
                                  uint32_t ref_tag,
                                  struct mlx5mk_error *error);
 
-// Replaces the place of the next mkey among those that the data passes (MLX5MK_DIGEST_FIRST and others), and
-// the PSV of the transaction.
+// Replaces `part` of the configuration's digest, the position of the next mkey among the mkeys through which
+// the data pass (MLX5MK_DIGEST_FIRST and others), and the PSV of the transaction.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 int32_t mlx5mk_prepared_set_digest(struct mlx5mk_prepared *prepared,
@@ -1625,7 +1638,8 @@ int32_t mlx5mk_prepared_set_ordering(struct mlx5mk_prepared *prepared,
                                      uint32_t relaxed,
                                      struct mlx5mk_error *error);
 
-// Makes the configuration also set whether the peer may invalidate the key: 1 or 0.
+// Makes the configuration also set whether the peer may invalidate the mkey's key: `allowed` is 1 for yes, 0
+// for no.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_prepared_set_remote_invalidate(struct mlx5mk_prepared *prepared,
@@ -1711,7 +1725,8 @@ int32_t mlx5mk_post_set_psv(struct mlx5mk_qp *qp,
                             uint32_t seed,
                             struct mlx5mk_error *error);
 
-// Posts `count` buffers for one message. The device does not see them before mlx5mk_doorbell.
+// Posts a receive request: `count` buffers for one message. The device does not see the request before
+// mlx5mk_doorbell.
 //
 // Errors: MLX5MK_REQUEST, MLX5MK_FULL. After an error the queue pair is as before.
 int32_t mlx5mk_post_receive(struct mlx5mk_qp *qp,
@@ -1925,11 +1940,11 @@ int32_t mlx5mk_windows_put(struct mlx5mk_windows *windows,
 // Destroys the windows. No request may still use them. NULL is ignored.
 void mlx5mk_windows_destroy(struct mlx5mk_windows *windows);
 
-// Writes the CRC32C of data that consists of a first part with the CRC `first`, and `count` blocks of
-// `block_bytes` bytes each with the CRCs `blocks`, as MLX5MK_CRC32C writes them (little endian in memory).
-// `first` is 0 if the blocks are all the data. `seed` is that of the CRCs, MLX5MK_SEED_ZEROS or
-// MLX5MK_SEED_ONES. The computation needs no data. Its cost is that of a multiplication of 32 bits by table
-// or bit for each block.
+// Writes the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes each.
+// `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the blocks, as
+// MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these CRCs,
+// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function does not need the data. It multiplies two polynomials
+// of 32 bits for each block.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_crc32c_combine(uint32_t first,
@@ -1968,7 +1983,7 @@ int32_t mlx5mk_umem_register(const struct mlx5mk_device *device,
                              struct mlx5mk_error *error);
 
 // As mlx5mk_umem_register, for `length` bytes of a dma-buf, from `offset` on. The descriptor `fd` may be
-// closed. Commands count offsets from the first of these bytes.
+// closed after the call. Commands count offsets from the first of these bytes.
 //
 // Errors: as mlx5mk_umem_register.
 int32_t mlx5mk_umem_register_dmabuf(const struct mlx5mk_device *device,
@@ -1997,7 +2012,7 @@ int32_t mlx5mk_uar_alloc(const struct mlx5mk_device *device,
                          struct mlx5mk_uar **uar,
                          struct mlx5mk_error *error);
 
-// Writes the page's number, for commands.
+// Writes the number by which commands name the page.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_uar_number(const struct mlx5mk_uar *uar,
@@ -2022,8 +2037,8 @@ int32_t mlx5mk_device_event_queue(const struct mlx5mk_device *device,
 
 // Sends the device a command that creates an object (`mlx5dv_devx_obj_create`). `request` and `reply` are
 // the PRM's structures. Memory that the command lets the device read or write stays valid until
-// mlx5mk_object_destroy has returned 0. The kernel lets through only commands that it can undo. `reply` is
-// written in any case.
+// mlx5mk_object_destroy has returned 0. Linux passes on only commands whose objects it can destroy. `reply`
+// is written in any case.
 //
 // Errors: MLX5MK_COMMAND where the device refuses, MLX5MK_SYSTEM where the kernel does not let the command
 // through (EINVAL), MLX5MK_ARGUMENT.
@@ -2098,8 +2113,8 @@ int32_t mlx5mk_object_query_later(const struct mlx5mk_object *object,
                                   uint64_t id,
                                   struct mlx5mk_error *error);
 
-// Takes the next answer and returns 1. Waits up to `milliseconds`, or without limit if this is negative.
-// Returns 0 when the time is over. The caller sets `reply` and `room`.
+// Takes the next answer and returns 1. Waits up to `milliseconds`, or without limit if `milliseconds` is
+// negative. Returns 0 when the time is over. The caller sets the fields `reply` and `room` of `answer`.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 int32_t mlx5mk_queries_next(const struct mlx5mk_queries *queries,
@@ -2117,14 +2132,14 @@ int32_t mlx5mk_queries_fd(const struct mlx5mk_queries *queries,
 // Destroys the channel. Answers that were not taken are lost. NULL is ignored.
 void mlx5mk_queries_destroy(struct mlx5mk_queries *queries);
 
-// Reads the answer to mlx5mk_qp_query_later.
+// Decodes the answer to mlx5mk_qp_query_later.
 //
 // Errors: MLX5MK_COMMAND where the device has refused the query, MLX5MK_ARGUMENT.
 int32_t mlx5mk_answer_qp(const struct mlx5mk_answer *answer,
                          struct mlx5mk_qp_info *info,
                          struct mlx5mk_error *error);
 
-// Reads the answer to mlx5mk_dek_query_later, and returns the key's state, MLX5MK_DEK_READY or
+// Decodes the answer to mlx5mk_dek_query_later, and returns the key's state, MLX5MK_DEK_READY or
 // MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
 //
 // Errors: MLX5MK_COMMAND where the device has refused the query, MLX5MK_ARGUMENT.

@@ -204,7 +204,7 @@ static int read_back(struct service *s, mlx5mk_mkey mkey)
     s->wire[WIRE - 100] ^= 1;
     if (transfer(s, mkey, MLX5MK_OP_RDMA_READ, 4) < 0 || finish(s, 4) < 0)
         return -1;
-    /* The transfer has completed. The completion queue knows whether its data are good. */
+    /* The transfer has completed. The check tells whether all signatures of its data were right. */
     int checked = mlx5mk_mkey_check(s->pool, mkey, &bad, &s->error);
     if (checked == MLX5MK_SIGNATURE && bad.block == 1) {
         printf("read back: %s\n", s->error.message);
