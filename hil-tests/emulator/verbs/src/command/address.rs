@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 /// one of this port or of another process's port.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
-    call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
+    call.pd(asked.pd)?;
     check_path(call.state, asked.port, asked.is_global, asked.source_gid_index)?;
     let mac = call.state.resolve(asked.gid).ok_or(Errno::TIMEDOUT)?;
     let length = call.request.room(UHW_OUT).min(size_of::<CreateAhResponse>()) as u32;

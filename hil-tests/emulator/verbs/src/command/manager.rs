@@ -211,7 +211,7 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
         10 => state.disconnect_id(file, command.u32(0)),
         11 => queue_pair(state, file, command),
         14 => set_option(state, file, command),
-        15 => state.notify_id(file, command.u32(0)),
+        15 => state.notify_id(file, command.u32(0), command.u32(4)),
         16 | 17 | 22 => {
             missing::met(Missing::Multicast);
             Err(Errno::OPNOTSUPP)

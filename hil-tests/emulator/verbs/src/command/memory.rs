@@ -93,7 +93,7 @@ pub(super) fn destroy_pd(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out REG_MR: registers memory of the program.
 pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: RegisterRequest = call.request.structure(CORE_IN)?;
-    let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
+    let pd = call.pd(asked.pd)?;
     let flags = asked.access;
     check_access(flags, KNOWN)?;
     if asked.start % PAGE != asked.hca_va % PAGE {
@@ -131,7 +131,7 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
         mr.access = asked.access;
     }
     let pd = match has(CHANGE_PD) {
-        true => Some(call.pd(asked.pd).map_err(|_| Errno::INVAL)?),
+        true => Some(call.pd(asked.pd)?),
         false => None,
     };
     if has(CHANGE_TRANSLATION) {

@@ -387,6 +387,6 @@ impl Call<'_> {
 
     /// Returns the queue pair with this handle, unless a command of the device has made the queue pair.
     fn verbs_qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
-        self.qp(handle).ok().filter(|qp| qp.user_handle.is_some()).ok_or(Errno::INVAL)
+        Some(self.qp(handle)?).filter(|qp| qp.user_handle.is_some()).ok_or(Errno::INVAL)
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out MODIFY_SRQ: sets the limit of a shared receive queue. The size cannot change.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifySrq = call.request.structure(CORE_IN)?;
-    let number = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.number;
+    let number = call.srq(asked.handle)?.number;
     if asked.mask & !LIMIT != 0 {
         return Err(Errno::INVAL);
     }
@@ -98,7 +98,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out QUERY_SRQ: answers with size and limit of a shared receive queue.
 pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: QuerySrq = call.request.structure(CORE_IN)?;
-    let srq = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.clone();
+    let srq = call.srq(asked.handle)?.clone();
     let limit = call.state.device.query_srq(srq.number)?;
     let response = QuerySrqResponse { receives: srq.receives, segments: srq.segments, limit, reserved: 0 };
     call.request.answer(CORE_OUT, response.as_bytes())

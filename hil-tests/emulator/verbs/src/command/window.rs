@@ -23,7 +23,7 @@ pub(super) fn alloc(call: &mut Call<'_>) -> Result<(), Errno> {
     if driver.comp_mask != 0 || driver.reserved0 != 0 || driver.reserved1 != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
+    let pd = call.pd(asked.pd)?;
     if !matches!(asked.kind, TYPE_1 | TYPE_2) {
         return Err(Errno::INVAL);
     }

@@ -554,18 +554,27 @@ impl State {
         }
     }
 
-    /// Establishes a connection without the peer's message RTU ("ready to use"): the program has already
-    /// received data from the peer (`rdma_notify`). In another state of the connection, does nothing.
+    /// Takes an event of a queue pair that a program hands over (`rdma_notify`; kernel `ib_cm_notify`). The
+    /// event that a message has come (COMM_EST) establishes a connection without the peer's message RTU
+    /// ("ready to use"). A change of the path (PATH_MIG) has no effect.
     ///
     /// # Errors
-    /// The errno with which the kernel refuses the call.
-    pub(crate) fn notify_id(&mut self, file: u32, number: u32) -> Result<(), Errno> {
+    /// The errno with which the kernel refuses the call: [`Errno::INVAL`] for another event or in another
+    /// state, `EISCONN` if the connection is established.
+    pub(crate) fn notify_id(&mut self, file: u32, number: u32, event: u32) -> Result<(), Errno> {
+        const COMM_EST: u32 = 4;
+        const PATH_MIG: u32 = 6;
         let id = self.book.of_file(file, number)?;
-        if id.step == Step::Answered {
-            id.step = Step::Established;
-            self.raise(number, EventKind::Established, 0, Shown::Nothing);
+        match (id.step, event) {
+            (Step::Answered, COMM_EST) if !id.is_for_datagrams() => {
+                id.step = Step::Established;
+                self.raise(number, EventKind::Established, 0, Shown::Nothing);
+                Ok(())
+            }
+            (Step::Established, COMM_EST) => Err(Errno(libc::EISCONN)),
+            (Step::Established, PATH_MIG) => Ok(()),
+            _ => Err(Errno::INVAL),
         }
-        Ok(())
     }
 
     /// Moves an identifier to another file, with its events. Returns the number of its events that the

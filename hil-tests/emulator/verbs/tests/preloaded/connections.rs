@@ -19,7 +19,12 @@ const REJECT: u32 = 9;
 const DISCONNECT: u32 = 10;
 const INIT_QP_ATTR: u32 = 11;
 const GET_EVENT: u32 = 12;
+const NOTIFY: u32 = 15;
 const JOIN: u32 = 22;
+
+/// Events of queue pairs (`enum ib_event_type`).
+const COMM_EST: u32 = 4;
+const PATH_MIG: u32 = 6;
 
 fn open() -> RawFd {
     let file = OpenOptions::new().read(true).write(true).open("/dev/infiniband/rdma_cm").unwrap();
@@ -152,6 +157,10 @@ fn a_connection_lives_from_request_to_end() {
         let ready = [&20_u64.to_ne_bytes()[..], &[0; 272], &id.to_ne_bytes(), &[0; 12]];
         command(client.file, ACCEPT, 0, &ready).unwrap();
         assert_eq!(server.event().2, 9, "established");
+        let notify = |id, event| server.simple(NOTIFY, id, event);
+        assert_eq!([notify(child, COMM_EST), notify(child, PATH_MIG)], [Err(libc::EISCONN), Ok(())]);
+        let refused = [notify(child, 8), notify(listener, COMM_EST), notify(first, PATH_MIG)];
+        assert_eq!(refused, [Err(libc::EINVAL); 3]);
         // perftest listens anew at the port while the connection of its first listener lives.
         assert_eq!(server.destroy(listener), Ok(1));
         let again = server.create(12);

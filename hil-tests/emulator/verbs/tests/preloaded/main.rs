@@ -87,7 +87,7 @@ fn arguments_are_checked_as_the_kernel_does() {
         assert_eq!(context.register(pd, page.0, 0, 1), Err(libc::EINVAL));
         assert_eq!(context.register(pd, page.0, 4096, 2), Err(libc::EINVAL), "remote write without local");
         assert_eq!(context.register(pd, page.0, 4096, 1 << 19), Err(libc::EINVAL));
-        assert_eq!(context.register(pd + 50, page.0, 4096, 1), Err(libc::EINVAL));
+        assert_eq!(context.register(pd + 50, page.0, 4096, 1), Err(libc::ENOENT));
         let (mr, _) = context.register(pd, page.0, 4096, 1).unwrap();
         let destroy =
             |object, method, handle| call(context.0, object, method, &mut [Attribute::Handle(0, handle)]);

@@ -103,7 +103,7 @@ fn windows_are_made_and_end_as_the_kernel_does() {
         for kind in [0, 3] {
             assert_eq!(alloc(pd, kind, [0; 8]), Err(libc::EINVAL));
         }
-        assert_eq!(alloc(pd + 50, 1, [0; 8]), Err(libc::EINVAL));
+        assert_eq!(alloc(pd + 50, 1, [0; 8]), Err(libc::ENOENT));
         for byte in [0, 5, 6] {
             let mut driver = [0; 8];
             driver[byte] = 1;
