@@ -3,13 +3,13 @@
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
-use super::{Counts, TIMEOUT, preloaded};
+use super::{Counts, TIMEOUT, preloaded, says};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogAckInterval, LogMaxRdAtomic,
-    LogMessage, LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess, QpState, QueryQp, Retries, RnrTimer,
-    Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
+    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreatePsv, CreateQp, Init2Rtr, LogAckInterval,
+    LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess, QpState, QueryQp,
+    Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
 };
-use mlx5_mkey::devx::{Device, DevxError, DevxObject, ListMkey, PageSizes, UmemSpec};
+use mlx5_mkey::devx::{Device, DevxError, DevxObject, ListMkey, PageSizes, ProtectionDomain, UmemSpec};
 use mlx5_mkey::error::CommandError;
 use mlx5_mkey::mkey::Access;
 use mlx5_mkey::queue::{
@@ -333,5 +333,23 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
                 other => assert!(!is_too_long, "{other}"),
             }
         }
+    });
+}
+
+/// Each opened device is a context with a number of its own (`uid`). A command of one context cannot name
+/// objects of another.
+#[test]
+fn an_object_of_one_context_is_not_anothers() {
+    preloaded("umem::an_object_of_one_context_is_not_anothers", || {
+        let [one, other] = [(); 2].map(|()| Device::open(None).unwrap());
+        // Domains are numbered over all contexts.
+        let [pd, own] = [&one, &other].map(|device| device.alloc_pd().unwrap());
+        let make = |pd: &ProtectionDomain| {
+            let command = CreatePsv::<1>::new(pd.number().unwrap());
+            // SAFETY: a PSV names no memory.
+            unsafe { other.create_object(&command, ()) }.map(drop)
+        };
+        says(&make(&pd).unwrap_err().to_string(), &["CREATE_PSV refused", "no such object"]);
+        make(&own).unwrap();
     });
 }

@@ -140,6 +140,9 @@ pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let mut command = command(call, IN)?;
     linux::create(call, &command)?;
     queue::in_umems(&mut command);
+    if let Err(refused) = owns(call, &command) {
+        return answer(call, OUT, Err(refused));
+    }
     let numbered = |made: Result<(Object, u32), Refused>| made.map(|(object, n)| (object, reply::number(n)));
     let outcome = match command.opcode() {
         opcode::CREATE_MKEY => numbered(mkey::create(call, &command)),
@@ -161,6 +164,54 @@ pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         }),
         Err(refused) => answer(call, OUT, Err(refused)),
     }
+}
+
+/// Protection domains, completion queues and shared receive queues that commands name: the opcode, the offset
+/// of the number, and the kind. The number 0 of a completion queue for receives means none.
+const NAMES: &[(u16, usize, Named)] = &[
+    (opcode::CREATE_MKEY, 0x1d, Named::Pd),
+    (opcode::CREATE_PSV, 0x09, Named::Pd),
+    (opcode::CREATE_OBJECT, 0x1d, Named::Pd),
+    (opcode::CREATE_RMP, 0x59, Named::Pd),
+    (opcode::CREATE_QP, 0x1d, Named::Pd),
+    (opcode::CREATE_QP, 0x95, Named::Cq),
+    (opcode::CREATE_QP, 0xb5, Named::ReceiveCq),
+    (opcode::CREATE_QP, 0xc5, Named::Srq),
+];
+
+#[derive(Clone, Copy)]
+enum Named {
+    Pd,
+    Cq,
+    ReceiveCq,
+    Srq,
+}
+
+/// Refuses a command that names an object of another context. The kernel writes the context's number into the
+/// command, by which a device tells the users of its objects apart (`uid`; hil-tests/DEVICE.md, "User
+/// contexts").
+fn owns(call: &mut Call<'_>, command: &Request) -> Result<(), Refused> {
+    const SHARED: u8 = 1;
+    let opcode = command.opcode();
+    let is_login = opcode == opcode::CREATE_OBJECT && command.u16(6)? != TYPE_DEK;
+    for (_, at, kind) in NAMES.iter().filter(|(known, ..)| *known == opcode && !is_login) {
+        let number = command.u24(*at)?;
+        match kind {
+            Named::ReceiveCq if number == 0 => continue,
+            Named::Srq if command.u8(0xc4)? & 7 != SHARED => continue,
+            _ => {}
+        }
+        let is_it = |object: &Object| match (kind, object) {
+            (Named::Pd, Object::Pd(known)) => *known == number,
+            (Named::Cq | Named::ReceiveCq, Object::Cq(cq)) => cq.number == number,
+            (Named::Srq, Object::Srq(srq)) => srq.number == number,
+            _ => false,
+        };
+        if !call.context().is_ok_and(|context| context.objects().any(is_it)) {
+            return Err(Refused::RESOURCE);
+        }
+    }
+    Ok(())
 }
 
 fn create_psvs(call: &mut Call<'_>, command: &Request) -> Created {
