@@ -188,10 +188,12 @@ fn shares(message: f64, device: f64, socket: f64) -> String {
         "Of {message:.2} us for 8 bytes in the guest:\n\
          {device:8.2} ({:.0} %) in the device, from the arrival of the doorbell\n\
          {socket:8.2} ({:.0} %) on the way of a message over a socket: half a round trip without a guest\n\
-         {rest:8.2} ({:.0} %) in the emulated processor (TCG): instructions, and the exits of the doorbell\n",
+         {rest:8.2} ({:.0} %) in the emulated processor (TCG): instructions, the exits of the doorbell, and\n\
+         {:17}on a busy machine the wait for a processor\n",
         share(device),
         share(socket),
         share(rest),
+        "",
     )
 }
 
