@@ -77,7 +77,10 @@ pub(super) const SIGNATURE_ERROR_CQE: &[Spec] = &[
     spec(1, "domain", Meaning::Bits(&[part(7, 0, "wire"), part(7, 1, "memory")])),
     spec(4, "mkey", Meaning::Key),
     spec(8, "sig_err_offset", Meaning::Count("bytes")),
-    spec(14, "reserved", Meaning::Reserved),
+    spec(8, "reserved", Meaning::Reserved),
+    spec(1, "reserved", Meaning::Reserved),
+    spec(3, "qpn", Meaning::Hex),
+    spec(2, "reserved", Meaning::Reserved),
     spec(1, "signature", Meaning::Hex),
     spec(1, "op_own", Meaning::Bits(OP_OWN)),
 ];

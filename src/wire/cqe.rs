@@ -334,9 +334,10 @@ impl ErrorCqe {
     }
 }
 
-/// A completion entry for a wrong signature, 64 bytes (`struct mlx5_sigerr_cqe`).
+/// A completion entry for a wrong signature, 64 bytes (`struct mlx5_sigerr_cqe` of libmlx5, `struct
+/// mlx5_sig_err_cqe` of Linux).
 ///
-/// The entry names only the mkey, without queue pair or request.
+/// The entry names the mkey and the queue pair of the transfer, but no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct SignatureErrorCqe {
@@ -356,12 +357,16 @@ pub struct SignatureErrorCqe {
     pub sig_type: u8,
     /// [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`], in the low 3 bits.
     pub domain: u8,
-    /// The mkey whose data has the wrong signature. Its index is in the high 24 bits.
+    /// The mkey whose data has the wrong signature: its index in the high 24 bits, its tag in the low 8.
     pub mkey: U32,
     /// Offset in bytes of the failing block's last byte, signature included.
     pub offset: U64,
     /// Reserved.
-    pub reserved1: [u8; 14],
+    pub reserved1: [u8; 8],
+    /// Number of the queue pair of the transfer, in the low 24 bits. Only Linux's structure has this field.
+    pub qpn: U32,
+    /// Reserved.
+    pub reserved2: [u8; 2],
     /// Entry signature, unused by this library.
     pub signature: u8,
     /// Kind, format and owner bit of the entry, see [`OpOwn`].
@@ -401,6 +406,7 @@ const _: () = assert!(core::mem::offset_of!(ErrorCqe, wqe_counter) == 60);
 const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, syndrome) == 32);
 const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, mkey) == 36);
 const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, offset) == 40);
+const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, qpn) == core::mem::offset_of!(Cqe, sop_qpn));
 
 #[cfg(test)]
 mod tests {

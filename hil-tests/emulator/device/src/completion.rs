@@ -159,14 +159,14 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, status), Some(cause));
     }
 
-    /// Applies the results of transfers: stores CRCs of transactions in their PSVs, and writes a completion
+    /// Applies the results of transfers of queue pair `qpn`: stores CRCs of transactions in their PSVs, and writes a completion
     /// entry for each signature error. A signature error is silent if its PSV or its mkey has an earlier one
     /// that software has not acknowledged (by SET_PSV, and by the error count in a UMR). Returns whether an
     /// entry was written.
     ///
     /// Assumption: a requester reports to the completion queue of its send queue, a responder to that of its
     /// receive queue.
-    pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {
+    pub(crate) fn report(&mut self, qpn: u32, cqn: u32, reports: &[Report]) -> bool {
         let mut posted = false;
         for report in reports {
             if let Some(running) = report.running
@@ -184,7 +184,8 @@ impl<M: Memory> Device<M> {
             psv.state = PsvState::Error;
             mkey.errors_counted = mkey.errors_expected;
             posted = true;
-            self.post(cqn, cqe::signature_error(report.mkey_index, &error));
+            let key = report.mkey_index << 8 | u32::from(mkey.tag);
+            self.post(cqn, cqe::signature_error(qpn, key, &error));
         }
         posted
     }

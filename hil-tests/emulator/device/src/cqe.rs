@@ -121,8 +121,9 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entr
 }
 
 /// Returns the entry of a signature error. The fields "actual" hold the signature in the data, and the fields
-/// "expected" the computed one, as tests of hardware expect.
-pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
+/// "expected" the computed one, as tests of hardware expect. `qpn` is the queue pair of the transfer, `key`
+/// the mkey with its tag: Linux looks up the one, and compares the other with the key of its region.
+pub(crate) fn signature_error(qpn: u32, key: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);
     let cqe = SignatureErrorCqe {
@@ -144,9 +145,11 @@ pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
             Side::Wire => SignatureErrorCqe::DOMAIN_WIRE,
             Side::Memory => SignatureErrorCqe::DOMAIN_MEMORY,
         },
-        mkey: U32::new(mkey_index << 8),
+        mkey: U32::new(key),
         offset: U64::new(error.offset),
-        reserved1: [0; 14],
+        reserved1: [0; 8],
+        qpn: U32::new(qpn),
+        reserved2: [0; 2],
         signature: 0,
         op_own: op_own(CqeOpcode::SIGNATURE_ERROR, false),
     };

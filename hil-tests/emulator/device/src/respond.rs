@@ -116,7 +116,7 @@ impl<M: Memory> Device<M> {
         {
             mkey.invalidate();
         }
-        self.report(attributes.responder_cqn(), &reports);
+        self.report(qpn, attributes.responder_cqn(), &reports);
         let (opcode, word) = match payload {
             Payload::None => (CqeOpcode::RESPONDER_SEND, 0),
             Payload::Immediate(word) => (CqeOpcode::RESPONDER_SEND_IMM, word),
@@ -143,7 +143,7 @@ impl<M: Memory> Device<M> {
         }
         match self.write_remote(qpn, attributes.pd, range, data) {
             Ok(reports) => {
-                let wrong = self.report(attributes.responder_cqn(), reports.as_slice());
+                let wrong = self.report(qpn, attributes.responder_cqn(), reports.as_slice());
                 if wrong && self.faults.drained_by_the_peers_data {
                     self.drain(qpn, wrong);
                 }
@@ -197,7 +197,7 @@ impl<M: Memory> Device<M> {
         }
         match self.path(qpn, attributes.pd).gather(&self.memory.host, range, Right::RemoteRead) {
             Ok((data, report)) => {
-                self.report(attributes.responder_cqn(), report.as_slice());
+                self.report(qpn, attributes.responder_cqn(), report.as_slice());
                 Response::Data(data)
             }
             Err(cause) => self.refuse(qpn, attributes, cause),

@@ -12,6 +12,7 @@ mod crypto;
 mod datagram;
 mod drivers;
 mod faults;
+mod integrity;
 mod interface;
 mod judge;
 mod layout;

@@ -174,7 +174,7 @@ impl<M: Memory> Device<M> {
             Ok(Outcome::Done) => self.complete(qpn, posted, 0),
             Ok(Outcome::Ask { request, scatter, bytes, reports }) => {
                 let cqn = qp.attributes.send_cqn;
-                let signature_error = self.report(cqn, &reports);
+                let signature_error = self.report(qpn, cqn, &reports);
                 let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
                 let sequence = qp.sequence;
                 qp.sequence = message::next(sequence);
@@ -194,7 +194,7 @@ impl<M: Memory> Device<M> {
             }
             Ok(Outcome::Unanswered { to, datagram, request, bytes, reports }) => {
                 let cqn = qp.attributes.send_cqn;
-                let signature_error = self.report(cqn, &reports);
+                let signature_error = self.report(qpn, cqn, &reports);
                 if ruling != Ruling::Lost {
                     self.send_unanswered(qpn, to, datagram, request);
                 }
@@ -432,7 +432,7 @@ impl<M: Memory> Device<M> {
         let mut signature_error = outstanding.signature_error;
         if let Some(data) = data {
             match self.scatter_local(qpn, attributes.pd, &outstanding.scatter, data) {
-                Ok(reports) => signature_error |= self.report(attributes.send_cqn, &reports),
+                Ok(reports) => signature_error |= self.report(qpn, attributes.send_cqn, &reports),
                 Err(cause) => return self.fail(qpn, posted, cause.local(), cause),
             }
         }
