@@ -12,6 +12,7 @@ const PROGRAMS: &str = include_str!("check/programs.sh");
 const DEVX: &str = include_str!("check/devx.sh");
 const CONNECTIONS: &str = include_str!("check/connections.sh");
 const STORAGE: &str = include_str!("check/storage.sh");
+const PROTECTION: &str = include_str!("check/protection.sh");
 const LIFE: &str = include_str!("check/life.sh");
 const TRAFFIC: &str = include_str!("check/traffic.sh");
 const RECOVERY: &str = include_str!("check/recovery.sh");
@@ -29,7 +30,7 @@ struct Part {
 }
 
 const INFINIBAND: &[&str] = &[BEGIN, PROGRAMS, DEVX, LIFE, END];
-const ETHERNET: &[&str] = &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, STORAGE, LIFE, END];
+const ETHERNET: &[&str] = &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, STORAGE, PROTECTION, LIFE, END];
 
 /// The device fails at a completion of the ping-pong. The start of the drivers takes few completions, and an
 /// unknown number of commands.

@@ -7,8 +7,9 @@ use crate::machine::image::{DRIVERS, Entry, Image};
 /// The beginnings of the names of rdma-core's programs that query a device or move data over one.
 const PROGRAMS: &[&str] = &["ib_", "ibv_", "rdma_", "rping", "ucmatose", "udaddy"];
 
-/// Programs that show and set properties of the network interface and of the device.
-const TOOLS: &[&str] = &["devlink", "ethtool", "ip"];
+/// Programs that show and set properties of the network interface and of the device, and programs that send
+/// commands to disks.
+const TOOLS: &[&str] = &["devlink", "ethtool", "ip", "nvme", "sg_dd"];
 
 /// The modules of the shared folder.
 const SHARE: &[&str] = &["virtio_pci", "9pnet_virtio", "9p"];
@@ -16,12 +17,20 @@ const SHARE: &[&str] = &["virtio_pci", "9pnet_virtio", "9p"];
 /// The modules of NVMe over fabrics, which the check loads: target and initiator.
 const STORAGE: &[&str] = &["nvmet_rdma", "nvme_rdma"];
 
+/// The modules of disks, without the one that makes a disk with protection information.
+const PROTECTION: &[&str] = &["sd_mod"];
+
+/// The module that makes a disk in memory which stores protection information.
+const DISK: &str = "scsi_debug";
+
 /// Returns the archive.
 pub(super) fn build(guest: &Guest, Parts { packages, kernel, .. }: &Parts) -> Result<Vec<u8>, String> {
     let init = include_bytes!("init.sh");
     let mut image = Image::new(guest.arch, packages, kernel, &[SHARE, DRIVERS].concat(), init)?;
     if guest.storage {
         image.modules(kernel, STORAGE, "etc/storage")?;
+        image.modules(kernel, PROTECTION, "etc/protection")?;
+        image.modules(kernel, &[DISK], "etc/disk")?;
     }
     image.put("etc/command", Entry::File(guest.command.clone().into()));
     guest.files.iter().try_for_each(|path| image.program(path))?;

@@ -14,8 +14,10 @@ const PACKAGES: &[&str] = &[
     "ibverbs-providers",
     "ibverbs-utils",
     "iproute2",
+    "nvme-cli",
     "perftest",
     "rdmacm-utils",
+    "sg3-utils",
 ];
 
 /// A guest, and the shell script that runs in it.

@@ -7,6 +7,23 @@ failed() {
     dmesg | tail -n 20
     exit 1
 }
+# Prints the warnings of the drivers. The two lines that are left out name properties that the device lacks
+# on purpose.
+warnings() {
+    dmesg -r | sed -n 's/^<[0-4]>//p' | grep -E 'mlx5|infiniband|RDMA|ib_|nvme|iser' | grep -v \
+        -e 'Failed to get valid vendor specific ID' \
+        -e 'firmware level support is missing'
+}
+no_warning() {
+    warned=$(warnings)
+    [ -z "$warned" ] || failed "the drivers have warned: $warned"
+}
+# Loads the modules of a list that are not there.
+load() {
+    while read -r module; do
+        [ -d "/sys/module/$module" ] || insmod "/lib/modules/$module.ko" || failed "insmod $module"
+    done < "$1"
+}
 # Runs server and client of a program in this guest. The words behind `--` are those of the client alone.
 pair() {
     server=

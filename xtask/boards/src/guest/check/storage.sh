@@ -1,8 +1,6 @@
 # NVMe over fabrics: target and initiator of the kernel in this guest. The bytes are compared three ways: the
 # ones that were written, the ones that come back over the wire, and the ones in the target's file.
-while read -r module; do
-    [ -d "/sys/module/$module" ] || insmod "/lib/modules/$module.ko" || failed "insmod $module"
-done < /etc/storage
+load /etc/storage
 mount -t configfs none /sys/kernel/config
 target=/sys/kernel/config/nvmet
 name=nqn.2026-11.test:volume
