@@ -159,10 +159,10 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, status), Some(cause));
     }
 
-    /// Applies the results of transfers of queue pair `qpn`: stores CRCs of transactions in their PSVs, and writes a completion
-    /// entry for each signature error. A signature error is silent if its PSV or its mkey has an earlier one
-    /// that software has not acknowledged (by SET_PSV, and by the error count in a UMR). Returns whether an
-    /// entry was written.
+    /// Applies the results of transfers of queue pair `qpn`: stores CRCs of transactions in their PSVs, and
+    /// writes a completion entry for each signature error. A signature error is silent if its PSV or its mkey
+    /// has an earlier one that software has not acknowledged (by SET_PSV, and by the error count in a UMR).
+    /// Returns whether an entry was written.
     ///
     /// Assumption: a requester reports to the completion queue of its send queue, a responder to that of its
     /// receive queue.
