@@ -33,8 +33,8 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
   --check          guests of both ports, of Debian 12's and sid's kernel and of arm64 (or those that
                    the other options name): ping-pong of all kinds, perftest, rping, NVMe over
                    fabrics with and without protection information, DEVX, counters of packets; the
-                   drivers let go of the device, also under load and for FLR, and recover a device that
-                   fails
+                   drivers let go of the device, also under load and for FLR, and recover a device
+                   that fails
 ";
 
 /// The word for the newest kernel of Debian sid, in place of a folder.
