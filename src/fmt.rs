@@ -1,5 +1,5 @@
-//! Macros that implement `defmt::Format`, and `Debug` for queues. The macros test the feature `defmt`, so
-//! their users need no condition.
+//! Macros that implement `defmt::Format` for types of the library, and `Debug` for queues. The macros
+//! themselves test the feature `defmt`, so their callers need no `cfg`.
 
 /// Implements `defmt::Format` for wire structs by printing their bytes, because defmt does not know
 /// big-endian fields.

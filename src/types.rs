@@ -37,7 +37,8 @@ impl fmt::Display for OutOfRange {
 
 impl core::error::Error for OutOfRange {}
 
-/// Why memory cannot be a queue or a pool, or why a table of queue pairs cannot accept a queue pair.
+/// Why a queue, or a pool of mkeys or memory windows, cannot be created from the given memory and settings;
+/// or why a table of queue pairs cannot accept a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -46,13 +47,13 @@ pub enum QueueError {
     Size {
         /// Name of the size: unit and queue, such as "blocks of a send queue".
         what: &'static str,
-        /// The size that the caller gave, in this unit.
+        /// The size that the caller gave, in the unit that `what` names.
         entries: usize,
-        /// Largest size allowed.
+        /// Largest size allowed, in the same unit.
         max: usize,
     },
-    /// A queue has fewer slots for its requests than its ring has entries, or a pool has fewer slots than
-    /// elements.
+    /// The caller gave fewer slots than the queue's ring has entries, or than the pool has elements. A slot
+    /// holds the library's own record of one entry or element.
     TooFewSlots {
         /// Name of the slots, such as "slots of a send queue".
         what: &'static str,
@@ -61,14 +62,14 @@ pub enum QueueError {
         /// Number of slots that the caller gave.
         slots: usize,
     },
-    /// A pool was to be created from a memory window that is bound.
+    /// A pool of memory windows was to be created, but one of the windows is bound.
     WindowBound {
-        /// The key of the window.
+        /// The key of the bound window.
         key: Key,
     },
-    /// The largest inline data would make a work request longer than the device reads.
+    /// The configured maximum of inline data would make a work request longer than the device accepts.
     InlineLimit {
-        /// Length of the inline data that the caller gave, in bytes.
+        /// The maximum of inline data that the caller configured, in bytes.
         bytes: u32,
         /// Largest length allowed, in bytes.
         max: u32,
@@ -281,7 +282,7 @@ impl BlockSize {
         self as u8
     }
 
-    /// Returns the size that a BSF code stands for, `None` for 0 and for unknown codes.
+    /// Returns the size for a code of a BSF, `None` for 0 and for unknown codes.
     pub const fn from_selector(selector: u8) -> Option<Self> {
         match selector {
             1 => Some(Self::B512),
@@ -374,7 +375,7 @@ pub enum DomainKind {
     Wire,
 }
 
-/// The start value of a CRC, or of the guard of a T10-DIF. The device knows two.
+/// The start value of a CRC, or of the guard of a T10-DIF. The device supports two.
 ///
 /// ```
 /// use mlx5_mkey::mkey::Signature;
@@ -426,7 +427,7 @@ pub enum UmrFence {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Tweak {
-    /// The number in big endian, the byte order of engines for many data units.
+    /// The bytes of the number, highest first.
     big_endian: [u8; 16],
 }
 
@@ -454,7 +455,8 @@ impl Tweak {
 
 impl fmt::Debug for Tweak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The number is printed in halves, because `core`'s code for 128 bits contains a panic.
+        // `core`'s code that prints a `u128` contains a panic, so the number is printed in two halves of 64
+        // bits.
         write!(f, "Tweak(0x{:016x}{:016x})", (self.get() >> 64) as u64, self.get() as u64)
     }
 }
