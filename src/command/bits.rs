@@ -1,5 +1,6 @@
-//! A second way to place fields, for tests only: by the bit positions of `mlx5_ifc.h`, which count from the
-//! highest bit of the mailbox's first byte. The functions share no arithmetic with the wire structs.
+//! Builds mailboxes from the bit positions of `mlx5_ifc.h`, for tests only. The positions count from the
+//! highest bit of the mailbox's first byte. The functions share no arithmetic with the wire structs, so tests
+//! notice a wrong offset in either of the two.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
@@ -10,7 +11,7 @@ use crate::command::error::CommandError;
 use std::vec;
 use std::vec::Vec;
 
-/// A field of a mailbox: number of its first bit, number of its bits, value.
+/// A field of a mailbox: position of its first bit, number of its bits, value.
 pub(super) type Field = (usize, usize, u64);
 
 /// A big-endian word of a mailbox: offset in bytes, value.
@@ -39,9 +40,9 @@ pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a command into a mailbox full of a pattern, and compares every byte with `expected`. Also checks
-/// that the bytes after the request stay, that a request with a secret is wiped, and that a mailbox which is
-/// one byte too short stays untouched.
+/// Encodes a command into a mailbox that was filled with a pattern, and compares every byte with `expected`.
+/// Also checks that the bytes after the request stay, that a request with a secret is wiped, and that a
+/// mailbox which is one byte too short stays untouched.
 pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     let length = command.input_bytes();
     assert_eq!(length, expected.len());

@@ -16,7 +16,8 @@ use crate::wire::prm::object::ObjectType;
 use crate::wire::prm::query_hca_cap::{CURRENT, GENERAL, QueryHcaCapReply, QueryHcaCapRequest};
 
 codes! {
-    /// Kind of port (PRM `port_type`). An open set: a reply may hold any code.
+    /// Kind of port (PRM `port_type`). The type can also hold codes without a name, because a reply may
+    /// contain any code.
     PortType(u8), "port type {:#x}";
 
     /// The port is an InfiniBand port.
@@ -37,8 +38,8 @@ pub struct GeneralCapabilities {
     pub log_max_cqs: u8,
     /// Base-2 logarithm of the largest number of entries of a completion queue.
     pub log_max_cq_entries: u8,
-    /// Completion queues can have the property that the device overwrites entries that software has not taken
-    /// (PRM `cq_oi`).
+    /// The device can create completion queues that ignore overrun: in a full queue, the device overwrites
+    /// entries that software has not taken (PRM `cq_oi`).
     pub cq_ignore_overrun: bool,
     /// Base-2 logarithm of the largest number of mkeys.
     pub log_max_mkeys: u8,
@@ -73,9 +74,9 @@ pub struct GeneralCapabilities {
     pub signature_handover: bool,
     /// Completion entries for signature errors name the domain and the type of the signature.
     pub signature_error_domain: bool,
-    /// Signature errors have a completion entry of their own.
+    /// A signature error has a kind of completion entry of its own (PRM `sigerr_cqe`).
     pub signature_error_cqe: bool,
-    /// A queue pair can stop at a signature error.
+    /// The send queue of a queue pair can stop at a signature error (PRM `drain_sigerr`).
     pub drain_signature_errors: bool,
     /// Signatures may cover blocks of 4048 bytes.
     pub block_4048: bool,
@@ -83,9 +84,9 @@ pub struct GeneralCapabilities {
     pub crc32c: bool,
     /// Mkeys can have CRC-64 XP10 signatures.
     pub crc64_xp10: bool,
-    /// One mkey can have both a digest and AES-XTS.
+    /// One mkey can have both a digest (a CRC32C over all data of a transaction) and AES-XTS.
     pub digest_with_xts: bool,
-    /// The device has crypto capabilities ([`crate::command::QueryCryptoCapabilities`]).
+    /// The device encrypts. [`crate::command::QueryCryptoCapabilities`] returns its crypto capabilities.
     pub crypto: bool,
     /// The device has an AES-XTS engine with one data unit per mkey and little-endian tweaks.
     pub xts_single_block: bool,
@@ -98,7 +99,7 @@ pub struct GeneralCapabilities {
     pub xts_tweak_inc_64: bool,
     /// Mask of the general objects that can be created: bit n stands for type n.
     pub object_types: u64,
-    /// UMRs may not build on indirect mkeys.
+    /// UMRs may not write the translation entries of indirect mkeys (kernel `umr_can_use_indirect_mkey`).
     pub umr_indirect_mkey_disabled: bool,
     /// UMRs may not change the right to atomics.
     pub umr_modify_atomic_disabled: bool,
@@ -156,7 +157,7 @@ pub struct GeneralCapabilities {
     pub memcpy_per_qp: bool,
     /// Number of the virtual HCA: the device as this PCI function sees it.
     pub vhca_id: u16,
-    /// The device has a second page of general capabilities.
+    /// The device has more general capabilities in a second structure (PRM `hca_cap_2`).
     pub has_second_page: bool,
 }
 
@@ -217,7 +218,7 @@ impl GeneralCapabilities {
             umr_fence: match offloads.umr_fence() {
                 1 => UmrFence::Small,
                 2 => UmrFence::None,
-                // Code 0 and unknown codes stand for the strong fence.
+                // Code 0 and unknown codes count as the strong fence.
                 _ => UmrFence::Strong,
             },
             relaxed_ordering_write: mkeys.relaxed_ordering_write(),
@@ -249,8 +250,9 @@ impl GeneralCapabilities {
 
     /// Returns which block signatures mkeys can have, `None` if they can have none (the rule is rdma-core's).
     ///
-    /// If mkeys can have signatures, then also T10-DIF with both guards and CRC-32, over blocks of 512, 520,
-    /// 4096 and 4160 bytes.
+    /// If the device has signatures, T10-DIF (with both guards) and CRC-32 are always among them, and so are
+    /// blocks of 512, 520, 4096 and 4160 bytes. The result says which other signatures and block sizes the
+    /// device has.
     pub const fn signatures(&self) -> Option<SignatureCapabilities> {
         if !self.signature_handover || !self.signature_error_domain {
             return None;
@@ -286,7 +288,8 @@ impl GeneralCapabilities {
     }
 
     /// Returns the base-2 logarithm of the longest memory copy of a request in bytes, `None` if requests
-    /// cannot copy memory (the rule is rdma-core's).
+    /// cannot copy memory (the rule is rdma-core's). If the device does not report the limit, the result is
+    /// 31 (2 GiB).
     pub const fn log_max_memcpy_bytes(&self) -> Option<u8> {
         match self.log_max_copy {
             Some(0) => Some(31),
@@ -294,8 +297,8 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the PCIe orderings that configurations of an mkey can change, `None` if they can change
-    /// neither.
+    /// Returns which PCIe orderings (of writes, of reads) a configuration of an mkey can change, `None` if it
+    /// can change neither.
     pub const fn relaxed_ordering_umr(&self) -> Option<RelaxedOrdering> {
         let ordering =
             RelaxedOrdering { write: self.relaxed_ordering_write_umr, read: self.relaxed_ordering_read_umr };

@@ -49,17 +49,18 @@ impl CqeSize {
     }
 }
 
-/// Fills in the fields of a completion queue's context that are the same for entries in user memory and for
-/// entries in pages of memory.
+/// Fills in the fields of a completion queue's context that do not depend on the place of the entries: user
+/// memory (umem), or pages that the command lists.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());
     cqc.log_page_size = page_size.over_4k();
 }
 
-/// The command that creates a completion queue in user memory (CREATE_CQ).
+/// The command that creates a completion queue in registered user memory (umem; CREATE_CQ).
 ///
-/// Each entry must hold [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`] before. The reply is the queue's number.
+/// The caller must fill all entries with [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`] before the command. The
+/// reply is the queue's number.
 ///
 /// The command does not enable compressed entries (`cqe_comp_en`). A compressed entry contains only the hash,
 /// the checksum or the stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), but a
@@ -100,7 +101,8 @@ pub struct CreateCq {
     pub doorbell: UmemSlice,
     /// Page size of the user memory.
     pub page_size: LogPageSize,
-    /// In a full queue, the device overwrites entries that software has not taken. Otherwise the queue fails.
+    /// Whether the device, if the queue is full, overwrites entries that software has not taken. If false, a
+    /// full queue fails.
     pub ignore_overrun: bool,
 }
 
@@ -130,10 +132,11 @@ impl Command for CreateCq {
     }
 }
 
-/// The command that creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ). It is meant
-/// for bare metal, where no kernel registers user memory.
+/// The command that creates a completion queue of 64-byte entries in pages of memory, which the command lists
+/// by bus address (CREATE_CQ). It is meant for bare metal, where no kernel registers user memory.
 ///
-/// Each entry must hold [`crate::wire::cqe::Cqe::UNWRITTEN`] before. The reply is the queue's number.
+/// The caller must fill all entries with [`crate::wire::cqe::Cqe::UNWRITTEN`] before the command. The reply
+/// is the queue's number.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CqSize, CreateCqOnPages, Eqn, LogPageSize, PageList, UarPage};
@@ -162,7 +165,8 @@ pub struct CreateCqOnPages<const PAGES: usize> {
     pub entries: PageList<PAGES>,
     /// The bus address of the doorbell record (8 bytes), a multiple of 8.
     pub doorbell: u64,
-    /// In a full queue, the device overwrites entries that software has not taken. Otherwise the queue fails.
+    /// Whether the device, if the queue is full, overwrites entries that software has not taken. If false, a
+    /// full queue fails.
     pub ignore_overrun: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The crypto capabilities of the device, and the forms of DEKs that the device accepts.
+//! The crypto capabilities of the device, and the form in which it accepts DEKs: plaintext or wrapped.
 
 use super::{Command, GeneralCapabilities};
 use crate::command::error::CommandError;
@@ -22,11 +22,11 @@ pub struct CryptoCapabilities {
     /// Mask of the kinds of DEK that must be wrapped (PRM `wrapped_import_method`); bit 2 stands for AES-XTS
     /// keys.
     pub import_methods: u8,
-    /// The device can forget used values of DEKs ([`super::SyncCrypto`]), so that DEKs can get other values.
+    /// The device has the command [`super::SyncCrypto`], after which DEKs can get other values.
     pub synchronizes_deks: bool,
     /// Base-2 logarithm of the largest number of DEKs.
     pub log_max_deks: u8,
-    /// Base-2 logarithm of the largest number of import keys.
+    /// Base-2 logarithm of the largest number of import keys (KEKs, which wrap DEKs and credentials).
     pub log_max_import_keks: u8,
     /// Base-2 logarithm of the largest number of credentials.
     pub log_max_credentials: u8,
@@ -71,8 +71,8 @@ pub enum KeyImport {
     Wrapped,
 }
 
-/// A summary of the device's crypto capabilities: its engine, the form of its keys, and reasons why it
-/// accepts none.
+/// A summary of the device's crypto capabilities: its AES-XTS engine, and the form in which it accepts keys
+/// or the reason why it accepts none.
 ///
 /// `Display` prints the summary as a sentence, because a device that "has crypto" may still refuse every key.
 ///

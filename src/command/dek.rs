@@ -104,9 +104,9 @@ impl Command for CreateDek<'_> {
 /// The command that gives a DEK on the device another value (MODIFY_GENERAL_OBJECT of a DEK). The number of
 /// the DEK and its `opaque` bytes stay.
 ///
-/// The device may continue to use the old value until [`SyncCrypto`]. The order is therefore: all transfers
-/// with the old value complete, then [`SyncCrypto`], then this command. A wrapped key needs a login. The
-/// mailbox is wiped when the request is dropped.
+/// The device may use an old value, which it has cached, until [`SyncCrypto`]. The order is therefore: all
+/// transfers with the old value complete, then [`SyncCrypto`], then this command. A wrapped key needs a
+/// login. The mailbox is wiped when the request is dropped.
 ///
 /// Source: the kernel's `lib/crypto.c`, which changes plaintext keys of TLS this way. Assumption: keys of
 /// AES-XTS can be changed as well, and wrapped keys are changed in the form in which they are loaded.
@@ -137,7 +137,8 @@ pub struct ModifyDek<'a> {
 }
 
 impl ModifyDek<'_> {
-    /// Checks that the device accepts the form of the key, and that it can forget the old value.
+    /// Checks that the device accepts the form of the key, and that the device has [`SyncCrypto`], the
+    /// command to forget the old value.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -208,7 +209,8 @@ impl Command for SyncCrypto {
 }
 
 codes! {
-    /// Whether a DEK can be used (PRM `encryption_key_obj.state`). An open set: a reply may hold any code.
+    /// Whether a DEK can be used (PRM `encryption_key_obj.state`). The type can also hold codes without a
+    /// name, because a reply may contain any code.
     DekState(u8), "key state {:#x}";
 
     /// The DEK can be used.

@@ -78,16 +78,18 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
 pub enum DekKey<'a> {
     /// A key in plaintext: two halves of 128 bits.
     Plain128 {
-        /// Both halves.
+        /// The key: both halves, one after the other.
         key: XtsKey<'a, 32>,
-        /// The keytag that configurations of mkeys must contain, if the device is to check one.
+        /// The keytag that the configuration of each mkey must repeat, so that the device can check it;
+        /// `None` for a key without keytag.
         keytag: Option<Keytag>,
     },
     /// A key in plaintext: two halves of 256 bits.
     Plain256 {
-        /// Both halves.
+        /// The key: both halves, one after the other.
         key: XtsKey<'a, 64>,
-        /// The keytag that configurations of mkeys must contain, if the device is to check one.
+        /// The keytag that the configuration of each mkey must repeat, so that the device can check it;
+        /// `None` for a key without keytag.
         keytag: Option<Keytag>,
     },
     /// A wrapped key: two halves of 128 bits.

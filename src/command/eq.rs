@@ -7,10 +7,12 @@ use crate::wire::prm::eq::{CreateEqRequest, EqcSize};
 use crate::wire::prm::event::EventEntry;
 use crate::wire::prm::pages::WithPages;
 
-/// The command that creates an event queue in pages of memory (CREATE_EQ). The device reports completions of
-/// an armed completion queue to the event queue that this completion queue names.
+/// The command that creates an event queue in pages of memory, which the command lists by bus address
+/// (CREATE_EQ). The device reports completions of an armed completion queue to the event queue that this
+/// completion queue names.
 ///
-/// Each entry must hold [`EventEntry::UNWRITTEN`] before. The reply is the queue's number.
+/// The caller must fill all entries with [`EventEntry::UNWRITTEN`] before the command. The reply is the
+/// queue's number.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateEq, EqSize, LogPageSize, PageList, UarPage};
@@ -32,7 +34,7 @@ use crate::wire::prm::pages::WithPages;
 pub struct CreateEq<const PAGES: usize> {
     /// Number of entries of the event queue.
     pub size: EqSize,
-    /// UAR page with the doorbell by which software gives entries back.
+    /// UAR page with the doorbell by which software gives entries back to the device.
     pub uar: UarPage,
     /// Mask of the events to report: bit n stands for type n. The events of completion queues need no bit.
     pub events: u64,

@@ -1,5 +1,5 @@
 //! The version of the interface between driver and firmware (ISSI): a command that asks which versions the
-//! firmware knows, and one that chooses a version.
+//! firmware supports, and one that chooses a version.
 
 use super::{Command, number_commands};
 use crate::command::error::CommandError;
@@ -46,7 +46,7 @@ number_commands! {
     SetIssi(Issi) = SET_ISSI;
 }
 
-/// The command that asks which ISSI versions the firmware knows (QUERY_ISSI).
+/// The command that asks which ISSI versions the firmware supports (QUERY_ISSI).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Issi, QueryIssi};
@@ -59,7 +59,7 @@ number_commands! {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryIssi;
 
-/// The reply to QUERY_ISSI: the ISSI version in force, and the versions that the firmware knows.
+/// The reply to QUERY_ISSI: the ISSI version in force, and the versions that the firmware supports.
 ///
 /// ```
 /// use mlx5_mkey::command::{Issi, IssiInfo};
@@ -70,12 +70,12 @@ pub struct QueryIssi;
 pub struct IssiInfo {
     /// The ISSI version in force.
     pub current: u16,
-    /// The ISSI versions that the firmware knows: bit n stands for version n.
+    /// The ISSI versions that the firmware supports: bit n stands for version n.
     pub supported: u32,
 }
 
 impl IssiInfo {
-    /// Returns whether the firmware knows a version.
+    /// Returns whether the firmware supports a version.
     pub const fn knows(&self, version: Issi) -> bool {
         self.supported >> version.get() & 1 != 0
     }

@@ -1,4 +1,5 @@
-//! The command that creates an mkey with its list. Work requests never change these mkeys.
+//! The command that creates an mkey together with its list of memory ranges. No work request changes the list
+//! later.
 
 use super::{Command, GeneralCapabilities, Pdn};
 use crate::command::error::CommandError;
@@ -61,8 +62,9 @@ impl MkeyEntries<'_> {
     }
 }
 
-/// The command that creates an mkey with its list (CREATE_MKEY; sources: DPDK `mlx5_devx_cmd_mkey_create`,
-/// UCX `uct_ib_mlx5_devx_reg_ksm`). The command contains the entries, which work requests never change.
+/// The command that creates an mkey together with its list of memory ranges (CREATE_MKEY; sources: DPDK
+/// `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`). The command contains the entries, which work
+/// requests never change.
 ///
 /// The mkey can be used at once. The reply is its key. The list makes the request longer than
 /// [`CreateListMkey::INPUT`](Command::INPUT); [`Command::input_bytes`] returns its length.

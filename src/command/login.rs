@@ -158,8 +158,9 @@ impl Command for CreateLogin<'_> {
 }
 
 codes! {
-    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set: a reply may hold any code. No
-    /// code stands for a missing login, because the device then has no object to query.
+    /// Whether a login is in force (PRM `crypto_login_obj.state`). The type can also hold codes without a
+    /// name, because a reply may contain any code. No code means a missing login, because the device then has
+    /// no object to query.
     LoginState(u8), "login state {:#x}";
 
     /// The login is in force.

@@ -12,8 +12,8 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcCrypto, MkcFlags, MkcPages, M
 /// Number of octowords of a BSF of 64 bytes.
 const BSF_OCTOWORDS: u32 = 4;
 
-/// An mkey's room for translation entries: a multiple of 4, to which the number is rounded up as in
-/// rdma-core.
+/// An mkey's room for translation entries. The wanted number of entries is rounded up to a multiple of 4, as
+/// in rdma-core.
 ///
 /// ```
 /// use mlx5_mkey::command::EntryCount;
@@ -68,8 +68,8 @@ pub struct MkeyFeatures {
     pub block_signature: bool,
     /// The mkey can have AES-XTS (`CRYPTO`). It refuses traffic until crypto properties are configured.
     pub crypto: bool,
-    /// Requests may change the mkey's tag (`UPDATE_TAG`). The command's bytes are the same in both cases; see
-    /// [`MkeyAttributes::tag_update`].
+    /// Requests may change the mkey's tag (`UPDATE_TAG`). The bytes of CREATE_MKEY are the same with and
+    /// without this feature; see [`MkeyAttributes::tag_update`].
     pub update_tag: bool,
     /// The peer may invalidate the mkey (`REMOTE_INVALIDATE`).
     pub remote_invalidate: bool,
@@ -78,11 +78,11 @@ pub struct MkeyFeatures {
     /// Reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
     /// Access rights that the mkey has from its creation on, beside the owner's right to read. They are meant
-    /// for [`UmrForm::Minimal`]: while the state of the mkey is known, its configurations may leave out the
-    /// rights.
+    /// for [`UmrForm::Minimal`]: while the library knows the state of the mkey, configurations may leave out
+    /// the rights.
     pub access: Access,
-    /// Which parts of the mkey UMRs will write ([`MkeyAttributes::form`]). The command's bytes are the same
-    /// for both forms.
+    /// Which parts of the mkey UMRs will write ([`MkeyAttributes::form`]). The bytes of CREATE_MKEY are the
+    /// same for both forms.
     pub form: UmrForm,
     /// The length of all entries of the mkey's lists, if they have one length (KSM; kernel
     /// `mlx5e_create_umr_ksm_mkey`). These lists are in registered memory
@@ -263,8 +263,9 @@ impl Command for CreateMkey {
     }
 }
 
-/// The command that creates a memory region of registered user memory (CREATE_MKEY with translation by pages;
-/// source: DPDK `mlx5_devx_cmd_mkey_create`). Data segments and layouts name the memory by the region's key.
+/// The command that creates a memory region of registered user memory (CREATE_MKEY with translation by pages,
+/// MTT; source: DPDK `mlx5_devx_cmd_mkey_create`). Data segments and layouts name the memory by the region's
+/// key.
 ///
 /// The region's addresses start at [`CreateMemoryRegion::address`]. The reply is the region's key.
 ///

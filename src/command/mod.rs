@@ -120,7 +120,7 @@ pub trait Command {
     /// Length in bytes of a request without a list.
     const INPUT: usize = size_of::<Self::Input>();
 
-    /// Length in bytes of a reply. The device needs this much room.
+    /// Length in bytes of a reply. The caller must give the device this much room for the reply.
     const OUTPUT: usize = size_of::<Self::Output>();
 
     /// Checks that a device can carry out the request. [`Command::encode`] calls this function before it
@@ -177,7 +177,7 @@ pub trait Command {
     fn decode(&self, reply: &[u8]) -> Result<Self::Reply, CommandError> {
         let too_short =
             |needed| CommandError::ReplyTooShort { command: Self::OPCODE, length: reply.len(), needed };
-        // The reply of a device that refuses the command may be shorter, so its header is read first.
+        // A device that refuses the command may send a shorter reply, so the reply's header is read first.
         let (header, _) =
             ReplyHeader::ref_from_prefix(reply).map_err(|_| too_short(size_of::<ReplyHeader>()))?;
         let status = Status(header.status);

@@ -153,8 +153,8 @@ impl SlotStride {
 }
 
 impl UarPage {
-    /// Returns the offset of the page in BAR 0, in bytes. The page's number counts pages of 4 KiB (rdma-core
-    /// `uar2iova`).
+    /// Returns the offset of the UAR page in BAR 0, in bytes. The page's number counts pages of 4 KiB
+    /// (rdma-core `uar2iova`).
     ///
     /// Assumption: the unit is 4 KiB unless a driver sets `log_uar_page_sz` by SET_HCA_CAP. A kernel with
     /// larger pages sets it.
@@ -202,7 +202,7 @@ impl LogMessage {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct UmemId(pub u32);
 
-/// A place in user memory.
+/// A place in registered user memory (umem).
 ///
 /// ```
 /// use mlx5_mkey::command::{UmemId, UmemSlice};
@@ -234,7 +234,7 @@ pub struct UmemSlice {
 pub struct LogPageSize(u8);
 
 impl LogPageSize {
-    /// Pages of 4096 bytes, the smallest that the device knows.
+    /// Pages of 4096 bytes, the smallest that the device accepts.
     pub const P4K: Self = Self(12);
 
     /// Pages of 65536 bytes.

@@ -9,7 +9,8 @@ use crate::wire::prm::roce_capabilities::{RoceCapabilityBits, RoceFlags};
 
 codes! {
     /// The formats of time stamps that queue pairs can have (PRM `qp_ts_format`, `sq_ts_format`; kernel
-    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`). An open set: a reply may hold any code.
+    /// `MLX5_TIMESTAMP_FORMAT_CAP_*`). The type can also hold codes without a name, because a reply may
+    /// contain any code.
     TimestampSupport(u8), "time stamp formats {:#x}";
 
     /// Queue pairs can have time stamps of the free-running clock only.

@@ -23,7 +23,7 @@ use crate::wire::prm::function::{FunctionId, FunctionRequest};
 pub struct Function {
     /// The PCI function's number; 0 for the function that owns the command queue.
     pub number: u16,
-    /// The PCI function belongs to the cores on the device itself.
+    /// The PCI function belongs to the cores on the device itself (BlueField's Arm cores).
     pub embedded_cpu: bool,
 }
 

@@ -22,8 +22,8 @@ pub struct QpAccess {
     /// The peer may RDMA WRITE.
     pub remote_write: bool,
     /// The peer may use the atomics of the InfiniBand specification (`MLX5_ATOMIC_MODE_IB_COMP` of the
-    /// kernel). Assumption: this mode is right for queue pairs of user programs too; to be checked on a
-    /// board.
+    /// kernel). Assumption: this mode is right for queue pairs of user programs too; not yet checked on a
+    /// real device.
     pub remote_atomic: bool,
 }
 

@@ -112,11 +112,11 @@ changes! {
 pub struct Init2Init {
     /// Number of the queue pair.
     pub qp: Qpn,
-    /// Whether a signature error stops the send queue; `None` leaves it unchanged. The device must have
-    /// [`crate::command::GeneralCapabilities::drain_signature_errors`].
+    /// Whether a signature error stops the send queue; `None` leaves the setting unchanged. The device must
+    /// have [`crate::command::GeneralCapabilities::drain_signature_errors`].
     pub drain_signature_errors: Option<bool>,
-    /// Whether requests may copy memory ([`crate::queue::SendRequest::memcpy`]); `None` leaves it unchanged.
-    /// The device must have [`crate::command::GeneralCapabilities::memcpy_per_qp`].
+    /// Whether requests may copy memory ([`crate::queue::SendRequest::memcpy`]); `None` leaves the setting
+    /// unchanged. The device must have [`crate::command::GeneralCapabilities::memcpy_per_qp`].
     pub memcpy: Option<bool>,
     /// The operations that the peer may use; `None` leaves them unchanged.
     pub access: Option<QpAccess>,

@@ -37,7 +37,8 @@ pub struct Rst2Init {
     pub access: QpAccess,
 }
 
-/// Fills in opcode and queue pair of a request that changes the state, and returns its context.
+/// Fills in opcode and number of the queue pair in a request that changes the state, and returns the
+/// request's queue pair context.
 fn start(opcode: Opcode, qp: Qpn, input: &mut ModifyQpRequest) -> &mut Qpc {
     input.header = RequestHeader::new(opcode);
     input.qpn.set(qp.get());
@@ -97,11 +98,11 @@ pub struct Init2Rtr {
     pub port: u8,
     /// Size of the largest packet.
     pub mtu: PathMtu,
-    /// Length of the longest message.
+    /// Base-2 logarithm of the longest message in bytes.
     pub log_max_message: LogMessage,
     /// Number of the first packet that this queue pair receives.
     pub first_psn: Psn,
-    /// Largest number of the peer's RDMA READs and atomics in flight.
+    /// Base-2 logarithm of the largest number of the peer's RDMA READs and atomics in flight.
     pub log_max_rd_atomic: LogMaxRdAtomic,
     /// How long the peer waits before a retry when this side has no receive request.
     pub rnr_timer: RnrTimer,
@@ -155,15 +156,15 @@ pub struct Rtr2Rts {
     pub qp: Qpn,
     /// Number of the first packet that this queue pair sends.
     pub first_psn: Psn,
-    /// Largest number of this queue pair's RDMA READs and atomics in flight.
+    /// Base-2 logarithm of the largest number of this queue pair's RDMA READs and atomics in flight.
     pub log_max_rd_atomic: LogMaxRdAtomic,
-    /// How long the device waits for an acknowledgement.
+    /// How long the device waits for an acknowledgement, as a code.
     pub ack_timeout: AckTimeout,
     /// Number of retries after an acknowledgement timed out.
     pub retries: Retries,
     /// Number of retries when the peer has no receive request; 7 for no limit.
     pub rnr_retries: Retries,
-    /// Number of packets after which a packet asks for an acknowledgement.
+    /// Base-2 logarithm of the number of packets after which a packet asks for an acknowledgement.
     pub log_ack_interval: LogAckInterval,
 }
 

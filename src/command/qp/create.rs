@@ -51,7 +51,7 @@ impl ReceiveRing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TimestampFormat {
-    /// Ticks of the device's free-running clock. A device with real time only refuses the queue pair
+    /// Ticks of the device's free-running clock. A device that knows only real time refuses the queue pair
     /// ([`TimestampSupport`](crate::command::TimestampSupport)).
     FreeRunning,
     /// The format that the device prefers. Every device accepts this value.
@@ -61,11 +61,12 @@ pub enum TimestampFormat {
     RealTime,
 }
 
-/// Size in bytes of a block of the send ring, and of a doorbell record.
+/// Sizes in bytes: of a block of the send ring, and of a doorbell record.
 const BLOCK: u64 = 64;
 const RECORD: u64 = 8;
 
-/// The fields of CREATE_QP that are the same for rings in user memory and for rings in pages of memory.
+/// The fields of CREATE_QP that do not depend on the place of the rings: user memory (umem), or pages that
+/// the command lists.
 struct Parts {
     pd: Pdn,
     uar: UarPage,
@@ -112,9 +113,10 @@ impl Parts {
 
 /// The command that creates a queue pair of a reliable connection, with rings in user memory (CREATE_QP).
 ///
-/// The send ring begins right after the receive ring. The command switches off that the device writes
-/// received data into completion entries: this feature takes address 0 for "no buffer", but addresses of an
-/// mkey may start at 0. The reply is the number of the queue pair, which is in the state RESET.
+/// The send ring begins right after the receive ring. The command switches off the device's writing of
+/// received data into completion entries ("scatter to CQE"): this feature takes address 0 for "no buffer",
+/// but addresses of an mkey may start at 0. The reply is the number of the queue pair, which is in the state
+/// RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -200,12 +202,13 @@ impl Command for CreateQp {
     }
 }
 
-/// The command that creates a queue pair of a reliable connection, with rings in pages of memory (CREATE_QP).
-/// The command is meant for bare metal, where no kernel registers user memory.
+/// The command that creates a queue pair of a reliable connection, with rings in pages of memory, which the
+/// command lists by bus address (CREATE_QP). The command is meant for bare metal, where no kernel registers
+/// user memory.
 ///
-/// The receive ring is first. The send ring begins at the next multiple of 64 bytes. As [`CreateQp`], the
-/// command switches off that the device writes received data into completion entries. The reply is the number
-/// of the queue pair, which is in the state RESET.
+/// The receive ring is first. The send ring begins at the next multiple of 64 bytes. Like [`CreateQp`], the
+/// command switches off the writing of received data into completion entries. The reply is the number of the
+/// queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{

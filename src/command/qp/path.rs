@@ -104,8 +104,8 @@ pub struct InfinibandPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Path {
-    /// A path within this device, which packets do not leave. It needs no address. On a port without RoCE,
-    /// the device must have [`crate::command::GeneralCapabilities::loopback_without_roce`].
+    /// A path within this device; packets do not leave the device. It needs no address. On a port without
+    /// RoCE, the device must have [`crate::command::GeneralCapabilities::loopback_without_roce`].
     Loopback,
     /// A path over Ethernet (RoCE).
     Roce(RocePath),

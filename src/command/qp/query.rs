@@ -12,7 +12,8 @@ use crate::wire::prm::qp_context::{
 };
 
 codes! {
-    /// State of a queue pair (PRM `qpc.state`). An open set: a reply may hold any code.
+    /// State of a queue pair (PRM `qpc.state`). The type can also hold codes without a name, because a reply
+    /// may contain any code.
     QpState(u8), "queue pair state {:#x}";
 
     /// The queue pair is reset.
@@ -37,8 +38,8 @@ codes! {
 pub struct QpInfo {
     /// State of the queue pair.
     pub state: QpState,
-    /// Number of the send queue's block that the device executes next, modulo 2^16. In the drained state,
-    /// this is the first block that can be cancelled.
+    /// Number of the send queue's block (WQEBB) that the device executes next, modulo 2^16. In the drained
+    /// state, this is the first block that can be cancelled.
     pub next_send_block: u16,
     /// Number of the block after the last published send request, as software wrote it to the doorbell
     /// record.

@@ -156,8 +156,8 @@ fn m52_m54_general_capabilities() {
         ((0x50, 0x0030_0000), none),
         ((0x50, 0x0040_0000), GeneralCapabilities { umr_indirect_mkey_disabled: true, ..none }),
         ((0x50, 0x0080_0000), GeneralCapabilities { umr_modify_atomic_disabled: true, ..none }),
-        // Of the bits of `cmd_hca_cap`, 0xd0, 0xd1 and 0xe9 come from the kernel's header; 0x108 and 0x231
-        // are in rdma-core's as well.
+        // Only the kernel's header has the bits 0xd0, 0xd1 and 0xe9 of `cmd_hca_cap`. rdma-core's header has
+        // the bits 0x108 and 0x231 as well.
         ((0x28, 0x0000_8000), GeneralCapabilities { relaxed_ordering_write_umr: true, ..none }),
         ((0x28, 0x0000_4000), GeneralCapabilities { relaxed_ordering_read_umr: true, ..none }),
         ((0x2c, 0x0040_0000), GeneralCapabilities { relaxed_ordering_read: true, ..none }),

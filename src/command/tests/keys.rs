@@ -41,7 +41,7 @@ fn m32_deks_in_all_eight_forms() {
     }
 }
 
-/// A difference in any bit of the halves is enough. A key with equal halves needs the constructor
+/// A key is accepted if its halves differ in any bit. A key with equal halves needs the constructor
 /// `allowing_equal_halves`.
 #[test]
 fn halves_that_are_equal_are_refused() {

@@ -184,8 +184,8 @@ fn memory_regions() {
         page_size: LogPageSize::P4K,
         tag: 0x5a,
     };
-    // The words come from rdma-core's macros, except number and offset of the user memory, which its header
-    // lacks.
+    // The expected words come from rdma-core's macros. Number and offset of the user memory are exceptions,
+    // because rdma-core's header lacks them.
     words(
         &command,
         &[
@@ -205,8 +205,8 @@ fn memory_regions() {
             (0x6c, 0x2233_4455),
         ],
     );
-    // A region of one byte within a page, a region of two bytes across the border of two pages, and so on.
-    // The closure also checks the byte with the rights.
+    // The cases are regions of one byte within a page, of two bytes across the border of two pages, and
+    // longer ones. The closure also checks the byte with the rights.
     let octowords = |address, length| {
         let mut mailbox = [0; CreateMemoryRegion::INPUT];
         let command = CreateMemoryRegion { address, length, access: Access::REMOTE_READ, ..command };

@@ -15,7 +15,7 @@ fn m56_completion_queues() {
         page_size: LogPageSize::P64K,
         ignore_overrun: true,
     };
-    // The positions come from `cqc` and `create_cq_in` in the kernel and in DPDK.
+    // The bit positions come from `cqc` and `create_cq_in` in the headers of the kernel and of DPDK.
     const CQC: usize = 0x80;
     for (cqe_size, cqe_sz) in [(CqeSize::B64, 0), (CqeSize::B128, 1)] {
         let command = CreateCq { cqe_size, ..command };
@@ -82,7 +82,7 @@ fn queue_pairs_are_created_as_with_rdma_core() {
         (0x108, 0x1357_9bdf),
         (0x10c, 0x8000_0000),
     ];
-    // The field `wq_umem_offset` is at its position in the headers of DPDK and the kernel.
+    // The headers of DPDK and of the kernel have the field `wq_umem_offset` at this position.
     let mut with_offset = golden.to_vec();
     with_offset.extend([(0x100, 0x0102_0304), (0x104, 0x0506_0708)]);
     words(&command, &with_offset);
@@ -211,7 +211,8 @@ fn m42_draining_is_refused_where_there_is_none() {
 
 #[test]
 fn m45_copies_are_asked_for_as_rdma_core_does() {
-    // As in `qp_enable_mmo`, bit 31 announces the extension, and the optional mask selects its bit.
+    // As in rdma-core's `qp_enable_mmo`, bit 31 of the word with the queue pair's number announces the
+    // extension of the context, and the mask of optional fields selects the extension's bit.
     let copies = Init2Init { memcpy: Some(true), ..Init2Init::new(qp()) };
     words(&copies, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8), (0x110, 0x2000_0000)]);
     let none = Init2Init { memcpy: Some(false), ..copies };

@@ -96,7 +96,7 @@ fn event_queues_are_over_pages() {
     words(&command, &[&golden[..], &PAGES].concat());
     assert_eq!(command.decode(&from_words(16, &[(8, 0xffff_ff9a)])), Ok(Eqn::new(0x9a).unwrap()));
     words(&DestroyEq(Eqn::new(0x9a).unwrap()), &[(0, 0x0302_0000), (8, 0x9a)]);
-    // 131072 bytes are 2048 entries.
+    // The pages hold 131072 bytes: 2048 entries of 64 bytes.
     let hold = |entries| {
         let size = EqSize::new(entries).unwrap();
         assert_eq!(size.get(), entries);
@@ -131,7 +131,7 @@ fn completion_queues_are_over_pages() {
         ],
     );
     assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])), Ok(Cqn::new(0x12_3456).unwrap()));
-    // 131072 bytes are 2048 entries.
+    // The pages hold 131072 bytes: 2048 entries of 64 bytes.
     let full = CreateCqOnPages { size: CqSize::new(2048).unwrap(), ..command };
     assert_eq!(full.verify(), Ok(()));
     let over = CreateCqOnPages { size: CqSize::new(4096).unwrap(), ..command };
