@@ -15,16 +15,16 @@ pub enum CommandQueueError {
     Command(CommandError),
     /// The number of mailbox blocks in the queue's memory is no power of two, or too large.
     Queue(QueueError),
-    /// The firmware is not ready.
+    /// The firmware did not become ready in time.
     NotReady {
         /// How long the library waited for the firmware.
         milliseconds: u32,
     },
-    /// The device has another revision of the command interface than the library knows.
+    /// The device has another revision of the command interface than the library supports.
     Revision {
         /// The device's revision of the command interface.
         found: u16,
-        /// The revision that this library knows.
+        /// The revision that this library supports.
         known: u16,
     },
     /// By the device's description, the entries of the command queue are too many or too large for a page, or
@@ -35,7 +35,7 @@ pub enum CommandQueueError {
         /// Base-2 logarithm of the distance in bytes from one entry to the next.
         log_stride: u8,
     },
-    /// Request and reply do not fit into the queue's memory. Nothing was done.
+    /// Request and reply do not fit into the queue's memory. Nothing was sent to the device.
     TooManyBlocks {
         /// The command.
         command: Opcode,
@@ -51,12 +51,12 @@ pub enum CommandQueueError {
         /// The reason that the device reports.
         status: DeliveryStatus,
     },
-    /// Token, block number or signature of a reply is wrong.
+    /// The token, the block number or the signature in a reply is wrong.
     Reply {
         /// The command.
         command: Opcode,
     },
-    /// The device did not answer in time. The queue is lost.
+    /// The device did not answer in time. The queue sends no further commands ([`Self::Lost`]).
     TimedOut {
         /// The command.
         command: Opcode,
@@ -71,14 +71,15 @@ pub enum CommandQueueError {
         /// Number of pages that the firmware still wants.
         wanted: u32,
     },
-    /// The firmware keeps pages that it should give back.
+    /// The firmware keeps pages that it should give back. Or it wants pages for a third PCI function while it
+    /// has pages of two, the most that the library can record.
     PagesKept {
         /// Number of pages that the firmware has or may have. It may have pages whose transfer it did not
         /// confirm.
         pages: u32,
     },
-    /// The firmware gave back a page that does not come from this source of pages, or that it had already
-    /// given back.
+    /// The firmware gave back a page that does not come from the [`PageSource`](crate::hca::PageSource), or
+    /// that it had already given back.
     ForeignPage {
         /// The page's address, as the firmware reported it.
         address: u64,

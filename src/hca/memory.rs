@@ -53,12 +53,13 @@ pub(super) fn sign_entry(entry: &mut CommandEntry) {
     entry.signature = !xor(entry.as_bytes());
 }
 
-/// Returns whether the signature of an entry is right.
+/// Returns whether the signature in an entry fits the entry's bytes.
 pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }
 
-/// Returns the signed part of a mailbox block, and the part of it that has a second signature of its own.
+/// Returns the two ranges of a mailbox block that signatures cover: its 576 bytes without the unused ones, and
+/// the fields between the data and `signature`.
 fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     let whole = block.as_bytes().get(..BLOCK_BYTES + 64)?;
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
@@ -71,7 +72,7 @@ pub(super) fn sign_block(block: &mut CommandBlock) {
     block.signature = !signed(block).map_or(0, |(whole, _)| xor(whole));
 }
 
-/// Returns whether both signatures of a mailbox block are right.
+/// Returns whether both signatures in a mailbox block fit the block's bytes.
 pub(super) fn is_block_signed(block: &CommandBlock) -> bool {
     signed(block).is_some_and(|(whole, control)| xor(whole) == 0xff && xor(control) == 0xff)
 }

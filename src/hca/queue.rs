@@ -27,7 +27,7 @@ pub struct CommandQueueConfig {
     pub address: u64,
     /// How long a command may take, in milliseconds; Linux waits for 60 seconds.
     pub timeout_ms: u32,
-    /// How long the firmware may take until it is ready, in milliseconds; Linux waits for two minutes.
+    /// How long the firmware may take to start, in milliseconds; Linux waits for two minutes.
     pub ready_ms: u32,
     /// Replies whose token or signature is wrong are errors. A device whose `cmdif_checksum` is off need not
     /// sign replies, and Linux and rdma-core switch `cmdif_checksum` off. The queue signs requests in any
@@ -58,8 +58,8 @@ pub(super) struct Held {
 /// A device's command queue. It sends one command at a time, and waits for the reply.
 ///
 /// If the device does not answer a command in time, it may write the reply later, into memory that another
-/// command would then use. After [`CommandQueueError::TimedOut`], the queue is therefore lost and refuses
-/// further commands. Only a reset of the function makes a new queue possible.
+/// command would then use. After [`CommandQueueError::TimedOut`], the queue therefore refuses further
+/// commands ([`CommandQueueError::Lost`]). Only a reset of the function makes a new queue possible.
 ///
 /// ```
 /// use embedded_hal::delay::DelayNs;
@@ -89,7 +89,8 @@ pub struct CommandQueue<'m, R> {
     /// The pages that the firmware holds for up to two PCI functions: the one that it named in the boot
     /// phase, and the one that it named in the init phase.
     pub(super) held: [Held; 2],
-    /// The device has answered INIT_HCA, so it runs or may run, and nothing has stopped it since.
+    /// The device has answered INIT_HCA, so it runs or may run, and no TEARDOWN_HCA or DISABLE_HCA has
+    /// stopped it since.
     pub(super) is_running: bool,
 }
 
@@ -101,8 +102,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// # Errors
     /// [`CommandError::Misaligned`] if the address is no multiple of 4096, or if the memory would reach the
     /// end of the address space; [`CommandQueueError::Queue`] if `BLOCKS` is no power of two. After these
-    /// errors, nothing was done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or
-    /// [`CommandQueueError::Layout`] if the device does not meet the requirements. After these errors, no
+    /// errors, the device was not accessed. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`]
+    /// or [`CommandQueueError::Layout`] if the device does not meet the requirements. After these errors, no
     /// register was written.
     pub fn new<const BLOCKS: usize>(
         mut registers: R,
@@ -168,12 +169,14 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// [`CommandError::MailboxTooShort`] for a command with a list, which [`CommandQueue::execute_in`] can
     /// execute. [`CommandQueueError::Command`] for a request that cannot be encoded, or that the device
     /// refuses; [`CommandQueueError::TooManyBlocks`] if request or reply do not fit into the queue's memory.
-    /// After these errors, the device has changed nothing. [`CommandQueueError::Delivery`] if the device
-    /// could not read the request, or could not write the reply. [`CommandQueueError::Reply`] if the reply
-    /// has a wrong signature or token: the device may or may not have carried out the command. The same holds
-    /// after [`CommandQueueError::TimedOut`], which makes the queue lost. From then on, the queue sends no
-    /// command, and the error is [`CommandQueueError::Lost`]. [`CommandQueueError::Command`] also stands for
-    /// a reply with invalid values, to a command that the device has carried out.
+    /// After these errors, the device has changed nothing. One case of [`CommandQueueError::Command`] is
+    /// different: the reply has invalid values, and the device has carried out the command.
+    ///
+    /// [`CommandQueueError::Delivery`] if the device could not read the request, or could not write the
+    /// reply; [`CommandQueueError::Reply`] if the reply has a wrong signature or token;
+    /// [`CommandQueueError::TimedOut`] if no reply came in time. After these errors, the device may or may
+    /// not have carried out the command. After [`CommandQueueError::TimedOut`], the queue sends no further
+    /// command, and further calls return [`CommandQueueError::Lost`].
     pub fn execute<C: Command>(
         &mut self,
         command: &C,
@@ -226,7 +229,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
                 blocks: blocks as u32,
             });
         }
-        // Tokens are never 0.
+        // A token is never 0, as in Linux.
         self.token = self.token.checked_add(1).unwrap_or(1);
 
         let (begin, rest) = request.split_at_checked(INLINE_BYTES).unwrap_or((request, &[]));

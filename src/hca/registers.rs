@@ -104,8 +104,8 @@ impl MappedRegisters {
     ///   reserved for the device until the function is disabled or reset, even if the Rust value is dropped
     ///   before or a command has timed out;
     /// - addresses in commands (of pages for the firmware, of rings, of doorbell records) lead to memory that
-    ///   is reserved for the device until the opposite command is done, and that Rust code uses only through
-    ///   the types for it.
+    ///   is reserved for the device until the command that takes the memory back is done, and that Rust code
+    ///   uses only through the types for it.
     pub const unsafe fn new(bar: NonNull<u32>) -> Self {
         Self { base: bar.as_ptr() }
     }

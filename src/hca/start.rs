@@ -42,7 +42,7 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
     }
 }
 
-/// A source of consecutive pages. A bitmap of the caller records which pages are taken. A page that comes
+/// A source of consecutive pages. A bitmap of the caller records which pages are taken. A page that is put
 /// back twice is refused the second time. A page that was put back can be taken again.
 ///
 /// ```
@@ -112,7 +112,7 @@ impl PageSource for PageRange<'_> {
         let number = distance / FIRMWARE_PAGE;
         let place = usize::try_from(number / 64).ok().and_then(|at| self.bitmap.get_mut(at));
         let bit = 1_u64.wrapping_shl(number as u32);
-        // Bits after the last page are never set.
+        // Bits after the last page are never set, so an address behind the last page is refused too.
         let Some(word) = place.filter(|word| **word & bit != 0) else { return false };
         *word &= !bit;
         true
@@ -134,8 +134,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// library does not have that command.
     ///
     /// # Errors
-    /// The errors of [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware that does not know
-    /// ISSI 1; [`CommandQueueError::NoPages`] if the source has too few pages;
+    /// The errors of [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware that does not
+    /// support ISSI 1; [`CommandQueueError::NoPages`] if the source has too few pages;
     /// [`CommandQueueError::PagesKept`] if the firmware wants pages for a third PCI function while it still
     /// has pages of two functions. [`CommandQueue::stop`] undoes the steps before the error.
     pub fn start(
@@ -165,8 +165,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// # Errors
     /// The errors of [`CommandQueue::execute`]. After [`CommandQueueError::Delivery`],
     /// [`CommandQueueError::TimedOut`] and [`CommandQueueError::Lost`], later steps were not executed: the
-    /// device may not know the command, or may still carry it out, and its function must not be disabled
-    /// meanwhile. If the queue is not lost, another call executes these steps.
+    /// device may not have received the command, or may still carry it out, and its function must not be
+    /// disabled meanwhile. If the queue is not lost, another call executes these steps.
     /// [`CommandQueueError::PagesKept`] if the firmware keeps pages, and [`CommandQueueError::ForeignPage`]
     /// if it gives back a page that it did not have, or a page twice.
     pub fn stop(
@@ -240,7 +240,7 @@ impl<R: Registers> CommandQueue<'_, R> {
             Err(CommandQueueError::NoPages { wanted })
         };
         match given {
-            // If the reply is lost or wrong, the firmware may have got the pages.
+            // After these errors, the firmware may have got the pages, so they count as given.
             Ok(())
             | Err(
                 CommandQueueError::TimedOut { .. }
