@@ -22,7 +22,7 @@ pub enum Style {
     /// Text without colours.
     #[default]
     Plain,
-    /// Text with colours, as escape sequences of ECMA-48, which terminals know.
+    /// Text with colours, as escape sequences of ECMA-48, which terminals interpret.
     Ansi,
 }
 

@@ -46,7 +46,7 @@ const INLINE_BYTES: usize = 32;
 pub struct CompletionEntry<'a> {
     /// The 64 bytes of the entry; of an entry of 128 bytes, the second half.
     bytes: &'a [u8],
-    /// The first 64 bytes of an entry of 128 bytes.
+    /// The first 64 bytes of an entry of 128 bytes; `None` for an entry of 64 bytes.
     half: Option<&'a [u8]>,
     cqe: Cqe,
 }
@@ -56,10 +56,10 @@ pub struct CompletionEntry<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EntryKind {
-    /// A request succeeded, or the completion queue was resized. The entry of a send request contains the
-    /// request's opcode, the entry of a receive request does not.
+    /// A request succeeded, or the completion queue was resized. The entry of a send queue's request contains
+    /// the request's opcode, the entry of a receive request does not.
     Success(Cqe),
-    /// Several requests succeeded. This entry is followed by entries in which their reports are compressed.
+    /// Several requests succeeded. The entries after this one contain their completions in compressed form.
     /// The field `byte_count` contains the number of completions.
     Compressed(Cqe),
     /// A request failed.
@@ -85,7 +85,7 @@ impl<'a> CompletionEntry<'a> {
     }
 
     /// Reads the entry in the first 128 bytes, for a queue with entries of this size ([`Cqe128`]). The second
-    /// half is the report, the first half may have the data of a message.
+    /// half is the completion entry itself, the first half may have the data of a message.
     ///
     /// # Errors
     /// [`ParseError::TooShort`] for fewer than 128 bytes.
@@ -96,7 +96,8 @@ impl<'a> CompletionEntry<'a> {
         Ok(Self { half: Some(half), ..entry })
     }
 
-    /// Returns the offset of the report in the slot of the ring: 0, or 64 for an entry of 128 bytes.
+    /// Returns the offset of the completion entry in its slot of the ring: 0, or 64 for an entry of 128
+    /// bytes.
     const fn begin(&self) -> usize {
         if self.half.is_some() { WQEBB_BYTES } else { 0 }
     }
@@ -117,7 +118,7 @@ impl<'a> CompletionEntry<'a> {
         self.bytes
     }
 
-    /// Returns the entry in the wire format of a completion without error.
+    /// Returns the bytes as the wire struct of a completion without error, whatever the kind of the entry is.
     pub const fn cqe(&self) -> &Cqe {
         &self.cqe
     }
@@ -233,7 +234,7 @@ impl<'a> CompletionEntry<'a> {
     }
 }
 
-/// Returns the wrong parts of a signature that a syndrome names.
+/// Returns the parts of a signature that are wrong according to a syndrome.
 fn syndrome_kinds(syndrome: u16) -> [Option<SignatureErrorKind>; 3] {
     let named = |bit, kind| (syndrome & bit != 0).then_some(kind);
     [
@@ -343,7 +344,7 @@ fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::For
                 found & 0xffff_ffff,
                 computed & 0xffff_ffff
             )?,
-            // An error of a digest is printed above, because no syndrome stands for it.
+            // The code above prints the error of a digest, because no bit of the syndrome means a digest.
             SignatureErrorKind::Digest => {}
         }
     }

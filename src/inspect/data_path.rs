@@ -34,11 +34,11 @@ pub struct DataPath<'a> {
 pub enum DataSegmentView<'a> {
     /// A range of local memory.
     Memory(DataSegment),
-    /// Bytes inside the request.
+    /// Data inside the request (inline data).
     Inline {
-        /// Number of bytes according to the request.
+        /// Length of the inline data in bytes, according to the request.
         length: u32,
-        /// The bytes. They are fewer than `length` if the request ends before.
+        /// The inline data. It has fewer than `length` bytes if the request ends too early.
         bytes: &'a [u8],
     },
 }
@@ -155,7 +155,7 @@ impl<'a> Iterator for DataSegments<'a> {
     }
 }
 
-/// A request that copies within the memory of one side, without a peer.
+/// A request that copies local memory, without a peer.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Memcpy<'a> {
@@ -168,7 +168,7 @@ impl<'a> Memcpy<'a> {
     /// The offsets of the data segments in the request: source, then target.
     pub(super) const SEGMENTS: [usize; 2] =
         [(MEMCPY_OCTOWORDS - 2) * OCTOWORD_BYTES, (MEMCPY_OCTOWORDS - 1) * OCTOWORD_BYTES];
-    /// Number of bytes that a data segment with the length 0 stands for.
+    /// Length in bytes of a data segment whose length field is 0.
     const MOST_BYTES: u64 = 1 << 31;
 
     /// Decodes a memory-to-memory request. Returns `None` if the request is no copy, or ends too early.
@@ -197,7 +197,7 @@ impl<'a> Memcpy<'a> {
         self.target
     }
 
-    /// Returns how many bytes the device reads from the source. A length field of 0 stands for 2 GiB.
+    /// Returns how many bytes the device reads from the source. A length field of 0 means 2 GiB.
     pub const fn length(&self) -> u64 {
         match self.source.byte_count.get() {
             0 => Self::MOST_BYTES,

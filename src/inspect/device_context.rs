@@ -3,8 +3,8 @@
 use crate::mkey::{SignatureCapabilities, XtsEngine};
 use crate::types::KsmEntrySize;
 
-/// Properties of the device that a request is meant for. `None` stands for an unknown property, which
-/// findings do not depend on.
+/// Properties of the device that a request is meant for. `None` means that a property is unknown; no finding
+/// depends on an unknown property.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
@@ -21,7 +21,7 @@ pub struct DeviceContext {
     /// The device's AES-XTS engine, which determines the byte order of a tweak, and the limit of an mkey's
     /// length.
     pub engine: Option<XtsEngine>,
-    /// The signatures that the device knows.
+    /// The signatures and block sizes that the device supports.
     pub capabilities: Option<SignatureCapabilities>,
     /// The length of each entry, if all examined mkeys were created for entries of one length (KSM). The
     /// requests themselves do not contain this length.

@@ -7,7 +7,7 @@ use core::fmt;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ParseError {
-    /// There are fewer bytes than in the shortest request or completion entry.
+    /// The given bytes are fewer than the shortest request or completion entry has.
     TooShort {
         /// Number of bytes that the caller gave.
         have: usize,

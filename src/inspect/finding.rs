@@ -14,11 +14,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Severity {
-    /// The finding is information only: the request has no fault.
+    /// The finding is information only: the request or completion entry has no fault.
     Note,
-    /// The request differs from all requests of this library, the reference provider, and the drivers of DPDK
-    /// and SPDK. No public source says that a device refuses it. The device may do something unintended, and
-    /// a transfer may fail.
+    /// The request or completion entry differs from all that this library, the reference provider, and the
+    /// drivers of DPDK and SPDK post or know. No public source says that a device refuses it. The device may
+    /// do something unintended, and a transfer may fail.
     Suspicious,
     /// The device refuses the request, or each transfer through its mkey.
     Refused,
@@ -92,8 +92,8 @@ macro_rules! problems {
         }
 
         impl Problem {
-            /// The names of all problems, from which the tests of a device learn whether they have tried
-            /// each.
+            /// The names of all problems. A test of a device can compare the names with the problems that it
+            /// has caused.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
 
             /// Returns the name of the problem, as in [`Problem::NAMES`].
@@ -115,7 +115,7 @@ macro_rules! problems {
 }
 
 problems! {
-    // Problems of all requests.
+    // Problems that every kind of request can have.
     Truncated { needed: usize, have: usize } Refused "mlx5_wqe_ctrl_seg.qpn_ds"
         "the request says {needed} bytes, {have} are there";
     CutOff { needed: usize, have: usize } Note "mlx5_wqe_ctrl_seg.qpn_ds"

@@ -80,7 +80,8 @@ const _: () = assert!(total(ETHERNET) == size_of::<EthernetSegment>());
 /// A segment that consists of data.
 pub(super) const DATA_BYTES: &[Spec] = &[spec(REST, "data", Meaning::Bytes)];
 
-/// The queue that a request waits for, or that it lets run (DPDK `mlx5_wqe_qseg`).
+/// The completion queue that a request waits for, or the send queue that it enables, with an index (DPDK
+/// `mlx5_wqe_qseg`).
 pub(super) const WAIT: &[Spec] =
     &[unused(8), spec(4, "max_index", Meaning::Hex), spec(4, "qpn_cqn", Meaning::Hex)];
 const _: () = assert!(total(WAIT) == OCTOWORD_BYTES);
@@ -97,7 +98,7 @@ const _: () = assert!(total(WAIT_FOR_VALUE) == 2 * OCTOWORD_BYTES);
 
 const TAG_OPERATION: &[Named] =
     &[part(0xf0, 0, "nothing"), part(0xf0, 0x10, "append"), part(0xf0, 0x20, "remove")];
-/// A change of a list for tag matching (`struct mlx5_wqe_tm_seg`).
+/// A change of the tag list of a shared receive queue (tag matching, `struct mlx5_wqe_tm_seg`).
 pub(super) const TAG_MATCHING: &[Spec] = &[
     spec(1, "opcode", Meaning::Named(TAG_OPERATION)),
     spec(1, "flags", Meaning::Named(&[flag(7, "signalled"), flag(6, "counter is given")])),

@@ -158,8 +158,9 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     if !sends || inline_length(rest).is_some() {
         return false;
     }
-    // No data segment has key 0. If the place of the key is 0, it is the reserved half of a datagram's key,
-    // or a part of an Ethernet segment without checksums.
+    // No data segment has key 0. If the place of the key is 0, the bytes are another segment: a datagram's
+    // address, where the place is the reserved half of the key; or an Ethernet segment that asks for no
+    // checksums.
     let data = DataSegment::ref_from_prefix(rest).ok();
     if data.is_some_and(|(data, _)| data.lkey.get() == 0) {
         return true;

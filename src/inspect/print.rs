@@ -52,8 +52,8 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>, engine: Optio
             columns.write_str(" ")?;
             group.iter().try_for_each(|byte| write!(columns, "{byte:02x}"))?;
         }
-        // On the first line of a segment, the segment's name stands beside the bytes. On other lines, the
-        // first field of these bytes stands there.
+        // The first line of a segment has the segment's name beside the bytes. All other lines have the first
+        // field of their bytes instead.
         let mut beside = true;
         if number == 0 {
             columns.tab(FIELDS_COLUMN)?;

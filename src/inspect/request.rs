@@ -43,7 +43,7 @@ pub struct WorkRequest<'a> {
 pub enum Body<'a> {
     /// The request changes an mkey.
     Configure(Umr<'a>),
-    /// The request takes an mkey out of service.
+    /// The request invalidates an mkey: the key then refuses all traffic.
     Invalidate(Umr<'a>),
     /// The request gives a PSV its start value.
     SetPsv(&'a SetPsvSegment),
@@ -76,7 +76,7 @@ impl<'a> WorkRequest<'a> {
         Ok(Self { bytes, control, queue: QueueKind::Unknown, place: Place::default() })
     }
 
-    /// Sets the kind of queue that the request was posted to. The kind determines the segments after the
+    /// Sets the kind of queue that the request was posted to. The kind determines which segments follow the
     /// control segment.
     #[must_use]
     pub const fn on_queue(mut self, queue: QueueKind) -> Self {

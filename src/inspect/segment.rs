@@ -187,7 +187,7 @@ pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
 }
 
 /// Returns the kind of the BSF at the beginning of `rest`. Each BSF takes a whole block, even if its size
-/// code stands for fewer bytes.
+/// code means fewer bytes.
 fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
     let formats = offset_of!(SignatureBsf, ext_wire_tfs_psv)..offset_of!(SignatureBsf, wire_inline);
@@ -242,8 +242,8 @@ fn umr_shape(bytes: &[u8]) -> Shape {
 }
 
 /// Returns whether the entries are addresses of pages, two in an octoword, with the rights to read and write
-/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by entries of this form. In a
-/// list of keys and addresses, only some entries could have these bits.
+/// in their low bits. The kernel's mlx5e maps the buffers of its receive queues by entries of this form. A
+/// list of keys and addresses can have these bits only in some entries.
 fn are_pages(entries: &[u8]) -> bool {
     const PAGE_BITS: u64 = 0xfff;
     let (numbers, _) = entries.as_chunks::<8>();

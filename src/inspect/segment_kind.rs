@@ -23,9 +23,9 @@ pub enum SegmentKind {
     Padding,
     /// The pointer to translation entries and BSFs in memory.
     EntriesPointer,
-    /// A signature BSF whose wire byte contains a block size.
+    /// A signature BSF whose field `wire` contains a block size.
     SignatureBsf,
-    /// A signature BSF whose wire byte contains a copy mask.
+    /// A signature BSF whose field `wire` contains a copy mask.
     SignatureBsfCopy,
     /// A signature BSF with a CRC over a transaction.
     TransactionBsf,
@@ -53,11 +53,11 @@ pub enum SegmentKind {
     Ethernet,
     /// The rest of the packet header, after the Ethernet segment.
     EthernetHeader,
-    /// The queue that a request waits for, or that it lets run.
+    /// The completion queue that a request waits for, or the send queue that it enables.
     Wait,
     /// The value in memory, or the time, that a request waits for.
     WaitForValue,
-    /// A change of a list for tag matching.
+    /// A change of the tag list of a shared receive queue (tag matching).
     TagMatching,
     /// The matrix that a request transposes.
     Transpose,
@@ -69,7 +69,8 @@ pub enum SegmentKind {
     Inline,
     /// Bytes whose meaning is unknown.
     Unknown,
-    /// A completion entry of a request that succeeded.
+    /// A completion entry in the plain format: of a request that succeeded, of a resize, of an unknown kind,
+    /// or not written yet.
     Cqe,
     /// The data of a message in the first half of a completion entry of 128 bytes.
     InlineHalf,

@@ -9,7 +9,7 @@ use crate::wire::ctrl::{ControlSegment, Opcode};
 pub(super) struct Place {
     /// The expected block number, if the request has another one.
     pub(super) index: Option<u16>,
-    /// The requests from this one on are of another lap of the ring.
+    /// From this request on, the block numbers are those of another lap of the ring.
     pub(super) other_lap: bool,
     /// The queue pair of the earlier requests, if the request has another one.
     pub(super) queue_pair: Option<u32>,

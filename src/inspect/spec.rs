@@ -5,7 +5,7 @@ use crate::mkey::XtsEngine;
 /// A value of a field, or of some of its bits, with the meaning of the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
-    /// Mask of the bits of the field that are compared.
+    /// Mask of the bits of the field that belong to the value.
     pub(super) mask: u64,
     /// The value of these bits.
     pub(super) value: u64,
@@ -34,7 +34,7 @@ pub(super) enum Meaning {
     Unused,
     /// A number to print in hexadecimal.
     Hex,
-    /// A number of things; the text names them, and may be empty.
+    /// A number. The text is its unit, and may be empty.
     Count(&'static str),
     /// A number of octowords of 16 bytes.
     Octowords,
@@ -46,7 +46,7 @@ pub(super) enum Meaning {
     Bits(&'static [Named]),
     /// One of a closed set of codes.
     Codes(&'static [Named]),
-    /// A number of bytes. All ones stand for no number.
+    /// A number of bytes. All ones mean that no number is given.
     RawSize,
     /// A work request opcode.
     Opcode,
@@ -69,7 +69,7 @@ pub(super) struct Spec {
     pub(super) meaning: Meaning,
 }
 
-/// The size that stands for a field which takes the rest of its segment.
+/// The size of a field that takes the rest of its segment.
 pub(super) const REST: usize = usize::MAX;
 
 pub(super) const fn spec(bytes: usize, name: &'static str, meaning: Meaning) -> Spec {

@@ -7,7 +7,7 @@ use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::{BfsPsv, SignatureBsf, TransactionBits};
 use core::mem::offset_of;
 
-/// How an mkey takes part in a CRC32C over the data of a transaction, which may pass several mkeys.
+/// How an mkey takes part in a CRC32C over the data of a transaction, which may pass through several mkeys.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{Body, WorkRequest};
@@ -25,7 +25,7 @@ use core::mem::offset_of;
 pub struct TransactionCrc {
     /// The domain in which the CRC stands, and whose bytes it covers.
     pub domain: DomainKind,
-    /// The PSV that holds the running CRC of the data that has passed so far.
+    /// The PSV that holds the running CRC of the data that has passed through mkeys so far.
     pub psv: PsvIndex,
     /// The start value of the CRC, if it begins with this mkey.
     pub seed: Seed,
@@ -65,7 +65,7 @@ pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<Tr
 }
 
 impl TransactionCrc {
-    /// Returns the digest of which posting encodes these values.
+    /// Returns the digest whose BSF posting encodes with these values.
     pub const fn digest(&self) -> Digest {
         let Self { domain, psv, seed, begins, ends, .. } = *self;
         let part = match (begins, ends) {

@@ -144,7 +144,7 @@ impl<'a> Umr<'a> {
         if self.mask().mkey() { Some(self.context.qpn_mkey_word().tag()) } else { None }
     }
 
-    /// Returns whether the request takes the mkey out of service.
+    /// Returns whether the request invalidates the mkey.
     pub const fn is_invalidate(&self) -> bool {
         self.mask().free() && self.context.is_free()
     }

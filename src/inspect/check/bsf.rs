@@ -47,8 +47,8 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
     }
 }
 
-/// Returns the value of a successful read. Reports the finding of a failed one, except for an unknown code,
-/// which the rules for all fields report.
+/// Returns the decoded value, or `None` if decoding failed. Reports the finding of a failure, unless it is an
+/// unknown code: the rules for all fields report unknown codes.
 fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option<T> {
     read.unwrap_or_else(|finding| {
         if !matches!(finding.problem, Problem::UnknownCode { .. }) {
@@ -66,8 +66,8 @@ fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     }
 }
 
-/// Checks that both domains have whole blocks: the memory with its signatures, and the wire with the data of
-/// that memory.
+/// Checks that the mkey maps whole blocks with their signatures, and that the data in them are whole blocks
+/// of the wire domain.
 fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
     let Some(data) = data_bytes(signature, length) else {
         let stride = signature.memory_domain().map_or(0, |memory| memory.stride());
@@ -88,7 +88,7 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     for segment in umr.bsfs() {
         let found = BsfSize::from_bits(segment.bytes.first().copied().unwrap_or_default()).size();
         let crypto = segment.kind == SegmentKind::CryptoBsf;
-        // If the BSF of a transaction is the only one, it may also have the extended size, which is shorter.
+        // If the BSF of a transaction is the only one, it may also have the extended size, which is 32 bytes.
         let extended =
             segment.kind == SegmentKind::TransactionBsf && found == BsfSize::EXTENDED && count == 1;
         let wrong = found != wanted && !extended;
@@ -100,7 +100,7 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Returns the bits of a check or copy mask that stand for bytes of this signature.
+/// Returns the bits of a check or copy mask that select bytes of this signature.
 const fn bytes_of(signature: &Signature) -> u8 {
     match signature {
         Signature::Crc32(_) | Signature::Crc32c(_) => check_mask::CRC32,
@@ -125,7 +125,7 @@ fn signature_bsf(
     let Some(signature) = signature else { return };
     let domains = [signature.memory_domain(), signature.wire_domain()];
     let relevant = domains.iter().flatten().fold(0, |mask, domain| mask | bytes_of(&domain.signature));
-    // All ones select all bytes of a signature of any type.
+    // A mask of all ones is fine for each type of signature, also for a type with fewer than 8 bytes.
     let mask = bsf.check_byte_mask;
     let bits = if mask == check_mask::ALL { 0 } else { mask & !relevant };
     let mask_at = offset + offset_of!(SignatureBsf, check_byte_mask);
@@ -145,7 +145,8 @@ fn signature_bsf(
     }
 }
 
-/// Returns the name of a domain's property that the device does not know, or `None` if it knows all.
+/// Returns the name of a property of `domain` that the device does not support, or `None` if the device
+/// supports the domain.
 fn missing(domain: &Domain, capabilities: &SignatureCapabilities) -> Option<&'static str> {
     match (domain.signature, domain.block_size) {
         (Signature::Crc32c(_), _) if !capabilities.crc32c => Some("CRC-32C"),

@@ -29,14 +29,14 @@ pub(super) fn check(
     unit(offset, bsf, protected, device, report);
 }
 
-/// Checks that the table in the man page `mlx5dv_wr_set_mkey_crypto` combines this order of cipher and
-/// signatures with the domains that have a signature.
+/// Checks that a row of the table in the man page `mlx5dv_wr_set_mkey_crypto` has this order of cipher and
+/// signatures, and signatures in the same domains. Also checks the order for a digest.
 fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Report<'_>) {
     let memory = protected.blocks.as_ref().and_then(BlockSignature::memory_domain);
     let wire = protected.blocks.as_ref().and_then(BlockSignature::wire_domain);
     let order = EncryptionOrder(bsf.enc_order);
     let at = offset + offset_of!(CryptoBsf, enc_order);
-    // The signature whose domain the table does not combine with this order.
+    // The signature in the domain for which no row of the table has this order.
     let hole = match order {
         EncryptionOrder::RAW_WIRE => memory,
         EncryptionOrder::RAW_MEMORY => wire,
@@ -56,8 +56,8 @@ fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Rep
     }
 }
 
-/// Checks that data unit and tweak fit the bytes that pass through the cipher, and that the engine can
-/// encrypt more than one data unit if it has to.
+/// Checks that data unit and tweak fit the bytes that pass through the cipher, and that the bytes are one
+/// data unit if the engine can encrypt only one.
 fn unit(
     offset: usize,
     bsf: &CryptoBsf,

@@ -178,8 +178,8 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         opcode => {
             let head = heads(opcode, request.queue(), bytes)?.end() / OCTOWORD_BYTES;
             let whole = bytes.len() / OCTOWORD_BYTES;
-            // Any number of data segments may follow the fixed part. Inline data that is cut off is found by
-            // the rules for data segments.
+            // Any number of data segments may follow the fixed part, so only a request that ends within its
+            // fixed part has a wrong size here. The rules for data segments find inline data that is cut off.
             (whole < head).then_some(head)
         }
     }

@@ -70,7 +70,7 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let access = context.access_bits();
     let key_word = context.qpn_mkey_word();
     let bound = key_word.qpn();
-    // A field that the mask does not select may contain the value in force.
+    // Tag and queue pair may be the values in force although the mask does not select them.
     let same_key = bound == QpnMkey::ANY && key_word.tag() == umr.key().tag();
     let new_key = context.qpn_mkey.get() != 0 && !same_key;
     let rights = [mask.local_write(), mask.remote_read(), mask.remote_write(), mask.atomic()];
@@ -105,9 +105,9 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
         report.when(given && !masked, offset, Problem::FieldWithoutMask { name });
     }
 
-    // Unusual bits of the mask. This library sets only EN_RINVAL, RELAXED_WRITE and RELAXED_READ, and only if
-    // a configuration asks for them. The rule for unknown bits does not report these bits, because they have
-    // names.
+    // Unusual bits of the mask. Of these bits, this library sets only EN_RINVAL, RELAXED_WRITE and
+    // RELAXED_READ, and only if a configuration asks for them. The rule for unknown bits does not report
+    // these bits, because they have names.
     let unusual = [
         (1, "PAGE_SIZE"),
         (7, "PD"),
@@ -134,8 +134,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(binds && signed, qpn_at, Problem::BoundWithSignature);
 }
 
-/// Checks the parts of a UMR that configures an mkey: the mask bits that each configuration needs, the tag,
-/// and whether the BSF enable bit agrees with the BSFs.
+/// Checks the parts of a UMR that configures an mkey: the mask bits that the reference provider always sets,
+/// the tag, and whether the BSF enable bit agrees with the BSFs.
 fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
     let mask = umr.mask();
     report.when(!mask.free(), MASK_AT, Problem::MaskMissing { name: "FREE" });
@@ -195,7 +195,7 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
         report.at(UMR_ENTRIES + offset_of!(StridedHeader, op), Problem::StridedOpcode { op });
         return;
     }
-    // If no entry has a length, the mkey must be one that holds the length of all entries.
+    // Entries without any length belong to an mkey that holds one length for all entries (KSM).
     if length.is_none() && entries.iter().all(|entry| entry.byte_count.get() == 0) {
         return;
     }

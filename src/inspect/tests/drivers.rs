@@ -18,8 +18,8 @@ const UMR: u8 = 0x25;
 const WRITE: u8 = 0x08;
 const READ: u8 = 0x10;
 
-/// Flags of a control segment. Completion: `QUIET` only for the first error, `SIGNALLED` always. Fence:
-/// `SMALL` and `STRONG`.
+/// Flags of a control segment. `QUIET`: a completion only if the request fails by itself. `SIGNALLED`: always
+/// a completion. `SMALL` and `STRONG`: fences.
 const QUIET: u8 = 1 << 2;
 const SIGNALLED: u8 = 2 << 2;
 const SMALL: u8 = 1 << 5;
@@ -117,7 +117,7 @@ fn dpdk_configures_the_length_and_leaves_old_entries() {
         &[
             dpdk_umr(3, 1, 512, [&one, &old, &older]),
             dpdk_umr(2, 1, 512, [&one, &[0; 16], &[0; 16]]),
-            // DPDK makes all remaining room of the request room for entries.
+            // DPDK counts all remaining bytes of the request as translation entries.
             joined(&[
                 &control(UMR, 28, QUIET, DPDK_KEY),
                 &umr_control(0x80, 16, 4, LEN),
@@ -376,7 +376,8 @@ fn the_kernel_replaces_entries_of_one_length() {
         words(&update(FREE, 0)),
         "UMR configure mkey 0x000014/00: from entry 8 on, list of 4 entries of 4096 bytes each, length kept"
     );
-    // If no entry has a length, the mkey must hold the length, even if the device context does not name it.
+    // If no entry has a length, the mkey must hold the length of all entries (KSM), even if the device
+    // context does not name it.
     assert_eq!(parse(&update(FREE, 0)).worst(&DeviceContext::UNKNOWN), Some(Severity::Note));
     let one = patched(update(FREE, 0), 128, &64_u32.to_be_bytes());
     assert_eq!(parse(&one).worst(&DeviceContext::UNKNOWN), Some(Severity::Suspicious));

@@ -262,7 +262,7 @@ fn entries_are_replaced_in_blocks_of_four() {
     assert_eq!(problems(&replacing(4), &DeviceContext::UNKNOWN).len(), 2, "and the mask lacks two bits");
 }
 
-/// The upper bits of a translation offset have a field of their own, behind the mask.
+/// The upper bits of a translation offset have a field of their own, after the mkey mask.
 #[test]
 fn m84_offsets_of_more_than_16_bits_are_read() {
     let upper = |mut bytes: Vec<u8>, upper: u32| {
@@ -290,7 +290,7 @@ fn m84_offsets_of_more_than_16_bits_are_read() {
     assert_eq!(found(&bytes), at(UMR + 16, Problem::OffsetWithoutFlag { upper: 3 }));
 }
 
-/// If a UMR makes a list longer, the length in the request is that of the whole list.
+/// If a UMR makes a list longer, the request contains the length of the whole list.
 #[test]
 fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     let entries: Vec<u8> = (0..4).flat_map(|number| segment(64, 0x0056_7800, number << 12)).collect();
@@ -311,7 +311,7 @@ fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
 }
 
 /// A harmless value: a function that returns a request, the offset of the value in the request, the bytes of
-/// the value, and a function that recognises the problem of which the value must not be accused.
+/// the value, and a function that recognises the problem that the rules must not report.
 type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
 
 #[test]
@@ -354,7 +354,8 @@ fn what_only_looks_like_a_fault_is_none() {
     assert_eq!(found, [Truncated { needed: 48, have: 32 }]);
 }
 
-/// The data unit is checked for each order of signature and cipher.
+/// For each order of signature and cipher: the data unit must be a block with its signature if, and only if,
+/// the cipher covers the signature.
 #[test]
 fn data_units_are_compared_with_what_is_encrypted() {
     use Direction::{DecryptOnTx, EncryptOnTx};
@@ -506,7 +507,8 @@ fn what_is_known_of_the_device_is_checked() {
 
 #[test]
 fn lengths_that_leave_odd_ends_are_suspicious() {
-    // After one data unit of 520 bytes, 1032 bytes leave 512. The rule allows a rest of at most 504.
+    // After one data unit of 520 bytes, 1032 bytes leave 512. A last, partial unit must lack at least 16
+    // bytes, so it may have at most 504.
     let config = MkeyConfig { crypto: Some(CRYPTO), ..MkeyConfig::UNCHANGED };
     let entry = KlmEntry { address: 0x1000, length: 1032, key: REGION };
     let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config, &[entry]);

@@ -163,7 +163,7 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     for (opcode, opmod, parts, name, kinds) in [
         // Kernel TLS and NVSHMEM post this request.
         (0x23, 0, data(), "DUMP: 64 bytes in 1 data segment", &[Data][..]),
-        // DPDK and the kernel post this request.
+        // DPDK and the kernel post TSO and ENHANCED_MPSW.
         (
             0x0e,
             0,
@@ -180,14 +180,15 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
             &[Ethernet, Data, Data],
         ),
         (0x0f, 0, sixteen.to_vec(), "WAIT", &[Wait]),
-        // UCC and DPDK post these requests.
+        // UCC and DPDK post WAIT with the modifiers 1 and 2.
         (0x0f, 1, [sixteen; 2].concat(), "WAIT", &[WaitForValue]),
         (0x0f, 2, [sixteen; 2].concat(), "WAIT", &[WaitForValue]),
         (0x17, 0, sixteen.to_vec(), "SEND_ENABLE", &[Wait]),
         (0x32, 0, joined(&[&[0; 16], &data(), &data()]), "LOCAL_MMO: 128 bytes", &[Transpose, Data, Data]),
         (0x28, 0, joined(&[&[0x10], &[0; 31], &data()]), "TAG_MATCHING: 64 bytes", &[TagMatching, Data]),
         (0x2f, 3, joined(&[&[0; 16], &data(), &data()]), "MMO: 128 bytes", &[MmoMetadata, Data, Data]),
-        // The segments of these requests are not public, or concern flow tables.
+        // This module decodes no segments of these requests: they are not public, concern flow tables, or
+        // belong to an atomic of unknown size.
         (0x18, 0, sixteen.to_vec(), "BIND_MW", &[Unknown]),
         (0x19, 0, sixteen.to_vec(), "FMR", &[Unknown]),
         (0x1b, 0, sixteen.to_vec(), "LOCAL_INVAL", &[Unknown]),
@@ -212,8 +213,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     assert!(matches!(parse(&cut).body(), Body::Unknown));
 }
 
-/// UCC's all-to-all has header and entries of an interleaved layout in registered memory. They map more bytes
-/// than a list with the same number of entries could.
+/// UCC's all-to-all has header and entries of an interleaved layout in registered memory. The entries map
+/// more bytes than a list with the same number of entries could.
 #[test]
 fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     let length = |length| {
@@ -266,7 +267,7 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
         found
     };
     let out = |found, wanted| Problem::IndexOutOfOrder { found, wanted };
-    // All requests have the same block number, so the device takes the later ones for the first one.
+    // All requests have the same block number, which only the first one may have.
     let same = ring(&[(8, 0, 0x77), (8, 0, 0x77), (8, 0, 0x77)]);
     assert_eq!(found(&same), [(65, out(0, 1)), (129, out(0, 1))]);
     assert_eq!(out(0, 1).severity(), Severity::Suspicious);
@@ -342,8 +343,8 @@ fn page_faults_are_named_by_both_syndromes() {
     }
 }
 
-/// The kernel's mlx5e maps the buffers of a receive queue by addresses of pages in the request. They must not
-/// be decoded as a list.
+/// The kernel's mlx5e maps the buffers of a receive queue by addresses of pages in the request. The addresses
+/// must not be decoded as a list.
 #[test]
 fn pages_in_a_request_are_none_of_a_list() {
     let mapping = |numbers: &[u64], flags: u8| {

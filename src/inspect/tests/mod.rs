@@ -25,7 +25,7 @@ use crate::wqe::error::PostError;
 use std::string::ToString;
 use std::vec::Vec;
 
-/// A doorbell that records the first 8 bytes of the control segments for which it was rung.
+/// A doorbell that, each time it is rung, records the first 8 bytes of the last request's control segment.
 #[derive(Default)]
 struct Recorder(Vec<[u8; 8]>);
 
@@ -101,7 +101,7 @@ fn check_page(text: &str) {
     }
 }
 
-/// All kinds of queues.
+/// All kinds of queues, also the unknown kind.
 const QUEUES: [QueueKind; 6] = [
     QueueKind::Unknown,
     QueueKind::Connected,

@@ -65,7 +65,7 @@ fn a_umr_has_entries_padding_and_bsfs() {
     // A size that is no whole number of BSFs cuts the last BSF short.
     assert_eq!(lists(&umr(0x80, 0, 2, 6)), [(bsf_kind(1), 0, 128, 32), (Unknown, 0, 160, 64)]);
     assert_eq!(lists(&umr(0x80, 0, 6, 6)), [(bsf_kind(1), 0, 128, 64), (bsf_kind(5), 0, 192, 32)]);
-    // With a translation offset, the second size field is not a size.
+    // With a translation offset, the field `bsf_octowords` is a part of the offset, not a size.
     assert_eq!(lists(&umr(0x90, 1, 4, 2)), [(ListEntry, 0, 128, 16), (Unknown, 0, 144, 16)]);
 }
 

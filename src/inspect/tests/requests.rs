@@ -23,7 +23,7 @@ pub(super) const CRYPTO: Crypto = Crypto {
     keytag: Keytag([0; 8]),
 };
 
-/// The offsets of the parts of [`full`].
+/// The offsets of the parts of the request [`full`], in bytes.
 pub(super) const UMR: usize = 16;
 pub(super) const CONTEXT: usize = 64;
 pub(super) const ENTRIES: usize = 128;

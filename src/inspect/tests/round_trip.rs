@@ -12,7 +12,8 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-/// Returns the signature without a copy mask that equals the automatic one, since both have the same bytes.
+/// Returns the signature, without its copy mask if the mask equals the automatic one: decoding cannot tell
+/// the two forms apart.
 fn normalised(block: BlockSignature) -> BlockSignature {
     let bare = match (block.memory_domain(), block.wire_domain()) {
         (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
@@ -72,7 +73,7 @@ proptest! {
 
         let expected = match change {
             SignatureChange::Set(block) => SignatureChange::Set(normalised(block)),
-            // An mkey without signature keeps having none.
+            // An mkey without block signature has no signature to change.
             _ if !signature_mkey => SignatureChange::Keep,
             _ if engine.is_none() => SignatureChange::Reset,
             SignatureChange::Keep if crypto.is_none() => SignatureChange::Keep,

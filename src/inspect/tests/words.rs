@@ -34,7 +34,7 @@ fn a_copy_reads_in_words() {
     let words = |bytes: &[u8]| parse(bytes).summary(DeviceContext::UNKNOWN).to_string();
     let text = "bytes from 0x1000 key 0x00005300 to 0x2000 key 0x00005400, signalled";
     assert_eq!(words(&memcpy()), std::format!("MMO memcpy: 64 {text}"));
-    // In the segments of source and target, a length of 0 stands for 2 GiB.
+    // In the segments of source and target, a length of 0 means 2 GiB.
     let most = patched(patched(memcpy(), 35, &[0]), 51, &[0]);
     assert_eq!(words(&most), std::format!("MMO memcpy: 2147483648 {text}"));
     assert_eq!(parse(&most).worst(&DeviceContext::UNKNOWN), None);
@@ -118,7 +118,7 @@ fn what_a_configuration_does_reads_in_words() {
     }
 }
 
-/// Returns the texts beside the bytes of a page that begin with `name`.
+/// Returns the texts in the right column of a page that begin with `name`.
 fn beside<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     page.lines().filter_map(|line| line.get(44..)).filter(|text| text.starts_with(name)).collect()
 }
@@ -128,7 +128,7 @@ fn a_page_numbers_segments_and_says_what_values_mean() {
     let page = parse(&full()).to_string();
     assert_eq!(beside(&page, "list entry"), ["list entry 0", "list entry 1"]);
     assert_eq!(beside(&page, "UMR control segment"), ["UMR control segment"]);
-    // All ones stand for no number of bytes, so none is printed.
+    // All ones mean that no number of bytes is given, so none is printed.
     assert_eq!(beside(&page, "raw_data_size"), ["raw_data_size         0xffffffff"; 2]);
     let exact = patched(full(), SIGNATURE + 4, &1040_u32.to_be_bytes());
     let page = parse(&exact).to_string();
@@ -214,7 +214,7 @@ fn a_tweak_is_read_as_the_engine_reads_it() {
         let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
         let page = request.pretty(device, Style::Plain).to_string();
         let (_, field) = page.split_once("xts_initial_tweak").unwrap();
-        // A long text continues in the next lines, up to the next bytes.
+        // A long text continues in the next lines, until the line with the next bytes.
         let (field, _) = field.split_once("\n0x120").unwrap();
         assert_eq!(field.split_whitespace().collect::<Vec<_>>().join(" "), want, "{page}");
     }
@@ -337,8 +337,8 @@ fn lines_are_filled_before_they_break() {
     }
 }
 
-/// Sources must be public code or man pages: readers of the crate alone do not have the files of requirements
-/// and the notes on devices.
+/// Sources must be public code or man pages. Readers of the crate cannot read the project's own files of
+/// requirements and notes.
 #[test]
 fn findings_name_sources_that_readers_have() {
     let is_code = |word: &str| {
