@@ -25,7 +25,7 @@ use bitfield_struct::bitfield;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ErrorCount {
-    /// 1 plus the number of recorded errors, modulo 2^32.
+    /// Number of recorded errors plus 1, modulo 2^32.
     pub seen: u32,
     /// The device does not know the count yet: the next configuration has to write it.
     pub pending: bool,
@@ -58,12 +58,12 @@ pub struct SignatureAttributes {
     pub wire_psv: PsvIndex,
     /// The count of signature errors: [`ErrorCount::CREATED`] for a new mkey.
     pub error_count: ErrorCount,
-    /// Signatures and block sizes that the device knows.
+    /// Signatures and block sizes that the device supports.
     pub capabilities: SignatureCapabilities,
 }
 
 impl SignatureAttributes {
-    /// Returns the attributes of a new mkey with these PSVs, on a device that knows all signatures.
+    /// Returns the attributes of a new mkey with these PSVs, on a device that supports all signatures.
     pub const fn new(memory_psv: PsvIndex, wire_psv: PsvIndex) -> Self {
         Self {
             memory_psv,
@@ -179,7 +179,7 @@ impl MkeyAttributes {
 pub struct MkeyKind {
     /// Number of translation entries that the mkey has room for.
     pub max_entries: u32,
-    /// Signatures and block sizes that the device knows, for an mkey with block signature.
+    /// Signatures and block sizes that the device supports, for an mkey with block signature.
     pub signature: Option<SignatureCapabilities>,
     /// The engine of the device, for an mkey with crypto.
     pub crypto: Option<XtsEngine>,
@@ -193,7 +193,7 @@ pub struct MkeyKind {
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct MkeyFlags {
-    /// Software does not know the state that the device holds.
+    /// Software does not know the state of the mkey on the device, for example after an invalidation.
     pub(crate) state_unknown: bool,
     /// The tag of the key is not 0, UMRs have to write it, and the device cannot change tags.
     pub(crate) tag_refused: bool,
@@ -205,7 +205,8 @@ pub(crate) struct MkeyFlags {
 #[bitfield(u8, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigFlags {
-    /// The configuration keeps a part of the mkey, which the request may have to write again.
+    /// The configuration leaves a part of the mkey unchanged (`None` or `Keep`), and the request may have to
+    /// write this part again.
     pub(crate) keeps: bool,
     /// `UmrRequest::finish` has to complete the request, because some fields depend on the layout or are
     /// seldom used.
@@ -215,7 +216,8 @@ pub(crate) struct ConfigFlags {
 }
 
 /// An [`MkeyKind`] in one word, with the flags of an mkey or of a prepared configuration. Posting compares
-/// the word of the mkey with the word of the configuration: one comparison finds another kind and all flags.
+/// the word of the mkey with the word of the configuration: one comparison finds every difference of kind and
+/// every flag that is set.
 #[bitfield(u64, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub(crate) struct KindWord {

@@ -25,7 +25,7 @@ macro_rules! combine {
         }
 
         impl $name {
-            /// The CRC's polynomial. The highest bit stands for the lowest power.
+            /// The CRC's polynomial. The highest bit is the coefficient of the lowest power.
             const POLYNOMIAL: $crc = $polynomial;
             /// The polynomial 1.
             const ONE: $crc = 1 << (<$crc>::BITS - 1);

@@ -27,7 +27,7 @@ pub enum Direction {
 
 /// The order of signatures and cipher (`enum mlx5dv_signature_crypto_order`).
 ///
-/// Without a signature, both orders mean the same.
+/// Without a signature, both orders have the same effect.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Crypto, Direction, SignatureOrder};
@@ -65,7 +65,7 @@ pub enum XtsEngine {
     /// ConnectX-7, BlueField-3).
     MultiBlock,
     /// Any number of data units per mkey; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`).
-    /// SPDK knows this engine, the reference provider does not.
+    /// SPDK supports this engine, the reference provider does not.
     MultiBlockLittleEndian,
     /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx,
     /// BlueField-2).
@@ -145,7 +145,7 @@ pub struct Crypto {
 }
 
 impl Crypto {
-    /// Returns the code by which the device knows direction and order.
+    /// Returns the device's code for direction and order.
     pub const fn encryption_order(&self) -> EncryptionOrder {
         // The values of `Direction` and `SignatureOrder` are chosen so that their XOR is the code. The test
         // `direction_and_order_make_the_code` lists all four codes.
@@ -205,7 +205,7 @@ mod tests {
     fn r168_the_last_unit_lacks_nothing_or_sixteen_bytes() {
         for (unit, rest) in [(BlockSize::B512, 496), (BlockSize::B520, 504), (BlockSize::B4096, 4080)] {
             let unit_bytes = u64::from(unit.bytes());
-            // Two whole units precede the rest. Their length is a multiple of 16.
+            // The length of the two whole units before the rest is a multiple of 16.
             for size in (rest - 64..unit_bytes).map(|rest| 2 * unit_bytes + rest) {
                 let good = size % 16 == 0 && size - 2 * unit_bytes <= rest;
                 assert_eq!(job_size_allowed(size, unit), good, "{size} in {unit:?}");
@@ -222,7 +222,7 @@ mod tests {
                 assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
             }
         }
-        // 512 bytes are a unit of 520 that lacks 8 bytes.
+        // 512 bytes are a unit of 520 bytes that lacks 8 bytes. A partial unit must lack at least 16.
         assert!(!job_size_can_be_encrypted(512, BlockSize::B520));
     }
 

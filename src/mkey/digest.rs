@@ -1,8 +1,8 @@
-//! Digests: one CRC32C over all data of a transaction, which may pass several mkeys.
+//! Digests: one CRC32C over all data of a transaction, which may pass through several mkeys.
 
 use crate::types::{DomainKind, PsvIndex, Seed};
 
-/// The part of a transaction's data that passes an mkey.
+/// The part of a transaction's data that passes through an mkey.
 ///
 /// ```
 /// use mlx5_mkey::mkey::DigestPart;
@@ -58,14 +58,14 @@ pub enum DigestSpan {
     /// The data of this mkey, under the mkey's own PSV for the digest's domain. After an error, the next
     /// configuration restores the PSV.
     Mkey,
-    /// The data of a transaction, which passes several mkeys. The requests on these mkeys are executed in the
-    /// order of the data, and each of them continues the CRC in one PSV.
+    /// The data of a transaction, which passes through several mkeys. The requests on these mkeys are
+    /// executed in the order of the data, and each of them continues the CRC in one PSV.
     ///
     /// The PSV belongs to this transaction from the first configuration on. It is free again once the data
     /// has passed and the signature error, if there is one, was taken. After an error,
     /// [`SendRequest::set_psv`](crate::queue::SendRequest::set_psv) restores the PSV.
     Transaction {
-        /// The part of the data that passes this mkey.
+        /// The part of the data that passes through this mkey.
         part: DigestPart,
         /// The PSV that holds the CRC between two mkeys.
         psv: PsvIndex,
@@ -73,7 +73,7 @@ pub enum DigestSpan {
 }
 
 impl DigestSpan {
-    /// Returns the part of the data that passes this mkey.
+    /// Returns the part of the data that passes through this mkey.
     pub const fn part(self) -> DigestPart {
         match self {
             Self::Mkey => DigestPart::Whole,

@@ -31,7 +31,7 @@ impl fmt::Display for ConfigPart {
 }
 
 /// The length that all entries of a list have, or `None` if each entry has its own. `Display` prints the
-/// words for it.
+/// words for the text of an error.
 struct EntryLengths(Option<KsmEntrySize>);
 
 impl fmt::Display for EntryLengths {
@@ -43,7 +43,7 @@ impl fmt::Display for EntryLengths {
     }
 }
 
-/// Why a configuration was refused: the device, the mkey or the queue cannot hold it.
+/// Why a configuration of an mkey was refused: it does not fit the device, the mkey or the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -52,9 +52,9 @@ pub enum ConfigError {
     NotASignatureMkey,
     /// Crypto properties were given for an mkey that was created without crypto.
     NotACryptoMkey,
-    /// The device does not know a kind of signature that the configuration sets.
+    /// The device does not support a kind of signature that the configuration sets.
     SignatureUnsupported,
-    /// The device does not know this block size.
+    /// The device does not support this block size.
     BlockSizeUnsupported(BlockSize),
     /// A copy mask was given, but the domains do not have the same signature type and block size.
     CopyMaskNeedsSameStructure,
@@ -362,8 +362,8 @@ pub enum PoolError {
     OtherPool,
     /// The mkey or window of the handle was put back or removed.
     NotInUse,
-    /// The key may still be in service: no completion proves that the device has executed the request that
-    /// takes the key out of service.
+    /// The key may still be valid: no completion proves that the device has executed the request that
+    /// invalidates the key.
     KeyInService,
 }
 

@@ -1,4 +1,5 @@
-//! Changes of the fields of an mkey that few configurations change.
+//! Changes of mkey fields that few configurations change: PCIe ordering, invalidation by the peer, start
+//! address.
 
 /// A selection of the orderings of the device's reads and writes on PCIe, which a configuration can relax.
 ///

@@ -47,7 +47,8 @@ pub(crate) struct Plan {
     /// The request writes all BSFs. An mkey with block signature has the BSF of its signature or digest, or
     /// an empty one if neither is in force. Crypto properties in force have a BSF too.
     pub(crate) writes_bsfs: bool,
-    /// SET_PSVs give the PSVs of the signature or digest in force their start values.
+    /// The request is followed by SET_PSVs, which give the PSVs of the signature or digest in force their
+    /// start values.
     pub(crate) sets_psvs: bool,
     /// The BSFs contain the exact length of the data, instead of all ones.
     pub(crate) exact_size: bool,
@@ -55,7 +56,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Plans a change of an mkey of this kind. If the cipher is around the signature, a data unit must be a
-    /// block with its signature; `any_data_unit` allows others.
+    /// block with its signature; `any_data_unit` allows other data units.
     pub(crate) fn new(
         kind: &MkeyKind,
         config: &MkeyConfig,
@@ -65,8 +66,8 @@ impl Plan {
         check_features(kind, config)?;
         let whole = in_force.after(config);
         let (signature, digest) = (whole.signature.signature(), whole.signature.digest());
-        // The BSFs of digests, and the BSFs of AES-XTS in minimal UMRs, contain the length of the data, which
-        // depends on the layout.
+        // The BSFs of digests, and the BSFs of AES-XTS in UMRs of `UmrForm::Minimal`, contain the length of
+        // the data, which depends on the layout.
         let exact_size = digest.is_some()
             || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();
         let writes_bsfs = exact_size || changes_bsfs(kind, config);
@@ -149,7 +150,8 @@ fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     match (kind.signature, kind.crypto) {
         (Some(_), None) => match config.signature {
             SignatureChange::Set(_) | SignatureChange::Digest(_) => true,
-            // A minimal UMR leaves BSFs enabled: a BSF that lets data pass replaces the signature.
+            // A UMR of `UmrForm::Minimal` cannot disable BSFs. An empty BSF, which checks nothing, replaces
+            // the signature.
             SignatureChange::Reset => kind.form == UmrForm::Minimal,
             SignatureChange::Keep => false,
         },
@@ -173,8 +175,8 @@ fn check_digest_with_xts(kind: &MkeyKind, digest: &Digest, crypto: &Crypto) -> R
 }
 
 /// Checks that the mkey was created for the signature, digest or crypto of a configuration, and that the
-/// device knows the signature or digest. Refuses also each mkey that has entries of one length (KSM) beside
-/// signature or crypto.
+/// device supports the signature or digest. Refuses also each mkey that has entries of one length (KSM)
+/// beside signature or crypto.
 fn check_features(kind: &MkeyKind, config: &MkeyConfig) -> Result<(), ConfigError> {
     if let SignatureChange::Set(signature) = &config.signature {
         kind.signature.ok_or(ConfigError::NotASignatureMkey)?.check(signature)?;

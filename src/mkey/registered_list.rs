@@ -15,8 +15,8 @@ const BSFS: usize = 2;
 
 /// A list or an interleaved layout in registered memory, for
 /// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
-/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer). Replacing entries
-/// takes only lists.
+/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer). The second function
+/// accepts only lists.
 ///
 /// The value borrows the memory as the processor sees it, and holds the address and the key by which the
 /// device reads the memory when it executes the request. The memory has to stay registered and unchanged
@@ -70,8 +70,8 @@ impl<'m> RegisteredList<'m> {
         blocks_of(entries) + BSFS
     }
 
-    /// Creates a list without entries. The device knows the memory by its `address` and by its local key,
-    /// `key` (`lkey`).
+    /// Creates a list without entries. The device will read the memory by `address` and `key`, the memory's
+    /// local key (`lkey`).
     ///
     /// # Errors
     /// [`ConfigError::ListAddress`] for an address that is no multiple of [`RegisteredList::ALIGNMENT`].
@@ -225,7 +225,7 @@ impl<'m> RegisteredList<'m> {
         (self.entries as usize).next_multiple_of(OCTOWORDS_PER_BLOCK)
     }
 
-    /// Returns the blocks behind the entries.
+    /// Returns the blocks behind the entries, which have room for BSFs.
     pub(crate) fn behind(&mut self) -> impl Iterator<Item = &mut [u8; WQEBB_BYTES]> {
         self.blocks.iter_mut().skip(blocks_of(self.entries.into())).map(|block| &mut block.0)
     }

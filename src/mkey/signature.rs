@@ -5,8 +5,8 @@ use crate::mkey::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
 
-/// Masks of a signature's bytes to check or to copy (`enum mlx5dv_sig_mask`). Bit 7 stands for the first
-/// byte. Masks other than these constants are allowed too.
+/// Masks of a signature's bytes to check or to copy (`enum mlx5dv_sig_mask`). Bit 7 selects the first byte.
+/// Masks other than these constants are allowed too.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{BlockSignature, check_mask};
@@ -16,17 +16,18 @@ use core::fmt;
 /// }
 /// ```
 pub mod check_mask {
-    /// The guard of a T10-DIF.
+    /// Mask of the guard of a T10-DIF.
     pub const T10DIF_GUARD: u8 = 0xc0;
-    /// The application tag of a T10-DIF.
+    /// Mask of the application tag of a T10-DIF.
     pub const T10DIF_APP_TAG: u8 = 0x30;
-    /// The reference tag of a T10-DIF.
+    /// Mask of the reference tag of a T10-DIF.
     pub const T10DIF_REF_TAG: u8 = 0x0f;
-    /// A CRC of 32 bits. Assumption: bit 7 is the first byte in memory for the little-endian CRC32C too.
+    /// Mask of a CRC of 32 bits. Assumption: bit 7 is the first byte in memory for the little-endian CRC32C
+    /// too.
     pub const CRC32: u8 = 0xf0;
-    /// A CRC of 64 bits.
+    /// Mask of a CRC of 64 bits.
     pub const CRC64: u8 = 0xff;
-    /// The whole signature, whatever its kind.
+    /// Mask of the whole signature, whatever its kind.
     pub const ALL: u8 = 0xff;
 }
 
@@ -383,7 +384,7 @@ const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option
     }
 }
 
-/// The signatures and block sizes that a device knows (`struct mlx5dv_sig_caps`).
+/// The signatures and block sizes that a device supports (`struct mlx5dv_sig_caps`).
 ///
 /// ```
 /// use mlx5_mkey::mkey::SignatureCapabilities;
@@ -393,17 +394,17 @@ const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureCapabilities {
-    /// The device knows blocks of 4048 bytes.
+    /// The device supports blocks of 4048 bytes.
     pub block_4048: bool,
-    /// The device knows CRC-32C.
+    /// The device supports CRC-32C.
     pub crc32c: bool,
-    /// The device knows CRC-64 XP10.
+    /// The device supports CRC-64 XP10.
     pub crc64_xp10: bool,
     /// One mkey can have both a [`Digest`] and AES-XTS (PRM `cmd_hca_cap`, bit 7 of offset 0x74).
     pub digest_with_xts: bool,
 }
 
-/// Writes the names of the signatures, and the block size of 4048 bytes if the device knows it.
+/// Writes the names of the signatures, and the block size of 4048 bytes if the device supports it.
 impl fmt::Display for SignatureCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("T10-DIF, CRC32")?;
@@ -421,10 +422,10 @@ impl fmt::Display for SignatureCapabilities {
 }
 
 impl SignatureCapabilities {
-    /// The capabilities of a device that knows all signatures and block sizes.
+    /// The capabilities of a device that supports all signatures and block sizes.
     pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true, digest_with_xts: true };
 
-    /// Checks that the device knows the signatures and block sizes of `signature`.
+    /// Checks that the device supports the signatures and block sizes of `signature`.
     pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
         match self.check_domain(signature.memory_domain()) {
             Ok(()) => self.check_domain(signature.wire_domain()),
@@ -432,7 +433,7 @@ impl SignatureCapabilities {
         }
     }
 
-    /// Checks that the device knows CRC32C, which each digest needs.
+    /// Checks that the device supports CRC32C, which each digest needs.
     pub(crate) const fn check_digest(&self, _: &Digest) -> Result<(), ConfigError> {
         if self.crc32c { Ok(()) } else { Err(ConfigError::SignatureUnsupported) }
     }

@@ -23,8 +23,8 @@ pub enum SignatureErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureError {
-    /// The part that was wrong. If several parts of a block are wrong, the guard comes first, then the
-    /// application tag, then the reference tag.
+    /// The part that was wrong. If several parts of a block are wrong, this field names the first wrong one
+    /// of guard, application tag and reference tag.
     pub kind: SignatureErrorKind,
     /// The domain that the data came from.
     pub domain: DomainKind,
@@ -70,15 +70,17 @@ impl core::fmt::Display for SignatureError {
     }
 }
 
-/// A signature error as the device reports it, before an mkey interprets it.
+/// A signature error as the device reports it. The library interprets the report by the signature of the
+/// mkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureFault {
     /// Index of the mkey whose data has the wrong signature.
     pub mkey: MkeyIndex,
-    /// The part that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] or another syndrome.
+    /// The part that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`],
+    /// [`SignatureErrorCqe::SYNDROME_APP_TAG`] or [`SignatureErrorCqe::SYNDROME_REF_TAG`].
     pub syndrome: u16,
-    /// The type of signature: [`SignatureErrorCqe::TYPE_BLOCK`] or another type.
+    /// The type of signature: [`SignatureErrorCqe::TYPE_BLOCK`] or [`SignatureErrorCqe::TYPE_TRANSACTION`].
     pub sig_type: u8,
     /// The domain: [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`].
     pub domain: u8,

@@ -50,7 +50,7 @@ pub struct Mkey {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
-// Posting does not need `kind` and the fields after it.
+// All fields that posting needs come before `kind`, in two cache lines of 64 bytes.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 
 impl Mkey {
@@ -193,8 +193,8 @@ impl Mkey {
     ///
     /// The device's own count of signature errors cannot be restored. If a completion queue was lost with a
     /// signature error in it, the next configuration may write the count that the device already has. The
-    /// device then reports no further errors (assumption; to be checked on a board). In this case, the mkey
-    /// has to be replaced by a new one.
+    /// device then reports no further errors (assumption, not yet checked on a real device). In this case,
+    /// the mkey has to be replaced by a new one.
     pub const fn forget(&mut self) {
         self.note_invalidated();
         if self.kind.signature.is_some() {

@@ -59,7 +59,7 @@ impl MemoryWindow {
         self.key
     }
 
-    /// Returns whether the window is bound, as far as this side knows.
+    /// Returns whether the window is bound, as far as this side knows: the peer may have invalidated the key.
     pub const fn is_bound(&self) -> bool {
         self.bound.is_some()
     }
@@ -89,10 +89,10 @@ impl MemoryWindow {
         *self = Self { key, bound: Some((qpn, queue)) };
     }
 
-    /// Notes that the window is no longer bound. This call is right after a request that invalidates the
-    /// window has completed without an error, or after a receive has named the key that the peer has
-    /// invalidated. A reset of the queue pair leaves the window bound. After the destruction of the queue
-    /// pair, the window can only be destroyed.
+    /// Notes that the window is no longer bound. Call this function only when the device has ended the
+    /// binding: a request that invalidates the window has completed without an error, or the completion of a
+    /// receive has named the key that the peer has invalidated. A reset of the queue pair leaves the window
+    /// bound. After the destruction of the queue pair, the window can only be destroyed.
     pub const fn note_invalidated(&mut self) {
         self.bound = None;
     }
