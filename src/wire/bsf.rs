@@ -18,8 +18,8 @@ pub struct BsfSize {
     pub same_block_structure: bool,
     #[bits(1)]
     __: u8,
-    /// Size code: [`BsfSize::WITH_INLINE`] for a single BSF, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each BSF
-    /// of a pair.
+    /// Size code: for a single BSF [`BsfSize::WITH_INLINE`], or a shorter one ([`BsfSize::EXTENDED`],
+    /// [`BsfSize::BASIC`]); for each BSF of a pair [`BsfSize::SIGNATURE_AND_CRYPTO`].
     #[bits(2, into = low8::<2>)]
     pub size: u8,
 }
@@ -27,7 +27,7 @@ pub struct BsfSize {
 impl BsfSize {
     /// `kind`: a crypto BSF.
     pub const KIND_CRYPTO: u8 = 1;
-    /// `size`: a BSF of 16 bytes, which is the basic section alone.
+    /// `size`: a BSF of 16 bytes, which consists of the fields before the extension.
     pub const BASIC: u8 = 0;
     /// `size`: a BSF of 32 bytes, with the extension (SPDK's transaction signatures).
     pub const EXTENDED: u8 = 1;
@@ -37,7 +37,8 @@ impl BsfSize {
     pub const SIGNATURE_AND_CRYPTO: u8 = 3;
 }
 
-/// Block format selector and PSV of one domain (`w_bfs_psv`, `m_bfs_psv`).
+/// Format selector and PSV of one domain: of the block signature (`w_bfs_psv`, `m_bfs_psv`), or of the
+/// signature of a transaction (`ext_wire_tfs_psv`, `ext_memory_tfs_psv`).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct BfsPsv {
@@ -78,7 +79,8 @@ pub struct TransactionBits {
     pub memory_init: bool,
     #[bits(2)]
     __: u32,
-    /// The signature is after the data on the wire.
+    /// The signature is after the data on the wire. The device checks it when data arrives, and generates it
+    /// when data is sent.
     pub wire_check_gen: bool,
     /// The signature of the wire domain starts from its seed with this mkey.
     pub wire_init: bool,
@@ -179,7 +181,7 @@ impl InlineDif {
 pub struct SignatureBsf {
     /// Kind and size of the BSF, see [`BsfSize`].
     pub bsf_size_sbs: u8,
-    /// Mask of the signature's bytes that are checked; bit 7 stands for the first byte.
+    /// Mask of the signature's bytes that are checked; bit 7 selects the first byte.
     pub check_byte_mask: u8,
     /// Block size selector of the wire domain; if both domains have the same block structure, the mask of the
     /// signature's bytes that the device copies from one domain to the other.
@@ -220,8 +222,8 @@ impl SignatureBsf {
 }
 
 codes! {
-    /// The domain that holds ciphertext, and the order of cipher and signature (`enc_order`). An open set: a
-    /// ring may hold any code.
+    /// The domain that holds ciphertext, and the order of cipher and signature (`enc_order`). The type can
+    /// also hold codes without a name, because a ring may contain any code.
     EncryptionOrder(u8), "encryption order {:#x}";
 
     /// The wire holds ciphertext; its signature is inside the cipher (`ENCRYPTED_WIRE_SIGNATURE`).

@@ -1,7 +1,8 @@
-//! Open sets of codes. A ring or a reply may hold any value; values with a name are constants.
+//! Types for codes that come from a ring or a reply, which may contain any value. Each type can hold all
+//! values; values with a name are constants.
 
-/// Defines the type of one set: its codes and their names. `Display` prints the name or, without a name, the
-/// number. `Debug` prints the constant or, without one, type and number.
+/// Defines one type of codes, with their names. `Display` prints the name or, without a name, the number.
+/// `Debug` prints the constant or, without one, type and number.
 macro_rules! codes {
     (
         $(#[$type_doc:meta])* $type:ident($int:ident), $unknown:literal;
@@ -37,7 +38,7 @@ macro_rules! codes {
     };
 }
 
-/// Implements `Debug` for the type of an open set. It prints the constant or, without one, type and number.
+/// Implements `Debug` for a type of codes. It prints the constant or, without one, type and number.
 macro_rules! debug_by_name {
     ($type:ident: $($name:ident)+) => {
         impl core::fmt::Debug for $type {

@@ -9,10 +9,11 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 codes! {
-    /// The kind of a completion entry (PRM `cqe64.opcode`, 4 bits). An open set: a ring may hold any code.
+    /// The kind of a completion entry (PRM `cqe64.opcode`, 4 bits). The type can also hold codes without a
+    /// name, because a ring may contain any code.
     CqeOpcode(u8), "CQE opcode {:#x}";
 
-    /// A send request is done.
+    /// A request of a send queue succeeded.
     REQUESTER = 0, "REQ";
     /// An RDMA WRITE with immediate data arrived.
     RESPONDER_WRITE_IMM = 1, "RESP_WR_IMM";
@@ -26,7 +27,7 @@ codes! {
     RESIZE_CQ = 5, "RESIZE_CQ";
     /// A signature was wrong: the signature of a block, or a digest (`MLX5_CQE_SIG_ERR`).
     SIGNATURE_ERROR = 12, "SIG_ERR";
-    /// A send request failed.
+    /// A request of a send queue failed.
     REQUESTER_ERROR = 13, "REQ_ERR";
     /// A receive request failed.
     RESPONDER_ERROR = 14, "RESP_ERR";
@@ -35,7 +36,8 @@ codes! {
 }
 
 codes! {
-    /// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). An open set: a ring may hold any code.
+    /// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). The type can also hold codes without a
+    /// name, because a ring may contain any code.
     Syndrome(u8), "syndrome {:#04x}";
 
     /// A message is longer than the buffers for it.
@@ -75,7 +77,7 @@ pub struct OpOwn {
     /// The sender asked for a solicited event.
     pub solicited: bool,
     /// Format of the entry: 0 for a plain one. This library does not ask for other formats
-    /// ([`OpOwn::FORMAT_INLINE_32`] and more).
+    /// ([`OpOwn::FORMAT_INLINE_32`], [`OpOwn::FORMAT_INLINE_64`], [`OpOwn::FORMAT_COMPRESSED`]).
     #[bits(2, into = low8::<2>)]
     pub format: u8,
     /// Kind of the entry, see [`CqeOpcode`].
@@ -150,7 +152,8 @@ impl CqeEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Cqe {
-    /// Fields of packet and tag-matching queues, unused by this library.
+    /// Fields of packet and tag-matching queues, or received data ([`OpOwn::FORMAT_INLINE_32`]); unused by
+    /// this library.
     pub reserved0: [u8; 32],
     /// User index of the queue pair, in the low 24 bits, if the device writes entries of version 1 (PRM
     /// `srqn_user_index`, `cqe_version`). In entries of version 0, the number of the shared receive queue.
@@ -159,15 +162,17 @@ pub struct Cqe {
     pub imm_inval: U32,
     /// Application fields, unused by this library.
     pub app: U32,
-    /// Length of the message in bytes.
+    /// Length of the message in bytes. In an entry before compressed ones, the number of completions
+    /// ([`OpOwn::FORMAT_COMPRESSED`]).
     pub byte_count: U32,
-    /// Time stamp in device clock ticks.
+    /// Time stamp, in the format of the queue pair: ticks of the device's clock; or real time, with seconds
+    /// in the upper and nanoseconds in the lower 32 bits.
     pub timestamp: U64,
     /// Opcode of the request, and its queue pair, see [`OpcodeQpn`].
     pub sop_qpn: U32,
     /// Number of the send request's first block, or number of the receive request, modulo 2^16.
     pub wqe_counter: U16,
-    /// Entry signature, unused by this library.
+    /// Checksum of the entry (CQE signature), unused by this library.
     pub signature: u8,
     /// Kind, format and owner bit of the entry, see [`OpOwn`].
     pub op_own: u8,
@@ -316,7 +321,7 @@ pub struct ErrorCqe {
     pub sop_qpn: U32,
     /// Number of the send request's first block, or number of the receive request, modulo 2^16.
     pub wqe_counter: U16,
-    /// Entry signature, unused by this library.
+    /// Checksum of the entry (CQE signature), unused by this library.
     pub signature: u8,
     /// Kind, format and owner bit of the entry, see [`OpOwn`].
     pub op_own: u8,
@@ -343,15 +348,18 @@ impl ErrorCqe {
 pub struct SignatureErrorCqe {
     /// Reserved.
     pub reserved0: [u8; 16],
-    /// The value that the device computed: guard and application tag, or the CRC (its high half for 64 bits).
+    /// The value that the device computed: guard and application tag, or a 32-bit CRC, or the high half of a
+    /// 64-bit CRC.
     pub expected_trans_sig: U32,
-    /// The value that the device found in the data: guard and application tag, or the CRC.
+    /// The value that the device found in the data: guard and application tag, or a 32-bit CRC, or the high
+    /// half of a 64-bit CRC.
     pub actual_trans_sig: U32,
     /// The value that the device computed: reference tag, or the low half of a 64-bit CRC.
     pub expected_ref_tag: U32,
     /// The value that the device found in the data: reference tag, or the low half of a 64-bit CRC.
     pub actual_ref_tag: U32,
-    /// The part of the signature that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
+    /// The part of the signature that was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`],
+    /// [`SignatureErrorCqe::SYNDROME_APP_TAG`] or [`SignatureErrorCqe::SYNDROME_REF_TAG`].
     pub syndrome: U16,
     /// [`SignatureErrorCqe::TYPE_BLOCK`] or [`SignatureErrorCqe::TYPE_TRANSACTION`], in the low 3 bits.
     pub sig_type: u8,

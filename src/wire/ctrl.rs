@@ -7,7 +7,8 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 codes! {
-    /// The operation of a work request (PRM WQE `opcode`). An open set: a ring may hold any code.
+    /// The operation of a work request (PRM WQE `opcode`). The type can also hold codes without a name,
+    /// because a ring may contain any code.
     Opcode(u8), "opcode {:#04x}";
 
     /// Completes without any other effect.
@@ -16,8 +17,8 @@ codes! {
     SEND_INVAL = 0x01, "SEND_INVAL";
     /// Writes into the peer's memory (RDMA WRITE).
     RDMA_WRITE = 0x08, "RDMA_WRITE";
-    /// Writes into the peer's memory, consumes a receive request of the peer, and delivers 32 bits with its
-    /// completion.
+    /// Writes into the peer's memory, consumes a receive request of the peer, and delivers 32 bits with the
+    /// completion of the receive request.
     RDMA_WRITE_IMM = 0x09, "RDMA_WRITE_IMM";
     /// Sends a message.
     SEND = 0x0a, "SEND";
@@ -72,7 +73,7 @@ codes! {
     ACCESS_ASO = 0x2d, "ACCESS_ASO";
     /// Executes a memory-to-memory operation; `opmod` says which.
     MMO = 0x2f, "MMO";
-    /// Executes a memory-to-memory operation by the queue pair itself: a transposition (UCC, DOCA).
+    /// Executes a local memory-to-memory operation of another kind: a transposition (UCC, DOCA).
     LOCAL_MMO = 0x32, "LOCAL_MMO";
 }
 
@@ -84,8 +85,8 @@ pub struct OpcodeWord {
     pub opcode: u8,
     /// Number of the request's first block, counted from the creation of the queue, modulo 2^16.
     pub wqe_index: u16,
-    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all else that this
-    /// library posts.
+    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all other requests of
+    /// this library.
     pub opmod: u8,
 }
 
@@ -116,13 +117,14 @@ pub struct FmCeSe {
     __: u8,
     /// The receiver gets a solicited event (PRM `se`).
     pub solicited: bool,
-    /// Whether a completion is written (PRM `ce`): [`FmCeSe::CE_ERROR_ONLY`], [`FmCeSe::CE_ALWAYS`] and
-    /// others.
+    /// When a completion is written (PRM `ce`): [`FmCeSe::CE_ERROR_ONLY`], [`FmCeSe::CE_NO_FLUSH_ERROR`],
+    /// [`FmCeSe::CE_ALWAYS`] or [`FmCeSe::CE_EVENT`].
     #[bits(2, into = low8::<2>)]
     pub ce: u8,
     #[bits(1)]
     __: u8,
-    /// Fence mode (PRM `fm`): [`FmCeSe::FM_NONE`], [`FmCeSe::FM_SMALL`] and others.
+    /// Fence mode (PRM `fm`): [`FmCeSe::FM_NONE`], [`FmCeSe::FM_SMALL`], [`FmCeSe::FM_FENCE_ALONE`],
+    /// [`FmCeSe::FM_STRONG`] or [`FmCeSe::FM_FENCE`].
     #[bits(3, into = low8::<3>)]
     pub fm: u8,
 }
@@ -167,7 +169,8 @@ pub struct ControlSegment {
     pub dci_stream_channel: U16,
     /// Fences, completion and event flags, see [`FmCeSe`].
     pub fm_ce_se: u8,
-    /// Immediate data, the key to invalidate, or the mkey that a UMR changes.
+    /// Immediate data, the key to invalidate, or the mkey that a UMR changes. In a memory-to-memory request,
+    /// the high half of the operation's parameters.
     pub imm: U32,
 }
 

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 )]
 #[repr(C)]
 pub struct DataSegment {
-    /// Length in bytes. Bit 31 is 0: it would make the segment an inline header.
+    /// Length in bytes; 0 means 2 GiB. Bit 31 is 0: it would make the segment an inline header.
     pub byte_count: U32,
     /// Key of the memory.
     pub lkey: U32,
@@ -22,7 +22,7 @@ pub struct DataSegment {
 }
 
 impl DataSegment {
-    /// The largest length of a data segment, in bytes: the length has 31 bits.
+    /// The largest length that this library writes, in bytes: `byte_count` has 31 bits.
     pub const MAX_BYTES: u32 = (1 << 31) - 1;
     /// The key of the entry that ends a receive request with fewer entries than its slot has room for
     /// (`MLX5_INVALID_LKEY`).

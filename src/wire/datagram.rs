@@ -18,7 +18,7 @@ pub struct BaseAddress {
     pub dqp_dct: U32,
     /// Static rate and service level (`stat_rate_sl`).
     pub stat_rate_sl: u8,
-    /// Force-loopback bit and source path (`fl_mlid`).
+    /// Force-loopback bit, and path bits of the source LID (`fl_mlid`).
     pub fl_mlid: u8,
     /// Remote LID; UDP source port on RoCE (`rlid`).
     pub rlid: U16,

@@ -9,7 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 )]
 #[repr(C)]
 pub struct Klm {
-    /// Length of the range in bytes.
+    /// Length of the range in bytes. In an mkey whose entries all have one length (KSM), the device ignores
+    /// this field.
     pub byte_count: U32,
     /// Key of the memory region, or of the mkey, that holds the range.
     pub mkey: U32,

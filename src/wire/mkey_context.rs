@@ -130,11 +130,13 @@ pub struct MkeyContext {
     pub start_addr: U64,
     /// Length of the key's space in bytes. If memory and wire differ in length, the length in memory.
     pub len: U64,
-    /// Room for BSFs in octowords; set at creation.
+    /// Room for BSFs in octowords. It is set when the mkey is created; a UMR of this library does not write
+    /// it.
     pub bsf_octowords: U32,
     /// Reserved.
     pub reserved2: [U32; 4],
-    /// Room for translation entries in octowords; set at creation.
+    /// Room for translation entries in octowords. It is set when the mkey is created; a UMR of this library
+    /// does not write it.
     pub translations_octowords: U32,
     /// Reserved.
     pub reserved3: [u8; 3],

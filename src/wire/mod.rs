@@ -67,7 +67,7 @@ pub(crate) const MAX_WHOLE_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORD
 /// second the mkey context.
 pub(crate) const UMR_HEAD_BLOCKS: usize = 2;
 
-/// One 64-byte slot of a send queue. A work request fills a whole number of them.
+/// One slot of a send queue (WQEBB), 64 bytes. A work request fills one or more whole slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Wqebb(pub [u8; WQEBB_BYTES]);

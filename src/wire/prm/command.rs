@@ -6,7 +6,8 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 codes! {
-    /// A command (PRM `opcode`). An open set: a request may hold any code.
+    /// A command (PRM `opcode`). The type can also hold codes without a name, because a request may contain
+    /// any code.
     Opcode(u16), "command {:#x}";
 
     /// Ask for capabilities of the device.
@@ -15,7 +16,7 @@ codes! {
     INIT_HCA = 0x102, "INIT_HCA";
     /// Stop the device.
     TEARDOWN_HCA = 0x103, "TEARDOWN_HCA";
-    /// Enable a PCI function of the device, which then accepts commands of this function.
+    /// Enable a PCI function of the device. The device then accepts other commands from this function.
     ENABLE_HCA = 0x104, "ENABLE_HCA";
     /// Disable a PCI function of the device.
     DISABLE_HCA = 0x105, "DISABLE_HCA";
@@ -23,7 +24,7 @@ codes! {
     QUERY_PAGES = 0x107, "QUERY_PAGES";
     /// Give pages to the firmware, or take them back.
     MANAGE_PAGES = 0x108, "MANAGE_PAGES";
-    /// Ask which versions of the interface between driver and firmware (ISSI) the firmware knows.
+    /// Ask which versions of the interface between driver and firmware (ISSI) the firmware supports.
     QUERY_ISSI = 0x10a, "QUERY_ISSI";
     /// Choose a version of the interface between driver and firmware (ISSI).
     SET_ISSI = 0x10b, "SET_ISSI";
@@ -87,7 +88,8 @@ codes! {
     SYNC_CRYPTO = 0xb12, "SYNC_CRYPTO";
 }
 
-/// The result of a command (PRM `status`, `MLX5_CMD_STAT_*`). An open set: a reply may hold any code.
+/// The result of a command (PRM `status`, `MLX5_CMD_STAT_*`). The type can also hold codes without a name,
+/// because a reply may contain any code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Status(pub u8);
@@ -125,7 +127,7 @@ statuses! {
     INTERNAL = 0x1, "INT_ERR", "internal error";
     /// The command is not known or not allowed.
     BAD_OPERATION = 0x2, "BAD_OP_ERR", "command not known or not allowed";
-    /// A field has a value that the device does not take.
+    /// A field has a value that the device does not accept.
     BAD_PARAMETER = 0x3, "BAD_PARAM_ERR", "bad parameter";
     /// The device is not in a state for this command.
     BAD_SYSTEM_STATE = 0x4, "BAD_SYS_STATE_ERR", "device not in a state for this command";
@@ -170,11 +172,11 @@ impl fmt::Display for Status {
 pub struct RequestHeader {
     /// The command, see [`Opcode`].
     pub opcode: U16,
-    /// User id, which the kernel fills in.
+    /// User id of a DEVX context, which the kernel fills in.
     pub uid: U16,
     /// Reserved.
     pub reserved: U16,
-    /// Variant of the command.
+    /// Variant of the command, such as the kind of capabilities that QUERY_HCA_CAP asks for.
     pub op_mod: U16,
 }
 

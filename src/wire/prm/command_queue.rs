@@ -64,7 +64,8 @@ pub struct Initializing {
 
 codes! {
     /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). The
-    /// result of the command itself is in its reply. An open set: an entry may hold any code.
+    /// result of the command itself is in its reply. The type can also hold codes without a name, because an
+    /// entry may contain any code.
     DeliveryStatus(u8), "delivery status {:#x}";
 
     /// The command was carried out.
@@ -139,7 +140,7 @@ pub struct StatusOwn {
 }
 
 impl CommandEntry {
-    /// `entry_type`: the command comes over PCI Express (`MLX5_PCI_CMD_XPORT`).
+    /// `entry_type`: the command is sent over PCI Express (`MLX5_PCI_CMD_XPORT`).
     pub const PCI: u8 = 7;
 
     /// An entry full of zeros, which belongs to software.

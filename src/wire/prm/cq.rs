@@ -13,12 +13,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct CqcFlags {
     #[bits(8)]
     __: u8,
-    /// State of the completion queue, which the device sets.
+    /// Which events the queue is armed for (kernel `MLX5_CQC_ST_*`): 6 solicited ones, 9 all; 10 if the event
+    /// was sent. The device sets this state.
     #[bits(4, into = low8::<4>)]
     pub st: u8,
     #[bits(2)]
     __: u8,
-    /// Entries may be compressed.
+    /// The device may compress entries.
     pub cqe_comp_en: bool,
     #[bits(2)]
     __: u8,
@@ -37,7 +38,8 @@ pub struct CqcFlags {
     pub dbr_umem_valid: bool,
     #[bits(2)]
     __: u8,
-    /// Status of the completion queue, which the device sets.
+    /// Whether the queue works (kernel `MLX5_CQC_STATUS_*`): 0 yes, 9 after an overflow, 10 after a failed
+    /// write. The device sets this status.
     #[bits(4, into = low8::<4>)]
     pub status: u8,
 }
@@ -90,7 +92,8 @@ pub struct Cqc {
     pub reserved0: [u8; 3],
     /// Reserved.
     pub reserved1: U32,
-    /// Counters, which the device sets.
+    /// Counters, which the device sets: index of the last reported entry, the same for solicited events,
+    /// consumer counter, producer counter.
     pub counters: [U32; 4],
     /// Reserved.
     pub reserved2: [U32; 2],

@@ -45,7 +45,7 @@ pub struct Eqc {
     pub reserved2: [u8; 3],
     /// Reserved.
     pub reserved3: [U32; 3],
-    /// Counters, which the device sets.
+    /// Consumer counter and producer counter, which the device sets.
     pub counters: [U32; 2],
     /// Reserved.
     pub reserved4: [U32; 4],

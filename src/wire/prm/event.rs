@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct EventEntry {
     /// Reserved.
     pub reserved0: u8,
-    /// The kind of event.
+    /// The kind of event (kernel `enum mlx5_event`): 0 is a completion.
     pub event_type: u8,
     /// Reserved.
     pub reserved1: u8,
@@ -24,11 +24,13 @@ pub struct EventEntry {
     pub cqn: U32,
     /// Reserved.
     pub reserved3: [u8; 7],
-    /// The reason why the completion queue failed.
+    /// The reason why the completion queue failed: 1 overrun, 2 access violation (kernel
+    /// `MLX5_CQ_ERROR_SYNDROME_*`).
     pub syndrome: u8,
     /// Reserved.
     pub reserved4: [U32; 3],
-    /// Number of the queue pair for events of queue pairs, of the completion queue for completion events.
+    /// Number of the object that the event is about: queue pair, shared receive queue, or for completion
+    /// events the completion queue.
     pub number: U32,
     /// Reserved.
     pub reserved5: [u8; 2],

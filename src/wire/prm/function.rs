@@ -55,7 +55,7 @@ pub struct QueryPagesReply {
     pub header: ReplyHeader,
     /// The PCI function that the command is about, see [`FunctionId`].
     pub function: U32,
-    /// Number of pages that the device wants. A negative number is the number of pages that it gives back.
+    /// Number of pages that the firmware wants. A negative number means that software has to take pages back.
     pub num_pages: U32,
 }
 
@@ -85,7 +85,7 @@ pub struct QueryIssiReply {
     pub current_issi: U16,
     /// Reserved, and ISSI versions from 32 on.
     pub reserved1: [U32; 24],
-    /// The ISSI versions from 0 to 31 that the firmware knows: bit n stands for version n.
+    /// The ISSI versions from 0 to 31 that the firmware supports: bit n stands for version n.
     pub supported_issi_dw0: U32,
 }
 

@@ -5,8 +5,8 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The virtual device, and whether a second page of capabilities exists (PRM `cmd_hca_cap`, offset 0x4
-/// bytes).
+/// Number of the virtual HCA, and whether a second structure of capabilities exists (PRM `cmd_hca_cap`,
+/// offset 0x4 bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapIdentity {
@@ -14,7 +14,7 @@ pub struct CapIdentity {
     pub vhca_id: u16,
     #[bits(15)]
     __: u16,
-    /// A second page of general capabilities exists.
+    /// The device has more general capabilities in a second structure (PRM `hca_cap_2`).
     pub hca_cap_2: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct CapSignatureTypes {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CapTables {
-    /// Number of entries in the GID table, as a code.
+    /// Size of the GID table, as a code n: 8 * 2^n entries (kernel `mlx5_get_gid_table_len`).
     pub gid_table_size: u16,
     __: u16,
 }
@@ -160,7 +160,8 @@ pub struct CapPorts {
     pub port_type: u8,
     #[bits(6)]
     __: u8,
-    /// How long the device may take to acknowledge, in the code of the InfiniBand specification.
+    /// How long the device may take to acknowledge, as a code n of the InfiniBand specification: 4.096 us *
+    /// 2^n.
     #[bits(5, into = low8::<5>)]
     pub local_ca_ack_delay: u8,
     #[bits(11)]
@@ -216,18 +217,18 @@ pub struct CapOffloads {
     pub wq_signature: bool,
     #[bits(1)]
     __: u8,
-    /// Signature errors have a completion entry of their own.
+    /// A signature error has a kind of completion entry of its own.
     pub sigerr_cqe: bool,
     #[bits(2)]
     __: u8,
-    /// A queue pair can stop at a signature error.
+    /// The send queue of a queue pair can stop at a signature error.
     pub drain_sigerr: bool,
     #[bits(3)]
     __: u8,
     /// Code of the fence that a request after a UMR needs: 0 the strong one, 1 the small one, 2 none.
     #[bits(2, into = low8::<2>)]
     pub umr_fence: u8,
-    /// A UMR may not build on indirect mkeys.
+    /// A UMR may not write the translation entries of an indirect mkey (kernel `umr_can_use_indirect_mkey`).
     pub umr_indirect_mkey_disabled: bool,
     /// A UMR may not change the right to atomics.
     pub umr_modify_atomic_disabled: bool,
@@ -261,11 +262,11 @@ pub struct CapPages {
     pub log_pg_sz: u8,
     #[bits(5)]
     __: u8,
-    /// The privileged user with user id 0 can register user memory.
+    /// User memory (umem) can be registered under user id 0, the id of the privileged user.
     pub umem_uid_0: bool,
     #[bits(2)]
     __: u8,
-    /// Size of the UAR space, as a code.
+    /// Base-2 logarithm of the size of the UAR space in MiB.
     #[bits(6, into = low8::<6>)]
     pub uar_sz: u8,
     #[bits(1)]
@@ -369,7 +370,7 @@ pub struct CapTimestamps {
 pub struct CapCrypto {
     #[bits(22)]
     __: u32,
-    /// The device encrypts, and QUERY_HCA_CAP returns its crypto capabilities.
+    /// The device encrypts. QUERY_HCA_CAP returns its crypto capabilities.
     pub crypto: bool,
     /// The device has the engine with any number of data units per mkey and little-endian tweaks.
     pub aes_xts_multi_block_le_tweak: bool,
@@ -405,7 +406,7 @@ pub struct CapDmaQueues {
 pub struct GeneralCapabilityBits {
     /// Not read by this library.
     pub reserved0: U32,
-    /// The virtual device, and whether a second page of capabilities exists, see [`CapIdentity`].
+    /// Number of the virtual HCA, and whether a second structure of capabilities exists, see [`CapIdentity`].
     pub identity: U32,
     /// Not read by this library.
     pub reserved1: U32,

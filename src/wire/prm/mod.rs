@@ -3,7 +3,7 @@
 //! Layouts follow rdma-core's `mlx5_ifc.h`. The documentation marks names of this header as "PRM". Fields
 //! that this header lacks name their source. The header numbers the bits of a big-endian word from the
 //! highest to the lowest; the bitfields of this module number them from the lowest to the highest. A test
-//! compares the two.
+//! compares both numberings.
 
 pub mod command;
 pub mod command_queue;

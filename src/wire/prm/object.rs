@@ -6,7 +6,8 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 codes! {
-    /// Kind of a general object (PRM `obj_type`). An open set: a request may hold any code.
+    /// Kind of a general object (PRM `obj_type`). The type can also hold codes without a name, because a
+    /// request may contain any code.
     ObjectType(u16), "object type {:#x}";
 
     /// A data encryption key (`MLX5_OBJ_TYPE_DEK`).
@@ -24,7 +25,7 @@ codes! {
 pub struct ObjectRequestHeader {
     /// The command, see [`Opcode`].
     pub opcode: U16,
-    /// User id, which the kernel fills in.
+    /// User id of a DEVX context, which the kernel fills in.
     pub uid: U16,
     /// Reserved.
     pub reserved0: U16,

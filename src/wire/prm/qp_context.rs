@@ -39,7 +39,7 @@ pub struct PathLid {
 pub struct PathHops {
     /// Hop limit.
     pub hop_limit: u8,
-    /// Static rate, as a code.
+    /// Limit of the sending rate, as a code; 0 for the rate of the port (kernel `ib_to_mlx5_rate_map`).
     #[bits(4, into = low8::<4>)]
     pub stat_rate: u8,
     #[bits(4)]
@@ -141,19 +141,21 @@ pub struct QpcState {
     pub end_padding_mode: u8,
     #[bits(7)]
     __: u8,
-    /// Path migration: [`QpcState::MIGRATED`].
+    /// State of path migration: 0 armed, 1 to be armed again, 3 migrated ([`QpcState::MIGRATED`]).
     #[bits(2, into = low8::<2>)]
     pub pm_state: u8,
     /// The queue pair has its own virtual lane.
     pub isolate_vl_tc: bool,
     #[bits(2)]
     __: u8,
-    /// Service type: [`QpcState::RELIABLE_CONNECTION`].
+    /// Service type (kernel `MLX5_QP_ST_*`): 0 reliable connection ([`QpcState::RELIABLE_CONNECTION`]), 1
+    /// unreliable connection, 2 unreliable datagram, and others.
     pub st: u8,
-    /// The port of a bond that the queue pair sends from.
+    /// The port of a bond (LAG) that the queue pair sends from, counted from 1; 0 leaves the choice to the
+    /// device.
     #[bits(4, into = low8::<4>)]
     pub lag_tx_port_affinity: u8,
-    /// State, see [`QpcState::RESET`] and others.
+    /// State of the queue pair, from 0 ([`QpcState::RESET`]) to 6 ([`QpcState::ERROR`]).
     #[bits(4, into = low8::<4>)]
     pub state: u8,
 }
@@ -321,7 +323,7 @@ pub struct QpcRights {
     __: u8,
 }
 
-/// Receiver-not-ready timer and receive counter.
+/// Receiver-not-ready timer, and number of the next packet to receive.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcReceive {
@@ -363,9 +365,11 @@ impl QpcReceiveQueue {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct QpcScatter {
-    /// When a responder writes received data into completion entries, as a code; 0 for never.
+    /// How much received data a responder writes into a completion entry (kernel `MLX5_RES_SCAT_DATA*_CQE`):
+    /// 0 none, 1 up to 32 bytes, 2 up to 64 bytes.
     pub cs_res: u8,
-    /// When a requester writes received data into completion entries, as a code; 0 for never.
+    /// How much received data a requester writes into a completion entry (kernel `MLX5_REQ_SCAT_DATA*_CQE`):
+    /// 0 none, 0x11 up to 32 bytes, 0x22 up to 64 bytes.
     pub cs_req: u8,
     __: u16,
 }
@@ -420,7 +424,7 @@ pub struct Qpc {
     pub ssn: U32,
     /// The rights of the peer, see [`QpcRights`].
     pub rights: U32,
-    /// Receiver-not-ready timer and receive counter, see [`QpcReceive`].
+    /// Receiver-not-ready timer, and number of the next packet to receive, see [`QpcReceive`].
     pub receive: U32,
     /// Unused by this library.
     pub xrcd: U32,

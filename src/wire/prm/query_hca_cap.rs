@@ -14,7 +14,7 @@ pub const ROCE: u16 = 4 << 1;
 pub const CRYPTO: u16 = 0x1a << 1;
 
 /// `op_mod` of the request, added to the code of the capabilities: selects the capabilities in force. Without
-/// this bit, the request selects the possible ones.
+/// this bit, the request selects the largest possible values.
 pub const CURRENT: u16 = 1;
 
 /// Number of bytes of capabilities in a reply.
