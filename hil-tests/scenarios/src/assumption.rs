@@ -1,16 +1,17 @@
-//! Checks assumptions of scenarios that no public source states. The software devices of this repository must
-//! behave as assumed. The behaviour of hardware is only recorded.
+//! Scenarios sometimes assume a behaviour that no public source states. This module compares the assumption
+//! with the board: a software device of this repository must behave as assumed, hardware may differ. The
+//! report contains the observed behaviour.
 
 use crate::board::Board;
 use alloc::string::{String, ToString};
 use core::fmt::{Debug, Display};
 
-/// Compares `found`, the behaviour of a board, with `expected`, the behaviour that a scenario assumes.
-/// Returns whether both agree, and records the found value for the report. If they differ, the scenario skips
-/// the steps that depend on the assumption. On hardware a difference is no failure.
+/// Compares `found`, the observed behaviour of a board, with `expected`, the behaviour that a scenario
+/// assumes. Records `found` under the name `what` for the report. Returns whether both are equal. On hardware
+/// a difference is no failure: the scenario then skips the steps that depend on the assumption.
 ///
 /// # Errors
-/// A description of the difference, on any other board.
+/// A description of the difference, if the board is no hardware.
 pub fn assumed<T: Debug + PartialEq>(
     board: &mut dyn Board,
     what: impl Display,

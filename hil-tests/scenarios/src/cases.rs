@@ -1,5 +1,5 @@
-//! Runs cases one after the other and reports each event. Every program that speaks [`crate::protocol`] calls
-//! these functions.
+//! Runs cases (scenarios and measurements) one after the other and reports each event. Test programs that
+//! report by [`crate::protocol`] call these functions.
 
 use crate::board::{Board, Capabilities};
 use crate::history;
@@ -11,21 +11,21 @@ use crate::way::{Way, Ways};
 use alloc::boxed::Box;
 use alloc::string::String;
 
-/// The cases that a run executes, and their posting methods.
+/// Which cases a run executes, by which posting methods, and what it reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
-    /// The name of the board in the command that repeats a failed case. `cargo xtask hil` replaces it by the
-    /// name of its own board.
+    /// The name of the board for the command line that repeats a failed case. `cargo xtask hil` puts the name
+    /// of its own board instead.
     pub board: &'a str,
     /// Selects cases whose name contains this text.
     pub filter: &'a str,
-    /// Selects cases after the one with this name, to continue a lost run. Selects none if no case has the
-    /// name.
+    /// Selects the cases after the one with this name, to continue a run whose connection to the board was
+    /// lost. Selects none if no case has the name.
     pub after: Option<&'a str>,
     /// The posting methods of each selected case.
     pub ways: Ways,
-    /// Also runs measurements on a board that is no hardware, and reports every assumption there. On hardware
-    /// both always happen.
+    /// Also runs measurements on a board that is no hardware, and reports the observed behaviour wherever a
+    /// scenario assumes one. On hardware both always happen.
     pub measure: bool,
 }
 
@@ -37,7 +37,7 @@ impl Default for Selection<'_> {
     }
 }
 
-/// A case: it checks a requirement, or measures a value.
+/// A case, the unit of a run: a scenario or a measurement.
 #[derive(Clone, Copy, Debug)]
 pub enum Case {
     /// Checks a requirement of devices.
@@ -63,8 +63,8 @@ impl Case {
         }
     }
 
-    /// Runs the case on a board, and reports measured values by `tell`. `assumptions` says whether to report
-    /// the board's behaviour where a scenario assumes one.
+    /// Runs the case on a board, and reports measured values by `tell`. If `assumptions` is true, also
+    /// reports the observed behaviour wherever a scenario assumes one.
     fn run(&self, board: &mut dyn Board, assumptions: bool, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
             Self::Scenario(scenario) => {
@@ -82,7 +82,7 @@ impl Case {
 }
 
 impl Selection<'_> {
-    /// Returns the selected cases in order.
+    /// Returns the selected cases: scenarios, then measurements.
     pub fn cases(&self) -> impl Iterator<Item = Case> {
         let all = || scenarios::all().map(Case::Scenario).chain(measured::all().map(Case::Measurement));
         let behind = |(place, case): (usize, Case)| (Some(case.name()) == self.after).then_some(place + 1);
@@ -94,12 +94,12 @@ impl Selection<'_> {
     }
 }
 
-/// Runs the selected cases, each by its posting methods, and reports every event. Each run of a case has a
-/// new board. Returns whether no case failed.
+/// Runs the selected cases, each by its posting methods, and reports every event by `tell`. `open` makes a
+/// new board for each run of a case. Returns whether no case failed.
 ///
 /// # Errors
-/// The reason why no board could be made. Before the first case the reason is reported as
-/// [`Event::NoDevice`]; later the run ends without [`Event::Done`].
+/// The reason why `open` made no board. Before the first case the reason is reported as [`Event::NoDevice`].
+/// Later the run ends without [`Event::Done`].
 pub fn run<E: core::fmt::Display>(
     selection: Selection<'_>,
     open: impl FnMut() -> Result<Box<dyn Board>, E>,
@@ -108,8 +108,8 @@ pub fn run<E: core::fmt::Display>(
     run_guarded(selection, open, |case| case(), tell)
 }
 
-/// Runs the selected cases as [`run`] does, but lets `guard` call each case. `guard` may turn a panic into a
-/// failure.
+/// Runs the selected cases as [`run`] does, but calls each case through `guard`, which may turn a panic into
+/// a failure.
 ///
 /// # Errors
 /// As [`run`].
@@ -165,7 +165,7 @@ pub fn run_guarded<E: core::fmt::Display>(
     Ok(good)
 }
 
-/// Returns the command that repeats a case as it ran here.
+/// Returns a log line with the command that repeats a case by this posting method.
 pub fn again(board: &str, name: &str, way: Way) -> String {
     format!("again: cargo xtask hil --board {board} --filter {name} --ways {}", way.name())
 }

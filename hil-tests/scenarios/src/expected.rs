@@ -38,8 +38,9 @@ static ISCSI: [Crc<u32>; 2] = [
 static XP10: [Crc<u64>; 2] =
     [Crc::<u64>::new(&const { crc64(0) }), Crc::<u64>::new(&const { crc64(u64::MAX) })];
 
-/// Computes the Internet checksum of RFC 1071. The seed is taken as the start value of the sum (measured by
-/// `gap01_internet_checksum`). Only blocks of zeros depend on this choice, and no scenario has one.
+/// Computes the Internet checksum of RFC 1071. The seed is the start value of the sum; no source states
+/// whether devices use it so (measured by `gap01_internet_checksum`). Only blocks of zeros depend on the
+/// start value, and no scenario has one.
 fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     let start = match seed {
         Seed::Zeros => 0,
@@ -127,8 +128,8 @@ pub struct Images {
     pub wire: Vec<u8>,
 }
 
-/// Returns `data` (plain, without signatures) as they appear on both sides of an mkey, by the table of man
-/// page `mlx5dv_wr_set_mkey_crypto`.
+/// Returns `data` (plain, without signatures) as they appear on both sides of an mkey, by the table in the
+/// man page of `mlx5dv_wr_set_mkey_crypto`.
 pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&Crypto, &[u8])>) -> Images {
     let memory = signature.and_then(BlockSignature::memory_domain);
     let wire = signature.and_then(BlockSignature::wire_domain);
@@ -138,19 +139,19 @@ pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&
     };
     let encrypt = |data: &[u8]| encrypt(key, crypto.data_unit, crypto.tweak, data);
     match (crypto.direction, crypto.order) {
-        // Rows A, C, D, E of the table: the cipher covers the signature of the wire.
+        // Rows A, C, D, E of the man page's table: the cipher covers the signature of the wire.
         (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
             Images { memory: sign(data, memory), wire: encrypt(&sign(data, wire)) }
         }
-        // Rows A, B of the table: the signature of the wire covers ciphertext.
+        // Rows A, B of the man page's table: the signature of the wire covers ciphertext.
         (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
             Images { memory: sign(data, memory), wire: sign(&encrypt(data), wire) }
         }
-        // Rows F, G, H, I of the table: the cipher covers the signature of memory.
+        // Rows F, G, H, I of the man page's table: the cipher covers the signature of memory.
         (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
             Images { memory: encrypt(&sign(data, memory)), wire: sign(data, wire) }
         }
-        // Rows F, J of the table: the signature of memory covers ciphertext.
+        // Rows F, J of the man page's table: the signature of memory covers ciphertext.
         (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
             Images { memory: sign(&encrypt(data), memory), wire: sign(data, wire) }
         }

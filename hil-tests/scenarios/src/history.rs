@@ -1,4 +1,4 @@
-//! The last requests and completions of a board in words, for the report of a failed case.
+//! The last requests and completions of a board as text, for the report of a failed case.
 
 use crate::board::{Board, QueuePairView};
 use alloc::string::String;
@@ -7,9 +7,9 @@ use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
 use mlx5_mkey::wire::ctrl::ControlSegment;
 use zerocopy::FromBytes;
 
-/// The most requests of a queue pair in a report.
+/// The most requests of a queue pair that a report shows.
 const REQUESTS: usize = 8;
-/// The most queue pairs in a report.
+/// The most queue pairs that a report shows.
 const QUEUE_PAIRS: usize = 4;
 const COMPLETIONS: usize = 16;
 
@@ -30,8 +30,9 @@ pub fn lines(board: &mut dyn Board) -> Vec<String> {
     lines
 }
 
-/// Describes the last requests of a send ring. A request begins at each block that contains its own block
-/// number and this queue pair number.
+/// Describes the last requests of a send ring. A block of the ring is the start of a request if its bytes,
+/// read as a control segment, have the block's own number and this queue pair number. `next` is the next
+/// block that the device executes.
 fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
     let count = ring.len() / BLOCK;
     let mut found = Vec::new();
@@ -50,7 +51,7 @@ fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
             Ok(request) => format!("{}", request.summary(DeviceContext::UNKNOWN)),
             Err(error) => format!("{error}"),
         };
-        // The signed distance, modulo 2^16, of the request from the next block that the device executes.
+        // The signed distance, modulo 2^16, from the next block that the device executes to the request.
         let place = index.wrapping_sub(next) as i16;
         let done = if place < 0 { "" } else { ", not executed" };
         found.push((place, format!("queue pair {qpn:#x}: block {index}: {words}{done}")));

@@ -1,5 +1,5 @@
-//! The requirements on an mlx5 device, as scenarios that run on any board: on the host and, without an
-//! operating system, on the cores of a DPU.
+//! The requirements on an mlx5 device, as scenarios that run on any board: under an operating system, or in a
+//! bare-metal image on the cores of a DPU.
 #![no_std]
 // A test stops at the first failed check. The library's rules against panics do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -5,22 +5,22 @@ use crate::way::Ways;
 /// The parsed command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options<'a> {
-    /// Selects scenarios whose name contains this text.
+    /// Selects cases whose name contains this text.
     pub filter: &'a str,
-    /// Selects scenarios after the one with this name.
+    /// Selects cases after the one with this name.
     pub after: Option<&'a str>,
-    /// The posting methods.
+    /// The posting methods of each selected case.
     pub ways: Ways,
-    /// Work that the image does instead of scenarios.
+    /// Work that the image does instead of the cases.
     pub instead: Option<Instead>,
 }
 
-/// Work of the image other than scenarios.
+/// Work of the image other than scenarios and measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
-    /// Causes this fault.
+    /// Causes this fault on purpose.
     Provoke(Provoke),
-    /// Counts the instructions of the benchmarks.
+    /// Counts the instructions of the library's benchmarks.
     Count,
 }
 
@@ -29,7 +29,7 @@ pub enum Instead {
 pub enum Provoke {
     /// Reads an unmapped address.
     DataAbort,
-    /// Writes to code.
+    /// Writes to memory that holds code.
     WriteToCode,
     /// Recurses without an end.
     StackOverflow,
@@ -56,7 +56,7 @@ impl Provoke {
 }
 
 impl<'a> Options<'a> {
-    /// Parses the words after the program's name.
+    /// Parses the words of the command line, without the program's name.
     ///
     /// # Errors
     /// The first invalid word.

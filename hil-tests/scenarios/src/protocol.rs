@@ -1,7 +1,7 @@
-//! The protocol between a program that runs cases and the runner of `cargo xtask hil`: one line per event, on
-//! standard output.
+//! The protocol between a program that runs cases and `cargo xtask hil`, which reads the program's standard
+//! output: one line per event.
 //!
-//! All other lines are log messages. The module needs core only, so that firmware can use it.
+//! All other lines are log messages. The module needs only `core`, so that a bare-metal image can use it.
 
 use core::fmt;
 
@@ -17,12 +17,12 @@ pub enum Event<'a> {
     About {
         /// The name of the property. It does not contain " = ".
         what: &'a str,
-        /// The value.
+        /// The value of the property.
         value: &'a str,
     },
     /// A capability of the board. All capabilities come before [`Event::Cases`].
     Capability(&'a str),
-    /// The number of cases that follow.
+    /// The number of selected cases. All other events about cases follow.
     Cases(u32),
     /// A case begins.
     Start(&'a str),
@@ -32,7 +32,7 @@ pub enum Event<'a> {
     Failed {
         /// The name of the case.
         name: &'a str,
-        /// The error.
+        /// The reason of the failure.
         reason: &'a str,
     },
     /// The board cannot run a case.
@@ -51,9 +51,10 @@ pub enum Event<'a> {
         /// The measured value.
         value: &'a str,
     },
-    /// A log line about a failed case, before [`Event::Failed`].
+    /// A log line: any line that is no event. Log lines about a failed case come before its
+    /// [`Event::Failed`].
     Log(&'a str),
-    /// All cases have ended.
+    /// All selected cases have ended.
     Done,
 }
 
@@ -97,7 +98,8 @@ fn told(text: &str) -> Option<(&str, &str)> {
     Some((name(before)?, behind))
 }
 
-/// Writes the event's line without its line end. Control characters in texts become blanks.
+/// Writes the event's line without its line end. Control characters in texts, such as line ends, become
+/// blanks.
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Log(line) = self {

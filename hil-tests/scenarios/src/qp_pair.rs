@@ -12,7 +12,7 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{Cqe, Syndrome};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
-/// The result of a scenario: success, or the error in words.
+/// The result of a scenario: success, or a description of the failure.
 pub type Verdict = Result<(), String>;
 
 /// Ends a scenario with a message unless the condition holds.
@@ -38,7 +38,8 @@ macro_rules! ensure_eq {
     };
 }
 
-/// Registered memory with all rights. It is plain: memory and wire hold the same bytes.
+/// Registered memory with all access rights. It has no signature and no encryption: memory and wire have the
+/// same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Address of the first byte.
@@ -54,7 +55,7 @@ pub struct Region {
 pub enum Tx {
     /// The near side sends from the mkey.
     Send,
-    /// The near side RDMA WRITEs from the mkey.
+    /// The near side RDMA WRITEs data of the mkey to the far side.
     Write,
     /// The far side RDMA READs from the mkey.
     PeerRead,
@@ -72,7 +73,7 @@ pub enum Rx {
     Receive,
     /// The far side RDMA WRITEs into the mkey.
     PeerWrite,
-    /// The near side RDMA READs into the mkey.
+    /// The near side RDMA READs data of the far side into the mkey.
     Read,
 }
 
@@ -84,8 +85,8 @@ impl Rx {
 /// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The bytes of the far side's region after the transfer: the bytes on the wire, if the transfer
-    /// succeeded.
+    /// The bytes of the far side's region after the transfer. They equal the bytes on the wire if the
+    /// transfer succeeded.
     pub wire: Vec<u8>,
     /// The failure at the requester, if any.
     pub requester: Option<Failure>,
@@ -106,7 +107,7 @@ impl Moved {
     }
 }
 
-/// The id of each request that configures an mkey.
+/// The id of each request of this module that configures an mkey.
 pub(crate) const CONFIGURE: u64 = 0xc0;
 const TRANSFER: u64 = 0x7a;
 const RECEIVE: u64 = 0x4e;
@@ -115,9 +116,9 @@ const RECEIVE: u64 = 0x4e;
 pub struct QpPairFixture<'b> {
     /// The board.
     pub board: &'b mut dyn Board,
-    /// The side that owns the mkeys.
+    /// The end whose mkeys the scenario configures.
     pub near: QpEnd,
-    /// The other side, with plain memory.
+    /// The other end of the connection. Its memory has no mkeys, signatures or encryption.
     pub far: QpEnd,
     /// The mkeys of the near side. Functions of this type take the position of an mkey in this list.
     pub mkeys: Vec<Mkey>,
@@ -132,12 +133,13 @@ impl<'b> QpPairFixture<'b> {
         Self { board, near, far, mkeys: Vec::new(), signature_errors: Vec::new() }
     }
 
-    /// Connects two new ends after a failure. Mkeys and memory stay.
+    /// Connects two new ends after a failure. Mkeys and memory stay unchanged.
     pub fn reconnect(&mut self) {
         self.reconnect_as(EndSpec::default());
     }
 
-    /// Connects two new ends, the near one with this specification. Mkeys and memory stay.
+    /// Connects two new ends. `spec` describes the near one; the far one has default properties. Mkeys and
+    /// memory stay unchanged.
     pub fn reconnect_as(&mut self, spec: EndSpec) {
         (self.near, self.far) = connect(self.board, spec);
     }
@@ -169,7 +171,7 @@ impl<'b> QpPairFixture<'b> {
     /// Configures an mkey of the near side, and waits for the completion.
     ///
     /// # Errors
-    /// A refusal, or a failed completion.
+    /// The library refuses the configuration, or the request fails on the device.
     pub fn configure<'l>(
         &mut self,
         mkey: usize,
@@ -183,7 +185,7 @@ impl<'b> QpPairFixture<'b> {
     /// Posts a prepared configuration of an mkey of the near side, and waits for the completion.
     ///
     /// # Errors
-    /// A refusal, or a failed completion.
+    /// The library refuses the request, or the request fails on the device.
     pub fn configure_prepared<'l>(
         &mut self,
         mkey: usize,
@@ -194,7 +196,8 @@ impl<'b> QpPairFixture<'b> {
         self.finish_configuration()
     }
 
-    /// Publishes a posted configuration whose request has the id `CONFIGURE`, and waits for the completion.
+    /// Rings the doorbell for a posted configuration whose request has the id `CONFIGURE`, and waits for the
+    /// completion.
     ///
     /// # Errors
     /// A failed or missing completion.
@@ -213,10 +216,11 @@ impl<'b> QpPairFixture<'b> {
         }
     }
 
-    /// Prepares a configuration by the near end's posting method, and posts it to an mkey without publishing.
+    /// Prepares a configuration by the near end's posting method, and posts it to an mkey of the near side.
+    /// The caller rings the doorbell.
     ///
     /// # Errors
-    /// A refusal.
+    /// The library refuses the configuration or the request.
     pub fn try_configure<'l>(
         &mut self,
         mkey: usize,
@@ -235,10 +239,10 @@ impl<'b> QpPairFixture<'b> {
         self.near.way().prepare(self.mkeys[mkey].kind(), config)
     }
 
-    /// Posts a prepared configuration to an mkey of the near side without publishing.
+    /// Posts a prepared configuration to an mkey of the near side. The caller rings the doorbell.
     ///
     /// # Errors
-    /// A refusal.
+    /// The library refuses the request.
     pub fn post_prepared<'l>(
         &mut self,
         mkey: usize,
@@ -258,7 +262,8 @@ impl<'b> QpPairFixture<'b> {
         Ok(())
     }
 
-    /// Takes all present completions of the near side. Signature errors are recorded in their mkeys.
+    /// Takes all completions of the near side that the device has written. Signature errors are recorded in
+    /// their mkeys.
     ///
     /// # Errors
     /// A malformed completion.
@@ -269,7 +274,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(found)
     }
 
-    /// Takes all present completions of the far side.
+    /// Takes all completions of the far side that the device has written.
     ///
     /// # Errors
     /// A malformed completion.
@@ -289,7 +294,7 @@ impl<'b> QpPairFixture<'b> {
         self.near.queues().check(&mut self.mkeys[mkey])
     }
 
-    /// Takes `count` completions of the near side, or fewer if no more arrive within the board's timeout.
+    /// Takes `count` completions of the near side, or fewer if the board's timeout ends first.
     ///
     /// # Errors
     /// A malformed completion.
@@ -305,11 +310,11 @@ impl<'b> QpPairFixture<'b> {
         self.wait(count, Self::poll_far)
     }
 
-    /// Takes the next raw completion entry of the near side, within the board's timeout. Its request stays
-    /// outstanding: the pair must be reconnected afterwards.
+    /// Takes the next completion entry of the near side as the device wrote it, within the board's timeout.
+    /// Its request stays outstanding: the caller must reconnect the pair afterwards.
     ///
     /// # Errors
-    /// If no entry arrives.
+    /// If the device writes no entry in time.
     pub fn wait_entry(&mut self) -> Result<Cqe, String> {
         let timeout = self.board.timeout();
         let take = |pair: &mut Self| Ok(pair.near.queues().take_entry().into_iter().collect());
@@ -326,10 +331,12 @@ impl<'b> QpPairFixture<'b> {
         arrived(self, count, timeout, |pair| pair.board.nanoseconds(), poll)
     }
 
-    /// Moves `length` bytes, counted on the wire, out of an mkey, beginning at `offset`.
+    /// Moves `length` bytes, counted on the wire, out of an mkey into new memory of the far side. `offset` is
+    /// the first byte in the mkey's space.
     ///
     /// # Errors
-    /// A refusal, or a missing completion. A failed transfer is no error, see [`Moved`].
+    /// The library refuses a request, or a completion is missing. A transfer that fails on the device is no
+    /// error, see [`Moved`].
     pub fn tx(&mut self, way: Tx, mkey: usize, offset: u64, length: usize) -> Result<Moved, String> {
         let far = self.region(&vec![0xee; length]);
         self.tx_to(way, mkey, offset, &far)
@@ -365,7 +372,8 @@ impl<'b> QpPairFixture<'b> {
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
-    /// Moves wire bytes into an mkey, beginning at `offset`.
+    /// Moves `wire` out of new memory of the far side into an mkey. `offset` is the first byte in the mkey's
+    /// space.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -402,9 +410,9 @@ impl<'b> QpPairFixture<'b> {
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
-    /// Publishes a transfer, lets the device work, and takes the completions. Returns the failures of
-    /// requester and receiver. `far_requests` says that the far side is the requester, `received` that the
-    /// transfer consumes a receive request.
+    /// Rings the doorbells for a transfer, lets the device work, and takes the completions. Returns the
+    /// failures of requester and receiver. `far_requests` means that the far side is the requester,
+    /// `received` that the transfer consumes a receive request of the other side.
     fn finish(
         &mut self,
         far_requests: bool,
@@ -417,7 +425,7 @@ impl<'b> QpPairFixture<'b> {
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
         let requester = one(&requester(self, 1)?, TRANSFER, "requester")?;
-        // A message that failed at its sender consumes no receive request.
+        // A SEND that failed before it left its sender consumes no receive request.
         let left = requester.is_none_or(|failure| !is_local(failure.syndrome));
         let receiver = receiver(self, usize::from(received && left))?;
         let received = received && !(requester.is_some() && receiver.is_empty());
@@ -441,7 +449,7 @@ fn is_local(syndrome: Syndrome) -> bool {
     matches!(syndrome, Syndrome::LOCAL_LENGTH | Syndrome::LOCAL_QP_OPERATION | Syndrome::LOCAL_PROTECTION)
 }
 
-/// Takes items from a source until there are `count`, or until `timeout` nanoseconds have passed.
+/// Takes items from a source until there are `count`, or until `timeout` nanoseconds have passed on `clock`.
 fn arrived<S, T>(
     source: &mut S,
     count: usize,
@@ -509,7 +517,8 @@ mod tests {
 
     #[test]
     fn what_is_late_is_waited_for_and_no_longer_than_the_timeout() {
-        // A clock that counts its reads, and a source with a new item at every third read from `first` on.
+        // Simulates waiting: a clock that counts its reads, and a source with a new item at every third read
+        // from `first` on.
         let arrive = |first: u64, count, timeout| {
             let looks = core::cell::Cell::new(0);
             let clock = |_: &()| Some(looks.replace(looks.get() + 1));

@@ -1,7 +1,7 @@
-//! Work requests as owned values, and the one function that posts them.
+//! Work requests as owned values, and one function that posts them: [`Request::perform`].
 //!
-//! The recorded vectors, the differential test, SPDK's recording and fuzzing describe their requests with
-//! [`Request`] and post them by [`Request::perform`]. Each checks the written bytes by its own means.
+//! The recorded vectors, the differential test, the replay of SPDK's requests and fuzzing use this type. Each
+//! checks the written bytes by its own means.
 
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
@@ -16,11 +16,11 @@ use mlx5_mkey::wqe::{Local, Payload, PreparedConfig, Remote, Sge};
 /// The flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The request waits until earlier reads and atomics are done.
+    /// The request waits until earlier RDMA READs and atomics have completed (fence).
     pub fenced: bool,
-    /// The request has a completion of its own.
+    /// The request has a completion of its own (signalled).
     pub signaled: bool,
-    /// The responder's completion is marked as solicited.
+    /// The responder's completion entry is marked as solicited.
     pub solicited: bool,
 }
 
@@ -40,7 +40,7 @@ impl Flags {
     }
 }
 
-/// The data of a request that sends or writes.
+/// The data of a SEND or an RDMA WRITE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     /// Data segments.
@@ -61,7 +61,7 @@ impl Data {
 /// A layout that owns its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedLayout {
-    /// The mkey keeps its layout.
+    /// The mkey keeps the layout that it has.
     Unchanged,
     /// A list of KLM entries.
     List(Vec<KlmEntry>),
@@ -89,16 +89,17 @@ pub enum Entries {
     Ksm(KsmEntrySize, Vec<KsmEntry>),
 }
 
-/// A list in registered memory that owns its entries and its memory.
+/// A list of entries in registered memory, which the device reads by a pointer in the request. The value owns
+/// the entries and the memory.
 #[derive(Clone, Debug)]
 pub struct OwnedList {
     /// The entries, which are written when the request is performed.
     pub entries: Entries,
-    /// The address of the memory for the device.
+    /// The address of the memory, as the device accesses it.
     pub address: u64,
-    /// The key of the memory.
+    /// The local key of the memory.
     pub key: Key,
-    /// The memory, with [`RegisteredList::blocks_for`] blocks.
+    /// The memory of the list, with [`RegisteredList::blocks_for`] blocks of 64 bytes.
     pub memory: Vec<Wqebb>,
 }
 
@@ -117,7 +118,8 @@ impl OwnedList {
     }
 }
 
-/// A work request. Mkeys, windows and prepared configurations are given by their position in [`Objects`].
+/// A work request. The numbers of mkeys, windows and prepared configurations are positions in the lists of
+/// [`Objects`].
 #[derive(Clone, Debug)]
 pub enum Request {
     /// NOP.
@@ -140,7 +142,7 @@ pub enum Request {
     FetchAdd(Remote, u64, Sge),
     /// A copy in local memory: target, source, number of bytes.
     Memcpy(Local, Local, u32),
-    /// A work request of raw bytes.
+    /// A complete WQE as raw bytes.
     Raw(Vec<u8>),
     /// LOCAL_INV of any key.
     Invalidate(Key),
@@ -165,7 +167,7 @@ pub enum Request {
     AppendByPointer(usize, OwnedList),
 }
 
-/// The objects that requests refer to.
+/// The objects to which a request refers by their positions in these lists.
 #[derive(Debug)]
 pub struct Objects<'o> {
     /// Mkeys.
@@ -215,8 +217,8 @@ impl Request {
             }
             Self::SetPsv(psv, seed) => request.set_psv(*psv, *seed),
             Self::Configure(mkey, with, layout) => match layout.as_layout() {
-                // The two functions for lists share the work: lists with an odd number of entries are posted
-                // by the one that converts a caller's own entries.
+                // The library has two functions for lists. Lists with an odd number of entries use the
+                // function that converts a caller's own entries, so that both functions are tested.
                 Layout::List(entries) if entries.len() % 2 == 1 => {
                     let (mkey, prepared) = (&mut mkeys[*mkey], &prepared[*with]);
                     request.configure_mkey_from(mkey, prepared, entries, |entry| *entry)

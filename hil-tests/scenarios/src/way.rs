@@ -1,7 +1,7 @@
-//! The public posting methods, in one place: recorded vectors, the differential test and the scenarios use
-//! all of them.
+//! The library's public posting methods, in one place. Recorded vectors, the differential test and the
+//! scenarios use all of them.
 //!
-//! A test (`tests/ways.rs`) fails if a public method posts, and is neither called by
+//! A test (`tests/ways.rs`) fails if a public method of the library posts, and is neither called by
 //! [`crate::request::Request`] nor listed here.
 
 use alloc::string::String;
@@ -17,10 +17,10 @@ use mlx5_mkey::queue::{Batch, Doorbell, SendQueue, SendRequest};
 use mlx5_mkey::types::{DekId, DomainKind, PsvIndex, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
 
-/// A posting method.
+/// A posting method of the library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// Posts each request to the queue, then rings the doorbell.
+    /// Posts each request to the queue on its own. The caller then rings the doorbell.
     #[default]
     Request,
     /// Posts all requests up to the next doorbell in one batch.
@@ -33,7 +33,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// All methods.
+    /// All posting methods.
     pub const ALL: [Self; 4] = [Self::Request, Self::Batch, Self::Changed, Self::BatchChanged];
 
     /// Returns the name of the method.
@@ -56,7 +56,8 @@ impl Way {
         matches!(self, Self::Changed | Self::BatchChanged)
     }
 
-    /// Returns the same method without batches, so that only the doorbell publishes.
+    /// Returns the same method without batches: requests then stay unpublished until the doorbell rings. A
+    /// dropped batch would publish them.
     pub const fn without_batches(self) -> Self {
         if self.changes() { Self::Changed } else { Self::Request }
     }
@@ -105,7 +106,7 @@ fn changed_in_place(
     kind: MkeyKind,
     config: &MkeyConfig,
 ) -> Result<PreparedConfig, ConfigError> {
-    // Values that the library refuses at preparation must be refused by this method too.
+    // This method must also refuse all values that the library refuses at preparation.
     new(kind, config)?;
     let crypto = config.crypto.map(|crypto| Crypto {
         tweak: Tweak::new(!crypto.tweak.get()),
@@ -169,15 +170,15 @@ fn with_other_tags(signature: &BlockSignature) -> Result<BlockSignature, ConfigE
     signature.copy_mask().map_or(Ok(changed), |mask| changed.with_copy_mask(mask))
 }
 
-/// The posting methods of a case.
+/// The posting methods by which a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// All posting methods in turn.
+    /// Each posting method in turn.
     All,
     /// This posting method only.
     Only(Way),
-    /// One method, which this number and the name of the case determine. The case at which a run begins has
-    /// no influence.
+    /// One method, which a hash of this number and the name of the case selects. A run thus always draws the
+    /// same method for a case, wherever the run begins.
     Drawn(u64),
 }
 
@@ -233,7 +234,8 @@ impl FromStr for Ways {
     }
 }
 
-/// The public methods of the library that begin requests, each with its call in this file.
+/// The public methods of the library that begin requests, each with the expression in this file that calls
+/// it.
 pub const BEGIN: &[(&str, &str)] = &[
     ("SendQueue::request", "queue.request"),
     ("SendQueue::batch", "queue.batch"),

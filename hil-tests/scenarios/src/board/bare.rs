@@ -1,5 +1,5 @@
-//! The view that a driver has of a device in reset: registers, memory that the device can access, and
-//! doorbells. The implementation in this file is a software device.
+//! A device in reset as a driver sees it: registers, doorbells, and memory that the device can access.
+//! Includes an implementation by a software device.
 
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub struct BareRings {
     pub record: (&'static DoorbellRecord, u64),
     /// The entries of the completion queue, none of which the device has written.
     pub entries: (&'static mut [Cqe], u64),
-    /// The doorbell record of the completion queue.
+    /// The doorbell record of the completion queue (its consumer index).
     pub cq_record: (&'static CqDoorbellRecord, u64),
 }
 
@@ -60,7 +60,7 @@ pub trait Bare {
     fn write(&mut self, address: u64, bytes: &[u8]);
 }
 
-/// The software device. Its registers and doorbells hold further references to it.
+/// A software device in reset. Clones refer to the same device: its registers and doorbells are clones.
 #[derive(Clone)]
 pub(super) struct SoftBare(Rc<RefCell<Device<HostMemory>>>);
 
@@ -83,14 +83,15 @@ impl Registers for SoftBare {
 
 impl Doorbell for SoftBare {
     fn ring(&mut self, last: &LastRequest<'_>) {
-        // Bytes 4 to 6 of the control segment are the queue pair number. A device ignores a doorbell with an
-        // unknown number.
+        // Bytes 4 to 6 of the control segment are the queue pair number. An error is ignored, because
+        // hardware also ignores a doorbell with an unknown number.
         let [_, _, _, _, a, b, c, _] = last.control();
         let _ = self.0.borrow_mut().doorbell(u32::from_be_bytes([0, a, b, c]));
     }
 }
 
-/// A delay that returns at once: the software device has acted before the driver's next access.
+/// A delay that returns at once: a register of the software device already has its new value at the driver's
+/// next read.
 struct NoTime;
 
 impl DelayNs for NoTime {

@@ -1,4 +1,5 @@
-//! The ends of a connection, to which scenarios post by the board's posting method.
+//! The ends of a connection: queue pairs to which scenarios post by the posting method that the board selects
+//! (single requests or batches, see [`Way`]).
 
 #![allow(unsafe_code)]
 
@@ -16,7 +17,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeSlot};
 use mlx5_mkey::wqe::Sge;
 
-/// A series of requests that is not yet published: single requests, or one batch.
+/// Requests that are posted together and published by one doorbell: single requests, or one batch.
 pub trait Posting {
     /// Begins a request.
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
@@ -45,8 +46,8 @@ impl<D: Doorbell> Posting for Batch<'_, 'static, D> {
     }
 }
 
-/// The queues of a queue pair and its completion queue. They are types of the library's core, or of the shim
-/// over libmlx5 (`devx`).
+/// The send queue and receive queue of a queue pair, and their completion queue. The implementations are the
+/// library's own queues, and the shim over libmlx5 (`devx`).
 pub trait EndQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
@@ -54,7 +55,7 @@ pub trait EndQueues {
     /// Begins a series of requests by this posting method.
     fn open(&mut self, way: Way) -> Box<dyn Posting + '_>;
 
-    /// Publishes send requests.
+    /// Rings the doorbell for all posted send requests.
     fn ring_doorbell(&mut self);
 
     /// Cancels the send requests with this id in a drained queue, from block `hw_counter` on. Returns their
@@ -88,7 +89,8 @@ pub trait EndQueues {
     /// Publishes receive requests.
     fn publish_receives(&mut self);
 
-    /// Returns the next completion. Signature errors go to the mkeys.
+    /// Returns the next completion, if the device has written one. Signature errors are recorded in their
+    /// mkeys.
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>>;
 
     /// Returns the first signature error of an mkey since the last call, if any.
@@ -97,7 +99,7 @@ pub trait EndQueues {
     /// As [`CompletionQueue::check`].
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError>;
 
-    /// Takes the next raw completion entry. No request is retired.
+    /// Takes the next completion entry as the device wrote it. Its request stays outstanding.
     fn take_entry(&mut self) -> Option<Cqe>;
 
     /// Empties the queues, drops their completions, and returns the ids of outstanding requests: of sends,
@@ -194,7 +196,7 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
 pub struct QpEnd {
     /// The pointer of a leaked box, which `drop` frees.
     queues: NonNull<dyn EndQueues>,
-    /// The only reference to the queues while a series of requests is open.
+    /// The open series of requests, if any. It holds the only reference to the queues.
     open: Option<Box<dyn Posting>>,
     way: Way,
     qpn: Qpn,
@@ -272,9 +274,9 @@ impl QpEnd {
 /// The counters of a send queue that posting changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// Number of the block at which the next request begins.
+    /// Number of the WQEBB at which the next request begins.
     pub producer: u32,
-    /// Number of free blocks.
+    /// Number of free WQEBBs.
     pub free_blocks: u32,
     /// Number of outstanding requests.
     pub outstanding: u32,

@@ -1,4 +1,5 @@
-//! The memory of this program as a software device sees it: the registered ranges only.
+//! The memory of this program as a software device sees it: the device can access only ranges that this
+//! module has allocated for it.
 
 #![allow(unsafe_code)]
 
@@ -13,27 +14,30 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The least alignment of rings and shared memory: a cache line, the unit of the device's accesses.
 const LINE: usize = 64;
-/// The bytes of a page, the unit of ring addresses. A range of this size or more begins at a page.
+/// The bytes of a page, the unit of ring addresses. A range of this size or more begins at the start of a
+/// page.
 const PAGE: usize = 4096;
 
-/// The ranges of this program's memory that a device may access, at their own addresses.
+/// The ranges of this program's memory that a device may access. The device uses the program's own (virtual)
+/// addresses.
 #[derive(Debug)]
 pub struct HostMemory {
-    /// Lengths of the ranges, by address.
+    /// The length of each range in bytes, by its address.
     windows: BTreeMap<u64, u64>,
     source: unsafe fn(Layout) -> *mut u8,
 }
 
-/// Makes an empty memory, whose ranges come from the global allocator.
+/// Makes a memory without ranges. Later ranges come from the global allocator.
 impl Default for HostMemory {
     fn default() -> Self {
-        // SAFETY: the contract is that of the global allocator.
+        // SAFETY: `new` requires less of an allocator than the contract of the global allocator promises.
         unsafe { Self::new(alloc) }
     }
 }
 
 impl HostMemory {
-    /// Takes shared memory from `source`, an allocator of memory that the device can access.
+    /// Makes a memory without ranges. Later ranges come from `source`, an allocator of memory that the device
+    /// can access.
     ///
     /// # Safety
     /// For a layout whose size is not 0, `source` returns null, or memory that nothing else ever uses.
@@ -41,7 +45,7 @@ impl HostMemory {
         Self { windows: BTreeMap::new(), source }
     }
 
-    /// Returns an empty memory for another device, with the same allocator.
+    /// Returns a memory without ranges for another device, with the same allocator.
     #[must_use]
     pub const fn another(&self) -> Self {
         Self { windows: BTreeMap::new(), source: self.source }
@@ -79,7 +83,8 @@ impl HostMemory {
         T: Copy + FromBytes + IntoBytes,
     {
         let first = self.place(value, count);
-        // SAFETY: `place` has written `count` values there. They are exclusive and never freed.
+        // SAFETY: `place` has written `count` values to this memory. The values are exclusive and never
+        // freed.
         let slots = unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) };
         (slots, first.as_ptr().expose_provenance() as u64)
     }

@@ -1,4 +1,5 @@
-//! The traits that boards implement.
+//! The interface between scenarios and boards: each board implements these traits, and each scenario uses
+//! only them.
 
 use super::bare::Bare;
 use super::end::QpEnd;
@@ -14,7 +15,7 @@ use mlx5_mkey::mkey::{Access, Mkey};
 use mlx5_mkey::queue::{ClockInfo, WorkCompletion};
 use mlx5_mkey::types::{DekId, Key, UmrFence};
 
-/// A board with an mlx5 device.
+/// A board: an mlx5 device, real or simulated, with a program's access to it.
 pub trait Board {
     /// Returns the capabilities of the board.
     fn capabilities(&self) -> Capabilities;
@@ -28,8 +29,8 @@ pub trait Board {
     /// Existing fixtures keep theirs.
     fn way(&mut self) -> &mut Way;
 
-    /// Returns the values that scenarios have measured and that were not reported yet
-    /// ([`crate::assumption::assumed`]).
+    /// Returns the values that scenarios have measured ([`crate::assumption::assumed`]) and that the report
+    /// does not contain yet.
     fn findings(&mut self) -> &mut Vec<Finding>;
 
     /// Sets the current protection domain, in which regions, mkeys with PSVs, DEKs and ends are created.
@@ -124,12 +125,12 @@ pub trait Board {
     /// Returns the queue pairs of this board, oldest first.
     fn queue_pairs(&self) -> Vec<QueuePairView>;
 
-    /// Returns descriptions of the last completions of this board, oldest first. The description of a failure
-    /// contains its cause, if the board knows it.
+    /// Returns descriptions of the board's last completions, oldest first. The description of an error
+    /// completion contains its cause, if the board knows the cause.
     fn completions(&self) -> Vec<String>;
 
-    /// Tells the board that a scenario has taken this completion, so that [`Board::completions`] can describe
-    /// it.
+    /// Tells the board that a scenario has taken this completion out of a completion queue, so that
+    /// [`Board::completions`] can describe it.
     fn taken(&mut self, _qpn: u32, _completion: &WorkCompletion) {}
 
     /// Returns the nanoseconds since an arbitrary fixed moment, or `None` if the board has no clock.
@@ -141,8 +142,9 @@ pub trait Board {
     /// the device needs time.
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
 
-    /// Runs both programs of the storage example with `ios` reads and writes. The target flips a bit in
-    /// `corrupt` blocks of its volume, and each of these blocks must be reported.
+    /// Runs both programs of the storage example, initiator and target, with `ios` reads and writes. The
+    /// target flips a bit in each of `corrupt` blocks of its volume. The run succeeds if the programs report
+    /// each of these blocks.
     ///
     /// # Errors
     /// The failure of a program. The default implementation always fails, because the board has no programs.
@@ -155,22 +157,22 @@ pub trait Board {
         None
     }
 
-    /// Returns the functions of a commissioned device, if the board has one. A login is in force from the
+    /// Returns the functions of a commissioned device, if the board has one. A crypto login is valid from the
     /// start.
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
         None
     }
 }
 
-/// A commissioned device, which accepts wrapped keys under a login.
+/// A device that a crypto officer has commissioned: it accepts keys only in wrapped form, under a login.
 pub trait Commissioned {
-    /// Begins a login.
+    /// Begins a login (CREATE_CRYPTO_LOGIN).
     ///
     /// # Errors
     /// The reason of a refusal.
     fn log_in(&mut self) -> Result<(), String>;
 
-    /// Ends the login.
+    /// Ends the login (destroys the object).
     fn log_out(&mut self);
 
     /// Invalidates the login, as a crypto officer does who deletes its credential and stores the credential
@@ -180,13 +182,13 @@ pub trait Commissioned {
     /// If this board cannot invalidate a login.
     fn revoke(&mut self) -> Result<(), String>;
 
-    /// Returns whether a login is in force, as the device reports it.
+    /// Returns whether the device reports a valid login.
     fn logged_in(&mut self) -> bool;
 
-    /// Wraps a key with the KEK of this device (RFC 3394).
+    /// Wraps a key with the KEK (key encryption key) of this device, as RFC 3394 specifies.
     fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8>;
 
-    /// Loads a wrapped key as a DEK. The length of `wrapped` decides the key size, and whether there is a
+    /// Loads a wrapped key as a DEK. The length of `wrapped` shows the key size, and whether there is a
     /// keytag.
     ///
     /// # Errors

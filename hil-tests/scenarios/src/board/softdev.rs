@@ -1,4 +1,4 @@
-//! The board that is always available: the software device in this process.
+//! The board of the software device in this process. It needs no hardware.
 
 #![allow(unsafe_code)]
 
@@ -44,7 +44,7 @@ const KEPT: usize = 16;
 /// Number of data segments of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The doorbell of a queue pair. Each ring adds an element to `rung`, which the board reads.
+/// The doorbell of a queue pair. Each call of `ring` adds an element to `rung`, which the board reads.
 struct Bell {
     qpn: u32,
     rung: Rung,
@@ -59,16 +59,17 @@ struct Register {
 }
 
 /// The doorbells since the device last ran, each with its queue pair number. If the doorbell wrote a whole
-/// request to the BlueFlame register, its entry has the blocks of the request. If it wrote only 8 bytes, its
-/// entry has no block. The list is leaked with the board's memory: an owning doorbell would bring the
-/// allocator into functions of the library.
+/// request to the BlueFlame register, its element has the blocks of the request. If it wrote only 8 bytes,
+/// its element has no block. The list is never freed: a doorbell that owned it would link the allocator into
+/// functions of the library, which must not use one.
 type Rung = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
-/// Number of blocks in each of the two halves of a BlueFlame register.
+/// Number of blocks in each half of a BlueFlame register. Writes alternate between the two halves.
 const HALF: usize = 4;
 
 impl Doorbell for Bell {
-    // This function allocates. Inlining it would bring the allocator into functions of the library.
+    // This function allocates. Inlining it would bring the allocator into functions of the library, which
+    // must not use one.
     #[inline(never)]
     fn ring(&mut self, last: &LastRequest<'_>) {
         let mut request = Vec::new();
@@ -100,7 +101,8 @@ impl Register {
     }
 }
 
-/// A function that makes a device in reset.
+/// A function that makes a device in reset. A type of its own, because `Box<dyn FnMut>` does not implement
+/// `Debug`.
 struct MakeBare(Box<dyn FnMut() -> Box<dyn Bare>>);
 
 impl core::fmt::Debug for MakeBare {
@@ -118,28 +120,29 @@ pub struct SoftBoard {
     /// Send rings by queue pair number.
     rings: Vec<(u32, u64)>,
     rung: Rung,
-    /// Events that no scenario has asked for yet, with their queue pair numbers.
+    /// Events that the device has reported and that no scenario has fetched yet, with their queue pair
+    /// numbers.
     events: VecDeque<(u32, QpEvent)>,
-    /// The device's numbers of its KEKs and its credential, if it takes wrapped keys.
+    /// The device's numbers of its KEKs (key encryption keys) and its credential, if it takes wrapped keys.
     factory: Option<factory::Numbers>,
     login: Option<u32>,
     way: Way,
     findings: Vec<Finding>,
     hardware: bool,
     clock: Arc<Clock>,
-    /// The function that makes the device in reset. Without one, the board makes a software device in this
-    /// process.
+    /// The function that makes the device of [`Board::bare`]. If `None`, the board makes a software device in
+    /// this process.
     bare: Option<MakeBare>,
 }
 
-/// A clock that advances by one tick with each read: this board has no other time.
+/// A clock that advances by one tick with each read, so that a run always has the same timestamps.
 struct Clock(AtomicU64);
 
 impl Clock {
     /// The first time of the clock. It differs from 0, the timestamp of a completion entry without a time.
     const START: u64 = 0x0123_4567_89ab_0000;
 
-    /// The frequency of the clock in kHz, as the device reports it.
+    /// The frequency in kHz that the device reports for the clock.
     const FREQUENCY: u32 = 1_000_000;
 
     fn ticks(&self) -> u64 {
@@ -184,7 +187,7 @@ impl SoftBoard {
         board
     }
 
-    /// Sets the faults of the device.
+    /// Makes the device deviate from the specification in this way, to test that scenarios notice.
     #[must_use]
     pub fn with_faults(mut self, faults: Faults) -> Self {
         self.device.set_faults(faults);
@@ -218,8 +221,8 @@ impl SoftBoard {
 
     fn create_end_with<E: CqeSlot>(&mut self, spec: EndSpec, unwritten: E) -> QpEnd {
         let memory = self.device.memory_mut();
-        // SAFETY: rings, books and records go into the queues below only. The device only reads records, and
-        // has no addresses of books.
+        // SAFETY: rings, records and bookkeeping (`slots`, `ids`) go into the queues below only. The device
+        // only reads records, and has no addresses of the bookkeeping.
         let ((sq, sq_address), (rq, rq_address), (cq, cq_address), (slots, _), (ids, _)) = unsafe {
             (
                 memory.share(Wqebb::ZERO, SEND_BLOCKS),
@@ -274,7 +277,7 @@ impl SoftBoard {
         let qpn = Qpn::from_low_bits(qpn);
         let register = spec.blue_flame.then(|| {
             let memory = self.device.memory_mut();
-            // SAFETY: only the doorbell below uses this register.
+            // SAFETY: only the doorbell made here uses this register.
             let (halves, doorbell) = unsafe {
                 let (halves, _) = memory.share([Wqebb::ZERO; HALF], 2);
                 let halves = NonNull::from(halves).cast::<[Wqebb; HALF]>();
@@ -308,7 +311,7 @@ fn klm(entry: &KlmEntry) -> Klm {
     Klm { byte_count: entry.length.into(), mkey: entry.key.get().into(), address: entry.address.into() }
 }
 
-/// Returns log2 of the bytes of an entry.
+/// Returns log2 of the number of bytes that a list entry of this size maps.
 fn log(size: KsmEntrySize) -> u8 {
     size.bytes().ilog2() as u8
 }
@@ -415,8 +418,8 @@ impl Board for SoftBoard {
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String> {
-        // Capabilities without any feature (a reply of zeros), and the three that CREATE_MKEY with a list of
-        // entries needs.
+        // Begins with capabilities that have no feature (a reply of zeros). Then sets the three that
+        // CREATE_MKEY with a list of entries needs.
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
@@ -544,7 +547,7 @@ impl Board for SoftBoard {
             Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
             Event::QpRequest(number) => Some((number, QpEvent::InvalidRequest)),
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
-            // Scenarios ask for no events of completion queues, and boards have no shared receive queues.
+            // Scenarios fetch no events of completion queues, and boards have no shared receive queues.
             Event::CqError(_) | Event::SrqLimit(_) | Event::SrqFatal(_) | Event::LastWqe(_) => None,
         }));
         let number = end.qpn().get();
@@ -572,7 +575,7 @@ impl SoftBoard {
         }
     }
 
-    /// Loads a key as a DEK. `plain_bytes`, the length of the plaintext, decides the key size, and whether
+    /// Loads a key as a DEK. `plain_bytes`, the length of the plaintext, shows the key size, and whether
     /// there is a keytag.
     fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
         let attributes = self.dek_attributes(key, plain_bytes)?;
@@ -585,10 +588,11 @@ impl SoftBoard {
         if self.factory.is_some() { self.wrap(spec) } else { spec.bytes().to_vec() }
     }
 
-    /// Returns the key material for these bytes.
+    /// Returns the key material that the device expects for these bytes: plain, or wrapped with the number of
+    /// the login.
     fn material<'k>(&self, bytes: &'k [u8]) -> KeyMaterial<'k> {
         match self.factory {
-            // Login numbers begin at 1. Number 0 stands for no login, and the device refuses it.
+            // Login numbers begin at 1. Number 0 means "no login", and the device refuses it.
             Some(_) => KeyMaterial::Wrapped { bytes, login: self.login.unwrap_or(0) },
             None => KeyMaterial::Plaintext(bytes),
         }

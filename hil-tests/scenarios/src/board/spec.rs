@@ -6,11 +6,11 @@ use mlx5_mkey::command::CqeSize;
 use mlx5_mkey::mkey::{Access, RelaxedOrdering, UmrForm, XtsEngine};
 use mlx5_mkey::types::KsmEntrySize;
 
-/// Blocks of a send queue.
+/// Number of blocks (WQEBBs) of a send queue.
 pub const SEND_BLOCKS: usize = 256;
-/// Slots of a receive queue.
+/// Number of slots of a receive queue.
 pub const RECEIVE_SLOTS: usize = 64;
-/// Entries of a completion queue: enough for all requests of both queues, and for signature errors.
+/// Number of entries of a completion queue: enough for all requests of both queues, and for signature errors.
 pub const COMPLETIONS: usize = 512;
 
 /// The properties of an end of a connection.
@@ -18,15 +18,16 @@ pub const COMPLETIONS: usize = 512;
 pub struct EndSpec {
     /// The send queue drains when a signature error occurs (`drain_sigerr`).
     pub drain_on_signature_error: bool,
-    /// Operations that the peer may not perform, whatever its keys allow (PRM `rre`, `rwe`, `rae`).
+    /// Remote operations that the queue pair refuses, whatever rights the keys grant (PRM `rre`, `rwe`, `rae`
+    /// are 0).
     pub denied: Access,
     /// The size of completion entries.
     pub cqe_size: CqeSize,
-    /// The doorbell writes single requests as a whole to the device (BlueFlame).
+    /// The doorbell of a single request writes the whole request to the device (BlueFlame).
     pub blue_flame: bool,
 }
 
-/// One of the two protection domains that each board has.
+/// One of the two protection domains that each board creates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProtectionDomain {
     /// The domain that is current at the start.
@@ -41,16 +42,16 @@ pub enum ProtectionDomain {
 pub struct MkeySpec {
     /// The most translation entries that the mkey can hold.
     pub entries: u32,
-    /// The mkey can have block signatures.
+    /// The mkey may be configured with block signatures.
     pub signature: bool,
-    /// The mkey can have crypto properties.
+    /// The mkey may be configured with crypto properties.
     pub crypto: bool,
-    /// The peer may invalidate the mkey.
+    /// A peer may invalidate the mkey (SEND with invalidate).
     pub remote_invalidate: bool,
     /// The set of mkey fields that configurations write. With [`UmrForm::Minimal`] the mkey has all access
     /// rights from its creation on.
     pub form: UmrForm,
-    /// The common length of all list entries, if they have one.
+    /// The common length of all list entries (KSM). `None`: each entry has a length of its own (KLM).
     pub entry_size: Option<KsmEntrySize>,
 }
 
@@ -67,7 +68,7 @@ impl MkeySpec {
 /// A data encryption key in plaintext.
 #[derive(Clone, Copy, Debug)]
 pub struct DekSpec<'a> {
-    /// Both halves of the XTS key: 32 or 64 bytes.
+    /// The two halves of the XTS key, together 32 or 64 bytes.
     pub key: &'a [u8],
     /// The keytag, if the key has one.
     pub keytag: Option<[u8; 8]>,
@@ -102,23 +103,24 @@ pub struct Capabilities {
     pub signature: bool,
     /// Queue pairs can drain at a signature error.
     pub drain: bool,
-    /// The device is hardware, which can answer questions that no document answers.
+    /// The device is hardware: measurements run, and a violated assumption is no failure.
     pub hardware: bool,
-    /// Keys are loaded wrapped, under a login, and the board has the credential
+    /// Keys are loaded wrapped, under a login, and the board knows the credential of the login
     /// ([`Commissioned`](super::Commissioned)).
     pub login: bool,
-    /// A device without a driver exists ([`Board::bare`](super::Board::bare)).
+    /// The board has a device that no driver has initialized yet ([`Board::bare`](super::Board::bare)).
     pub bare: bool,
     /// The board can run programs, and the programs of the storage example are present
     /// ([`Board::serve`](super::Board::serve)).
     pub programs: bool,
-    /// All entries of an mkey may have one common length.
+    /// All entries of an mkey may have one common length (KSM).
     pub fixed_entries: bool,
     /// An mkey may have more than 65,535 entries.
     pub long_lists: bool,
-    /// Requests can copy memory.
+    /// A work request can copy local memory.
     pub memcpy: bool,
-    /// The orderings that a configuration of an mkey can relax, if any.
+    /// The accesses (reads, writes) for which a configuration of an mkey may allow relaxed PCIe ordering, if
+    /// any.
     pub relaxed_ordering: Option<RelaxedOrdering>,
     /// The value of a DEK can be replaced ([`Board::replace_dek`](super::Board::replace_dek),
     /// [`Board::sync_crypto`](super::Board::sync_crypto)).
@@ -174,15 +176,15 @@ impl Capabilities {
     }
 }
 
-/// A measured value, with its name.
+/// A measured value: its name, then the value in words.
 pub type Finding = (String, String);
 
-/// A queue pair of a board.
+/// The state of a queue pair, for the report of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuePairView {
     /// Queue pair number.
     pub qpn: u32,
-    /// Name of the state.
+    /// Name of the queue pair's state, such as `ReadyToSend`.
     pub state: String,
     /// Number of the next block that the device executes.
     pub next_block: u16,

@@ -1,4 +1,5 @@
-//! Access rights: the operations that each flag allows, and the side (owner or peer) that may perform them.
+//! Access rights of an mkey: the operations that each flag allows, and the side (owner or peer) that may
+//! perform them.
 
 use super::fixture::{MkeyFixture, PLAIN, fails, pattern, rx_refusal, tx_refusal};
 use super::scenario::{Scenario, scenario};
@@ -41,7 +42,7 @@ fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Flags of 0 leave only the owner's right to read, which no request can remove.
+/// An mkey without any access flag can be read only by its owner. No request can remove this right.
 fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
@@ -59,7 +60,8 @@ fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A refused RDMA READ fails at the requester, and makes a posted receive request of the responder fail.
+/// A refused RDMA READ fails at the requester. At the responder, a posted receive request fails too, and an
+/// event reports the violation.
 fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(BYTES, 1), None, None)?;
@@ -95,8 +97,8 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each of the sixteen sets of flags, with every kind of access: an access succeeds if and only if its flag
-/// is set.
+/// Each of the sixteen sets of access flags, with every kind of access: an access succeeds if and only if its
+/// flag is set.
 fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     const FLAGS: [Access; 4] =
         [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
@@ -141,8 +143,8 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Lets the peer add to eight bytes at offset 8, and checks that this succeeds exactly if `allowed`. All
-/// values are the same in either byte order.
+/// Lets the peer perform a fetch-and-add on the eight bytes at offset 8, and checks that it succeeds exactly
+/// if `allowed`. All values are the same in either byte order.
 fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));

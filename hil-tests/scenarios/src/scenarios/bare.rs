@@ -1,5 +1,5 @@
-//! A machine without a driver: the library alone takes the device from reset to its first signed and
-//! encrypted write.
+//! A device without a driver: the library alone takes the device from reset to its first signed and encrypted
+//! RDMA WRITE.
 
 use super::scenario::{Scenario, scenario};
 use crate::board::{Bare, BareRings, Board};
@@ -36,19 +36,19 @@ use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Scenario] = &[scenario!(m64_a_bare_machine_brings_its_device_up, BARE, ["M64"])];
 
-/// Bytes of data, and bytes of the same data on the wire. Each block of 512 bytes is followed by 8 bytes of
-/// T10-DIF.
+/// The number of bytes of data, and of the same data on the wire, where each block of 512 bytes is followed
+/// by 8 bytes of T10-DIF.
 const DATA: usize = 1024;
 const WIRE: usize = 1040;
 
-/// The most pages that the device may get for its firmware.
+/// The most 4 KiB pages of memory that the device may get for its firmware.
 const FIRMWARE: u32 = 200;
 
 fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// The registers of any board as one type, which the command queue requires.
+/// The registers of any board as one type, which the command queue's type parameter requires.
 struct Window(Box<dyn Registers>);
 
 impl Registers for Window {
@@ -70,7 +70,7 @@ impl DelayNs for Pause {
     }
 }
 
-/// The command queue and a delay.
+/// The command queue of a device, and the delay between polls for replies.
 struct Machine {
     commands: CommandQueue<'static, Window>,
     delay: Pause,
@@ -99,7 +99,7 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let commands = CommandQueue::new(registers, memory, config, &mut delay).map_err(text)?;
     let mut machine = Machine { commands, delay };
 
-    // A device in reset creates no objects.
+    // Before the start of its firmware, a device refuses commands that create objects.
     let early = machine.try_execute(&AllocPd);
     let is_refused = matches!(
         early,
@@ -114,12 +114,12 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let late = machine.try_execute(&AllocPd);
     ensure!(late.is_err(), "an object of a device that was stopped");
 
-    // The device starts again, with the pages that it has returned.
+    // The device starts a second time, with the pages that it has returned.
     machine.commands.start(&mut pages, &mut machine.delay).map_err(text)?;
     write(&mut machine, &mut *bare, way)
 }
 
-/// Creates all objects, and writes to the peer out of an mkey with signature and cipher.
+/// Creates all objects, and RDMA WRITEs data to the peer out of an mkey with T10-DIF and AES-XTS.
 fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     let capabilities = machine.execute(&QueryGeneralCapabilities)?;
     let pd = machine.execute(&AllocPd)?;
@@ -157,7 +157,8 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
         key: all,
     });
     let mut doorbell = bare.doorbell(uar);
-    // The peer's memory as two ranges, under a key whose list is in its create command.
+    // The remote key of the write: it maps two ranges of the peer's memory. CREATE_MKEY itself contains the
+    // list of ranges.
     let ranges = [(0, 100_u32), (100, WIRE as u32 - 100)].map(|(at, length)| KlmEntry {
         address: target + at,
         length,
@@ -181,7 +182,7 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     Ok(())
 }
 
-/// Returns a configuration with T10-DIF on the wire, where AES-XTS encrypts data and T10-DIF.
+/// Returns a configuration with T10-DIF on the wire. AES-XTS encrypts both data and T10-DIF.
 fn configuration(dek: DekId) -> MkeyConfig {
     let dif = T10Dif {
         guard: Guard::Crc,
@@ -207,7 +208,7 @@ fn configuration(dek: DekId) -> MkeyConfig {
     }
 }
 
-/// Creates an event queue that nothing reads, because each completion queue names one.
+/// Creates an event queue that nothing reads: CREATE_CQ requires one.
 fn events(machine: &mut Machine, bare: &mut dyn Bare, uar: UarPage) -> Result<Eqn, String> {
     let size = EqSize::new(64).map_err(text)?;
     let address = bare.pages(1);
@@ -216,12 +217,13 @@ fn events(machine: &mut Machine, bare: &mut dyn Bare, uar: UarPage) -> Result<Eq
     machine.execute(&CreateEq { size, uar, events: 0, interrupt: 0, entries })
 }
 
-/// Returns the page list of a ring of one page.
+/// Returns the page list of a ring that fills one page.
 fn page(address: u64) -> Result<PageList<1>, String> {
     PageList::new(LogPageSize::P4K, [address]).map_err(text)
 }
 
-/// The protection domain, the UAR page and the event queue, which the commands for other objects name.
+/// The protection domain, the UAR page and the event queue that the commands for queue pairs and completion
+/// queues name.
 struct Place {
     pd: Pdn,
     uar: UarPage,
@@ -260,7 +262,8 @@ impl Place {
     }
 }
 
-/// Takes a queue pair from reset to ready-to-send, within the capabilities of the device.
+/// Takes a queue pair from reset to ready-to-send (RST2INIT, INIT2RTR, RTR2RTS), within the capabilities of
+/// the device.
 fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn, device: &GeneralCapabilities) -> Verdict {
     let [log_max_in, log_max_out] = [device.log_max_reads_in, device.log_max_reads_out].map(|log| {
         LogMaxRdAtomic::new(log).map_or(LogMaxRdAtomic::SIXTEEN, |log| log.min(LogMaxRdAtomic::SIXTEEN))
@@ -289,7 +292,7 @@ fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn, device: &GeneralCapab
 }
 
 impl End {
-    /// Configures the mkey, writes all of it to the peer, and takes the completion.
+    /// Configures the mkey, RDMA WRITEs all its data to the peer, and takes the completion.
     fn post(
         &mut self,
         way: Way,
@@ -305,7 +308,8 @@ impl End {
         let queue = SendQueue::new(config, blocks.0, &mut slots, record.0, doorbell).map_err(text)?;
         let mut completions = CompletionQueue::new(completions.0, cq_record.0).map_err(text)?;
         let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
-        // The queue is shared as between several cores: one doorbell at the end publishes all requests.
+        // The queue is wrapped as for several cores, so that a scenario covers the wrapper. One doorbell at
+        // the end publishes all requests.
         let shared = SharedSendQueue::new(queue);
         let posted = shared.with(|queue| {
             let mut poster = way.open(queue);

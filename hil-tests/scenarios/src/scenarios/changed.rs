@@ -1,5 +1,5 @@
 //! Posts requests that the library itself never writes. The library writes an ordinary request, and functions
-//! of this module change its bytes in the ring before the doorbell.
+//! of this module change its bytes in the send ring before the doorbell rings.
 
 use super::fixture::MkeyFixture;
 use super::measured::measurement::side;
@@ -11,18 +11,18 @@ use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::wire::Wqebb;
 use zerocopy::IntoBytes;
 
-/// Offset of the flags in a UMR, after the control segment.
+/// Offset of the flags byte of the UMR control segment, which follows the control segment of 16 bytes.
 pub(super) const FLAGS: usize = 16;
-/// Offsets of the field mask and of the mkey context of a UMR.
+/// Offsets of the mkey mask in the UMR control segment, and of the mkey context segment.
 pub(super) const MASK: usize = FLAGS + 8;
 pub(super) const CONTEXT: usize = 64;
-/// Offset of the signature BSF in a request with three entries: two blocks for control, UMR control and
-/// context, one for the entries. The SET_PSV follows in a block of its own.
+/// Offset of the signature BSF in a UMR with three entries: control segment, UMR control segment and mkey
+/// context fill two blocks, the entries a third. The SET_PSV follows the BSF in a block of its own.
 pub(super) const BSF: usize = 3 * 64;
 pub(super) const SET_PSV: usize = 4 * 64;
 
-/// Configures the mkey over its memory, after a change of some bytes of the request. Returns the result of
-/// the changed request.
+/// Configures the mkey over its memory, and changes bytes of the request before the device executes it.
+/// Returns the result of the changed request.
 ///
 /// # Errors
 /// If the request cannot be changed.
@@ -36,11 +36,11 @@ pub(super) fn configure(
     run(fixture)
 }
 
-/// Posts a configuration of the mkey over its memory without publishing. Returns the first block of the
-/// request.
+/// Posts a configuration of the mkey over its memory without ringing the doorbell. Returns the number of the
+/// request's first block.
 ///
 /// # Errors
-/// If the configuration is refused.
+/// If the library refuses the configuration.
 pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignature>) -> Result<u32, String> {
     let entries = fixture.entries();
     let config = MkeyConfig {
@@ -54,7 +54,7 @@ pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignat
     Ok(first)
 }
 
-/// Changes bytes, given by their offset, of the request that begins at this block.
+/// Changes bytes, given by their offset, of the request that begins at block `first`.
 ///
 /// # Errors
 /// If the board does not expose its rings.

@@ -1,4 +1,4 @@
-//! AES-XTS on the data that pass through an mkey.
+//! AES-XTS encryption of the data that pass through an mkey.
 
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, entry, part, pattern, same};
 use super::scenario::{Scenario, scenario};
@@ -43,17 +43,18 @@ fn dek(fixture: &mut MkeyFixture<'_>, key: &[u8]) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key, keytag: None })
 }
 
-/// Configures crypto properties over plain or encrypted memory, as their direction requires, and moves all
-/// data both ways.
+/// Configures crypto properties. The memory is plain or encrypted, as their direction requires. Moves all
+/// data out of the mkey and into it.
 fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
     let images = expected::images(data, None, Some((crypto, key)));
     fixture.install(&images.memory, None, Some(crypto))?;
     fixture.both_ways(&images)
 }
 
-/// Checks that every transfer of the mkey fails and leaves all bytes unchanged.
+/// Checks that every transfer through the mkey fails and leaves all bytes unchanged.
 ///
-/// The syndrome of real devices is unknown (measured by `gap07_how_keys_are_refused`): any one passes.
+/// The syndrome of real devices is unknown (measured by `gap07_how_keys_are_refused`). The check therefore
+/// accepts any syndrome.
 pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: usize) -> Verdict {
     for way in Tx::ALL {
         let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
@@ -71,7 +72,8 @@ pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: u
     Ok(())
 }
 
-/// A new key, tweak and direction replace the old ones completely.
+/// A new tweak, DEK, data unit or direction takes the place of the old one, with no remainder of the old
+/// configuration.
 fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (dek(&mut fixture, &KEY_128), dek(&mut fixture, &KEY_256));
@@ -105,8 +107,8 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
-/// The board's AES-XTS engine, of any kind and byte order of tweaks, encrypts a single data unit correctly:
-/// each size of data unit, both directions, keys of both sizes.
+/// The board's AES-XTS engine, whatever its kind and its byte order of tweaks, encrypts a single data unit
+/// correctly: each size of data unit, both directions, keys of both sizes.
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -125,9 +127,9 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A used DEK gets a second value, its first value again, and the second one again, each after a SYNC_CRYPTO.
-/// The mkey with this DEK keeps its configuration, and another DEK is unaffected. The last two steps check
-/// assumptions about a value without SYNC_CRYPTO and about a value of another size.
+/// A DEK gets a second value, its first value again, and the second one again, each after a SYNC_CRYPTO. The
+/// mkey with this DEK keeps its configuration, and another DEK is unaffected. The last two steps check
+/// assumptions: a new value without SYNC_CRYPTO, and a value of another size.
 fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (KEY_128, KEY_128.map(|byte| byte ^ 0xa5));
@@ -154,7 +156,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
             .map_err(|error| format!("value {number}, another key: {error}"))?;
         (fixture.mkey, fixture.memory) = (rotated, memory);
     }
-    // Assumption: the device uses the old value until SYNC_CRYPTO, because it has used this value before.
+    // Assumption: the device has used the second value, and continues to use it until SYNC_CRYPTO.
     replace(&mut fixture, dek, &first)?;
     for (what, key) in [("before SYNC_CRYPTO", &second), ("behind it", &first)] {
         let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?;
@@ -173,10 +175,10 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A volume gets another key without a pause: requests with the old key and with the new one are posted one
-/// behind the other, each key with its own prepared configuration. The old key is erased when the last
-/// request with it has completed, while requests with the new key are outstanding. Each request encrypts with
-/// its own key, and afterwards nothing encrypts with the old one.
+/// A volume changes its key without a pause: requests with the old key and with the new one are in flight
+/// together, each key with its own prepared configuration. The test erases the old key when the last request
+/// with it has completed, while requests with the new key are outstanding. Each request encrypts with its own
+/// key, and afterwards nothing encrypts with the old one.
 fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
     const IOS: usize = 4;
     let mut fixture = MkeyFixture::new(board, CRYPTO);
@@ -209,7 +211,8 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
             request.rdma_write(remote, &[all]).map_err(|error| format!("{io}: {error}"))?;
             ios.push((mkey, far, with(dek, io), key));
         }
-        // The requests with the new key are published before those with the old one are known to be done.
+        // The first round publishes the requests with the old key, the second those with the new key, without
+        // a wait between.
         fixture.pair.near.ring_doorbell();
     }
     fixture.pair.run_device()?;
@@ -239,7 +242,7 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
         let images = expected::images(&data, None, Some((crypto, key)));
         same(&fixture.pair.bytes(far), &images.wire).map_err(|error| format!("request {io}: {error}"))?;
     }
-    // An mkey that still names the erased key encrypts with its new value.
+    // An mkey that still names the erased DEK encrypts with the DEK's new value.
     let Some((mkey, far, ..)) = ios.first().copied() else { return Err("no requests".into()) };
     let moved = fixture.pair.tx(Tx::Write, mkey, 0, data.len())?;
     ensure!(moved.ok()? != fixture.pair.bytes(&far), "the erased key is still in force");
@@ -362,9 +365,9 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The data of a request that begins at data unit k of the mkey begin with the first tweak plus k.
+/// If a request begins at data unit k of the mkey, its data begin with the tweak "first tweak plus k".
 ///
-/// Assumption: tweaks count like the block numbers of signatures; no source states it (measured by
+/// Assumption: tweaks count like the block numbers of signatures. No source states it (measured by
 /// `gap04_tweaks`).
 fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
@@ -398,7 +401,7 @@ fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Transfers through an mkey fail if its configuration names a DEK that was never created.
+/// Transfers through an mkey fail if its configuration names a DEK that does not exist.
 fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let nobody = DekId::from_low_bits(0x00ff_fffe);
@@ -406,7 +409,7 @@ fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
     nothing_moves(&mut fixture, "missing DEK", 512)
 }
 
-/// The keytag of a configuration must equal the keytag of its DEK. A DEK without a keytag accepts any.
+/// The keytag of a configuration must equal the keytag of its DEK. A DEK without a keytag accepts any keytag.
 fn r160_keytags(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -432,8 +435,8 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
 /// A transfer through a crypto mkey has either whole data units, or a multiple of 16 bytes with at most (data
 /// unit - 16) bytes in its last data unit.
 ///
-/// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`). A device also refuses sizes that
-/// follow the rule, but that AES-XTS cannot encrypt.
+/// Assumption: a device refuses other lengths (measured by `gap03_job_sizes`). A device also refuses lengths
+/// that follow the rule, but that AES-XTS cannot encrypt.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);

@@ -48,8 +48,8 @@ fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
     pair.run_device()
 }
 
-/// Five times as many completions as the queue has entries arrive in order: in every lap the owner bit tells
-/// new entries from old ones.
+/// Five times as many completions as the completion queue has entries arrive in order. In every lap the owner
+/// bit distinguishes new entries from old ones.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut QpPairFixture::new(board))
 }
@@ -71,7 +71,7 @@ fn lap_completions(pair: &mut QpPairFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// Completion entries of 128 bytes carry the same information as entries of 64 bytes: successes over many
+/// Completion entries of 128 bytes contain the same information as entries of 64 bytes: successes over many
 /// laps, receives, a signature error, and a failure.
 fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
@@ -99,8 +99,8 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// On a queue with BlueFlame the doorbell writes single short requests to the device. Requests succeed if
-/// they are short or long, single or in batches, and across the end of the ring.
+/// On a queue with BlueFlame, the doorbell writes a single short request as a whole to the device. Requests
+/// succeed if they are short or long, single or in batches, and across the end of the ring.
 fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.reconnect_as(EndSpec { blue_flame: true, ..EndSpec::default() });
@@ -140,11 +140,11 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut fixture.pair)
 }
 
-/// Both atomic operations change the eight bytes of an entry of the mkey. Some values are the same in either
-/// byte order, one is not.
+/// Both atomic operations change the eight bytes that an entry of the mkey maps. Some values are the same in
+/// either byte order, one is not.
 ///
 /// Assumption: values are little endian, as in the hosts of all boards known here. Linux requests the host's
-/// order if the device supports it (`atomic_req_8B_endianness_mode`); otherwise old values are big endian.
+/// order if the device supports it (`atomic_req_8B_endianness_mode`). Otherwise old values are big endian.
 fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&[[0x10; 8], [0x20; 8], [0; 8], [0; 8]].concat(), None, None)?;
@@ -226,7 +226,7 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A SEND and an RDMA WRITE deliver 32 bits of immediate data, together with data out of an mkey.
+/// A SEND and an RDMA WRITE deliver 32 bits of immediate data, together with the data of an mkey.
 fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(40, 1);
@@ -274,8 +274,8 @@ fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// One message takes its data from an mkey with a signature, an mkey without one, and plain memory. A message
-/// back arrives in the same three.
+/// One message takes its data from an mkey with a signature, an mkey without one, and memory without an mkey.
+/// A message in the other direction arrives in the same three.
 fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(1024, 1);
@@ -325,7 +325,7 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// A message of many packets moves through an mkey.
+/// A message that is longer than a packet moves through an mkey.
 fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(200_001, 1);
@@ -356,8 +356,8 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The failed request completes with an error, signalled or not. The requests after it, and receive requests,
-/// complete as flushed, in order. The device executes none of them.
+/// The first failed request completes with an error, signalled or not. The device executes no request after
+/// it: these requests, and receive requests, complete as flushed, in order.
 fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let target = fixture.pair.region(&[0; 8]);
@@ -392,8 +392,8 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// One chain transfers wrong data out of one mkey and correct data out of another. Only the mkey with wrong
-/// data reports an error.
+/// One series of requests transfers wrong data out of one mkey and correct data out of another. Only the mkey
+/// with wrong data reports an error.
 fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let own = domain(Signature::T10Dif(DIF));

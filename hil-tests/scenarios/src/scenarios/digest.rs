@@ -45,7 +45,7 @@ fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
     expected::signature(&Signature::Crc32c(seed), data, 0)
 }
 
-/// Returns the bytes on both sides of an mkey: the data, which on the digest's side are followed by the
+/// Returns the bytes on both sides of an mkey. On the side of the digest, the data are followed by the
 /// digest.
 fn images(digest: &Digest, data: &[u8]) -> Images {
     let (plain, protected) = (data.to_vec(), [data, &crc(digest.seed, data)].concat());
@@ -90,8 +90,8 @@ fn m69_a_digest_in_memory(board: &mut dyn Board) -> Verdict {
     both_ways(board, DomainKind::Memory)
 }
 
-/// One request can move the data, another the digest. The digest's offset in the mkey is the length of the
-/// data.
+/// One request can move the data, another the digest. In the mkey's space, the digest begins where the data
+/// end.
 fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(3000, 2);
@@ -100,14 +100,15 @@ fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdic
         fixture.out(way, 0, &data)?;
         fixture.out(way, data.len() as u64, &crc(Seed::Ones, &data))?;
     }
-    // A layout of another length keeps the digest, over the new data.
+    // A layout of another length keeps the digest, which then covers the data of the new layout.
     let part = part(&data, 0..1000);
     let entries = [entry(&fixture.memory, 0..1000)];
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
     fixture.out(Tx::Send, 0, &[part, &crc(Seed::Ones, part)].concat())
 }
 
-/// Checks the fields of a digest error.
+/// Checks the fields of a digest error: `bad` is the digest that the device found, `good` the one that it
+/// computed.
 fn reported(error: &SignatureError, domain: DomainKind, good: &[u8], bad: &[u8]) -> Verdict {
     ensure_eq!(error.kind, SignatureErrorKind::Digest, "kind of error");
     ensure_eq!(error.domain, domain, "domain of the error");
@@ -148,7 +149,7 @@ fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey has either a digest or a block signature. Each replaces the other.
+/// An mkey has either a digest or a block signature. To set one removes the other.
 fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (digest, block) = (Digest::wire(), BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones))));
@@ -170,8 +171,8 @@ fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdi
 const PARTS: [(DigestPart, Range<usize>); 3] =
     [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
 
-/// Posts the configurations of three mkeys for a transaction, in one chain, and returns their number. The
-/// requests share a prepared configuration, which is changed in place for each mkey.
+/// Posts the configurations of three mkeys for a transaction, before one doorbell, and returns their number.
+/// The requests share a prepared configuration, which is changed in place for each mkey.
 fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
@@ -185,8 +186,8 @@ fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Se
     Ok(PARTS.len())
 }
 
-/// Mkeys of a transaction share a PSV: the data of each continue its CRC. After the data of the last mkey the
-/// device emits the CRC of all data.
+/// Mkeys of a transaction share a PSV: the CRC continues from the data of one mkey to the data of the next.
+/// After the data of the last mkey the device emits the CRC of all data.
 fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -264,8 +265,8 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
         (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
     ] {
         let cipher = crypto(direction, order, BlockSize::B512, dek);
-        // An engine of single data units takes an mkey of at most one data unit, including a digest in
-        // memory.
+        // A device whose engine handles single data units allows an mkey at most one data unit, including a
+        // digest in memory.
         let data = pattern(if single { 496 } else { 2048 }, 5);
         let ciphertext = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
         let protected = [&ciphertext[..], &crc(Seed::Ones, &ciphertext)].concat();
@@ -318,8 +319,8 @@ fn m72_crcs_of_blocks_make_the_crc_of_all(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Minimal UMRs set and end digests and signatures. Rights and key, which they do not contain, stay as they
-/// were at creation.
+/// Minimal UMRs set and remove digests and signatures. Such a UMR contains neither access rights nor key:
+/// both stay as they were at creation.
 fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..SIGNATURE });
     let block = BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones)));
@@ -340,8 +341,8 @@ fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The BSF of a minimal UMR contains the exact length of the data. This also holds for a later layout of
-/// another length that keeps the cipher.
+/// The BSF of a minimal UMR contains the exact length of the data, also if a later layout has another length
+/// and keeps the cipher.
 fn m73_minimal_umrs_of_a_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..CRYPTO });
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

@@ -1,5 +1,5 @@
-//! Requests that use an object without permission: one of another protection domain, one that another queue
-//! pair holds, or a region without the right to write.
+//! Requests that use an object without permission: an object of another protection domain, an object that is
+//! bound to another queue pair, or a region without the right to write.
 
 use super::changed::{self, BSF, CONTEXT, FLAGS, MASK, SET_PSV};
 use super::crypto::nothing_moves;
@@ -48,7 +48,7 @@ fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {
     fixture.change(&MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)
 }
 
-/// An mkey has all rights, but its region can only be read: writes are refused, reads succeed.
+/// An mkey has all rights, but the region that it maps can only be read: writes fail, reads succeed.
 fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(LENGTH, 1);
@@ -68,7 +68,8 @@ fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Transfers fail if the mkey is of the queue pair's protection domain, but its region is of another.
+/// Transfers fail if the mkey belongs to the queue pair's protection domain, but the region that it maps
+/// belongs to another.
 fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.board.enter(ProtectionDomain::Second);
@@ -78,7 +79,8 @@ fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// Queue pairs of another protection domain can neither use nor change an mkey that works in its own domain.
+/// Queue pairs of another protection domain can neither use nor change an mkey, while queue pairs of its own
+/// domain can use it.
 fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -91,7 +93,7 @@ fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
     fixture.pair.try_configure(fixture.mkey, &config, Layout::Unchanged).map_err(text)?;
     ensure!(changed::run(&mut fixture)?.is_err(), "a UMR has changed an mkey of another domain");
-    // The region is of the queue pair's domain, so that only the mkey can cause the refusal.
+    // The region belongs to the queue pair's protection domain, so that only the mkey can cause the refusal.
     let region = fixture.pair.region(&pattern(LENGTH, 2));
     fixture.pair.board.enter(ProtectionDomain::Second);
     fixture.pair.reconnect();
@@ -102,7 +104,7 @@ fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// Transfers fail if the DEK of an mkey's configuration is of another protection domain than the mkey.
+/// Transfers fail if the DEK of an mkey's configuration belongs to another protection domain than the mkey.
 fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     fixture.pair.board.enter(ProtectionDomain::Second);
@@ -113,7 +115,7 @@ fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
     nothing_moves(&mut fixture, "a DEK of another domain", 512)
 }
 
-/// Offset of the BSF's field with the PSV of the wire.
+/// Offset, in the request, of the BSF's field with the PSV number of the wire domain.
 const WIRE_PSV: usize = BSF + core::mem::offset_of!(SignatureBsf, wire_bfs_psv) + 1;
 
 /// If an mkey's signature names a PSV of another protection domain, transfers and SET_PSV fail.
@@ -142,8 +144,8 @@ fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A SEND with invalidation fails if the receiving queue pair is of another protection domain than the named
-/// key.
+/// A SEND with invalidation fails if the receiving queue pair belongs to another protection domain than the
+/// named key.
 fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
@@ -170,7 +172,7 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
     let holder = fixture.pair.far.qpn().get().to_be_bytes();
     let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
-    // The bits for key and queue pair are both in the only byte of the mask that differs from 0.
+    // The mask bits for "key" and "queue pair" are both in the only byte of the mask that differs from 0.
     let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
     let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
     changed::change(&mut fixture, first, &changes)?;

@@ -1,4 +1,4 @@
-//! The fixture of most scenarios: an mkey with its memory, and checks of their state.
+//! The fixture of most scenarios: an mkey with its memory, functions that move data, and checks.
 
 use crate::assumption::assumed;
 use crate::board::{Board, MkeySpec};
@@ -30,10 +30,10 @@ pub(super) const PLAIN: MkeySpec = MkeySpec {
 pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };
 /// An mkey that can have crypto properties.
 pub(super) const CRYPTO: MkeySpec = MkeySpec { crypto: true, ..PLAIN };
-/// An mkey that can have both.
+/// An mkey that can have both block signature and crypto properties.
 pub(super) const BOTH: MkeySpec = MkeySpec { signature: true, crypto: true, ..PLAIN };
 
-/// A T10-DIF whose fields all differ from 0.
+/// A T10-DIF in which no field has its zero value.
 pub(super) const DIF: T10Dif = T10Dif {
     guard: Guard::Crc,
     seed: Seed::Ones,
@@ -81,7 +81,7 @@ pub(super) const fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag([0; 8]) }
 }
 
-/// Returns pseudo-random bytes. They differ from block to block, and each `salt` gives others.
+/// Returns pseudo-random bytes. No two blocks are equal, and each `salt` makes other bytes.
 pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
     let mut state = 0x9e37_79b9u32 ^ u32::from(salt) << 24;
     (0..length)
@@ -114,8 +114,8 @@ pub(super) fn entry(region: &Region, range: Range<usize>) -> KlmEntry {
     KlmEntry { address: region.address + range.start as u64, length: range.len() as u32, key: region.key }
 }
 
-/// Checks that a transfer failed with these syndromes at requester and receiver. `None` stands for a side
-/// without a failure.
+/// Checks that a transfer failed with these syndromes at requester and receiver. `None` means that the side
+/// has no failure.
 pub(super) fn fails(
     what: impl core::fmt::Display,
     moved: &crate::qp_pair::Moved,
@@ -128,7 +128,8 @@ pub(super) fn fails(
     Ok(())
 }
 
-/// Returns the syndromes of a transfer out of an mkey whose key refuses it: at requester and receiver.
+/// Returns the syndromes, at requester and receiver, of a transfer out of an mkey without the required access
+/// right.
 pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) {
     match way {
         Tx::Send | Tx::Write => (Some(Syndrome::LOCAL_PROTECTION), None),
@@ -136,7 +137,8 @@ pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) 
     }
 }
 
-/// Returns the syndromes of a transfer into an mkey whose key refuses it: at requester and receiver.
+/// Returns the syndromes, at requester and receiver, of a transfer into an mkey without the required access
+/// right.
 pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) {
     match way {
         Rx::Receive => (Some(Syndrome::REMOTE_OPERATION), Some(Syndrome::LOCAL_PROTECTION)),
@@ -163,8 +165,8 @@ impl<'b> MkeyFixture<'b> {
         Self { pair, mkey, memory, spec }
     }
 
-    /// Replaces the mkey by a new one. The state of the old mkey is unknown after a violated assumption,
-    /// because the device may have reported a signature error.
+    /// Replaces the mkey by a new one. A caller needs this after a violated assumption: the device may have
+    /// reported a signature error, and the state of the old mkey is unknown.
     pub(super) fn renew_mkey(&mut self) {
         self.mkey = self.pair.mkey(self.spec);
     }
@@ -194,7 +196,7 @@ impl<'b> MkeyFixture<'b> {
         ]
     }
 
-    /// Configures the mkey.
+    /// Configures the mkey, and waits for the completion.
     pub(super) fn change<'l>(&mut self, config: &MkeyConfig, layout: impl Into<Layout<'l>>) -> Verdict {
         self.pair.configure(self.mkey, config, layout)
     }
@@ -221,7 +223,7 @@ impl<'b> MkeyFixture<'b> {
         self.no_error(way)
     }
 
-    /// Overwrites the memory, moves data into the mkey, and checks that the memory then equals `memory`.
+    /// Overwrites the memory, moves `wire` into the mkey, and checks that the memory then equals `memory`.
     pub(super) fn store(&mut self, way: Rx, wire: &[u8], memory: &[u8]) -> Verdict {
         self.write(&vec![0xcc; memory.len()]);
         self.take(way, 0, wire)?;
@@ -240,7 +242,8 @@ impl<'b> MkeyFixture<'b> {
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
-    /// Moves all data out of the mkey and into it, by each method, and checks the bytes of both sides.
+    /// Moves all data out of the mkey and into it, by each method (SEND, RDMA WRITE, RDMA READ), and checks
+    /// the bytes of both sides.
     pub(super) fn both_ways(&mut self, images: &Images) -> Verdict {
         for way in Tx::ALL {
             self.out(way, 0, &images.wire)?;
@@ -251,9 +254,9 @@ impl<'b> MkeyFixture<'b> {
         Ok(())
     }
 
-    /// Judges the result `done` of a check. If a source states the rule (`known`), a failed check fails the
-    /// scenario. Otherwise the rule is an assumption: its violation is handled by [`assumed`], and the pair
-    /// is reconnected.
+    /// Judges the result `done` of a check. If `known`, a source states the rule, and a failed check fails
+    /// the scenario. Otherwise the rule is an assumption: [`assumed`] reports its violation, and the pair is
+    /// reconnected.
     pub(super) fn right(&mut self, known: bool, what: impl core::fmt::Display, done: Verdict) -> Verdict {
         if known {
             return done.map_err(|error| format!("{what}: {error}"));
@@ -264,12 +267,12 @@ impl<'b> MkeyFixture<'b> {
         Ok(())
     }
 
-    /// Overwrites the memory.
+    /// Overwrites the mkey's memory from its start.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         self.pair.board.write(self.memory.address, bytes);
     }
 
-    /// Checks the content of the memory.
+    /// Checks that the mkey's memory begins with `memory`.
     pub(super) fn holds(&self, memory: &[u8]) -> Verdict {
         same(&self.pair.board.read(self.memory.address, memory.len()), memory)
             .map_err(|error| format!("in memory {error}"))
@@ -293,7 +296,7 @@ impl<'b> MkeyFixture<'b> {
     }
 }
 
-/// Checks that bytes are the expected ones. The error names the first difference.
+/// Checks that `found` equals `expected`. The error names the first difference.
 pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     if found == expected {
         return Ok(());
@@ -306,7 +309,7 @@ pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
 }
 
 /// Checks the kind, the domain, the block and the offset of a signature error, and that found and computed
-/// value differ. A block has `stride` bytes with its signature.
+/// value differ. `stride` is the number of bytes of a block with its signature.
 pub(super) fn reports(
     error: &SignatureError,
     kind: SignatureErrorKind,

@@ -1,4 +1,4 @@
-//! The life of keys: before the first configuration, after an invalidation by either side, after the next
+//! Keys over their life: before the first configuration, after an invalidation by either side, after the next
 //! configuration, and with a new tag.
 
 use super::fixture::{
@@ -41,7 +41,8 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Checks that the key refuses transfers by each method, and that the memory stays unchanged.
+/// Checks that every transfer through the mkey (by SEND, RDMA WRITE and RDMA READ) is refused, and that the
+/// memory stays unchanged.
 pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdict {
     let before = fixture.pair.bytes(&fixture.memory);
     for way in Tx::ALL {
@@ -61,7 +62,7 @@ pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdi
     Ok(())
 }
 
-/// Invalidates the mkey, and waits for the completion.
+/// Posts a LOCAL_INV of the mkey, and waits for the completion.
 pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
@@ -76,7 +77,7 @@ pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// All transfers fail after LOCAL_INV. A complete configuration puts the key into service again.
+/// All transfers through an mkey fail after LOCAL_INV. A complete configuration makes its key usable again.
 fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
@@ -88,7 +89,8 @@ fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&expected::Images { memory: new.clone(), wire: new })
 }
 
-/// The former properties of an invalidated key count as unknown: a configuration that lacks one is refused.
+/// The library no longer knows the properties of an invalidated mkey. It therefore refuses a configuration
+/// that lacks access rights, layout, signature or crypto properties.
 fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -120,7 +122,7 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
     fixture.both_ways(&images)
 }
 
-/// In one chain, a request before an invalidation succeeds, and a request after it fails.
+/// Requests that are published together: one before a LOCAL_INV of the mkey succeeds, one after it fails.
 fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -144,7 +146,7 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
 
-/// Sends a message from the far side that invalidates `key`. Returns the outcomes of the near side, which
+/// Sends a message with invalidation of `key` from the far side. Returns the outcomes of the near side, which
 /// receives, and of the far side.
 pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
@@ -162,8 +164,8 @@ pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result
     }
 }
 
-/// The peer invalidates a key by SEND with invalidation. The receiver's completion names the key, which is
-/// then out of service.
+/// The peer invalidates a key by SEND with invalidation. The receiver's completion names the key, which then
+/// refuses all transfers.
 fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     fixture.install(&pattern(64, 1), None, None)?;
@@ -178,7 +180,7 @@ fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
     fixture.out(Tx::PeerRead, 0, &new)
 }
 
-/// The peer cannot invalidate an mkey that was created without this permission: its key stays in service, and
+/// The peer cannot invalidate an mkey that was created without this permission: its key stays usable, and
 /// sender and receiver get an error.
 fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -192,7 +194,7 @@ fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// Checks that a message which would invalidate this key fails on both sides, and reconnects them.
+/// Checks that a SEND with invalidation of this key fails on both sides, and reconnects them.
 ///
 /// Assumption: the syndromes are remote access at the sender, and local access at the receiver.
 pub(super) fn refuses_invalidation(fixture: &mut MkeyFixture<'_>, key: Key) -> Verdict {
@@ -245,7 +247,7 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
         for way in Tx::ALL {
             fixture.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
         }
-        // The copy from before stands for a program that still uses the first tag.
+        // The copy of the mkey from before simulates a program that still uses the first tag.
         fixture.pair.mkeys.push(old.clone());
         let stale = fixture.pair.mkeys.len() - 1;
         for way in Tx::ALL {
@@ -258,8 +260,8 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey of a pool is used for several memories in turn. Keys of earlier uses are refused, after the mkey
-/// was put back and while it is used again.
+/// An mkey of a pool is used for several memories in turn. The device refuses the keys of earlier uses, after
+/// the mkey was put back and while it is used again.
 fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
@@ -296,7 +298,7 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// A flushed invalidation leaves the key in service. The pool does not hand out the mkey until another
+/// A flushed invalidation leaves the key usable. The pool does not hand out the mkey until another
 /// invalidation has completed, on another queue pair.
 fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
@@ -315,7 +317,7 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     let known = pair.mkeys.len() - 1;
     pair.run_device()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "configurations");
-    // The queue pair fails before the invalidation.
+    // The first of these requests fails, and thereby the queue pair: it flushes the invalidation.
     let nothing = Remote { address: 0, rkey: Key::from_raw(0) };
     let sge = Sge { address: memory.address, length: 8, lkey: memory.key };
     pair.near.request(2).signaled().rdma_write(nothing, &[sge]).map_err(text)?;
@@ -352,7 +354,7 @@ fn refuses_peers(pair: &mut QpPairFixture<'_>, mkeys: &[usize]) -> Verdict {
     Ok(())
 }
 
-/// An mkey of any kind refuses all transfers before its first configuration.
+/// An mkey, with signature capability or without, refuses all transfers before its first configuration.
 fn r032_a_key_without_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     refuses_all(&mut fixture, 1)?;

@@ -45,7 +45,7 @@ fn lay(pair: &mut QpPairFixture<'_>, mkey: usize, layout: Layout<'_>) -> Verdict
     pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
 }
 
-/// Checks that the library counts `bytes` bytes in the layout in force.
+/// Checks that the library counts `bytes` bytes in the mkey's current layout.
 fn has_length(pair: &QpPairFixture<'_>, mkey: usize, bytes: u64) -> Verdict {
     ensure_eq!(pair.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
     Ok(())
@@ -68,7 +68,8 @@ fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Layout<'_> {
     Layout::Interleaved { repeat, entries }
 }
 
-/// A list of entries with odd sizes in random order is read and written correctly around each boundary.
+/// A list of entries with odd sizes, out of order in memory, is read and written correctly around each
+/// boundary between entries.
 fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -115,8 +116,8 @@ fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto,
     (Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key)
 }
 
-/// Checks that the mkey's data appear on the wire as in `images`, and that they can be written as far as
-/// `access` allows.
+/// Checks that the mkey's data appear on the wire as `images` says, and that data can be written into the
+/// mkey only as `access` allows.
 fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
     for way in Tx::ALL {
         let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
@@ -134,8 +135,8 @@ fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images
     Ok(())
 }
 
-/// An mkey has rights, layout, signature and cipher. Each configuration then names another subset of these
-/// four: the named ones change, the others stay.
+/// An mkey has access rights, layout, signature and cipher. Each further configuration names another subset
+/// of these four: the named ones change, the others stay.
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
@@ -184,7 +185,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// An empty configuration changes nothing, and makes a new key valid without memory.
+/// An empty configuration changes nothing. On a new mkey it makes the key valid, without memory.
 fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
@@ -213,7 +214,7 @@ fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// After a new, shorter layout over other memory, the memory of the old layout cannot be reached.
+/// After a new, shorter layout over other memory, no request can access the memory of the old layout.
 fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(300, 1), None, None)?;
@@ -230,7 +231,8 @@ fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Address k in a request is byte k of the space. A range beyond the end of the space moves nothing at all.
+/// Address k in a request is byte k of the mkey's space. A request whose range exceeds the space moves no
+/// byte at all.
 fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -271,7 +273,8 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
-/// The longest layouts that fit into a request work. They have 52 octowords, after the first two blocks.
+/// The longest layouts that fit into a request work. The entries have 52 octowords, after the request's first
+/// two blocks.
 fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     const ROOM: usize = 52;
     let mut pair = QpPairFixture::new(board);
@@ -286,7 +289,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     }
     lay(&mut pair, mkey, Layout::List(&entries))?;
     out(&mut pair, mkey, 0, &space)?;
-    // The header of an interleaved layout takes the room of an entry.
+    // The header of an interleaved layout takes the room of one entry, so that one stream fewer fits.
     let mut streams = Vec::new();
     let mut space = Vec::new();
     for number in 0..ROOM - 1 {
@@ -302,7 +305,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space)
 }
 
-/// Lists work whether or not they fill whole blocks of the request. The empty list maps nothing.
+/// Lists work whether or not they fill whole blocks (64 bytes) of the request. The empty list maps nothing.
 fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 16, ..PLAIN });
@@ -352,8 +355,8 @@ fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space.concat())
 }
 
-/// Interleaved layouts of one to five streams work, with one cycle or several. Their length is the bytes of a
-/// cycle times the number of cycles.
+/// Interleaved layouts of one to five streams work, with one cycle or several. The length of the space is the
+/// bytes of a cycle times the number of cycles.
 fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -405,9 +408,9 @@ fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An entry whose region key is wrong stops each transfer that reaches the entry. Other transfers succeed.
+/// A transfer that reaches an entry with a wrong region key fails. Other transfers succeed.
 ///
-/// Assumption: bytes before this entry are not written either.
+/// Assumption: a transfer that fails also leaves the bytes before this entry unwritten.
 fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -459,8 +462,8 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &data)
 }
 
-/// The space of an mkey begins at the configured address until a configuration names another. A configuration
-/// can also allow and forbid the peer to invalidate the key.
+/// The space of an mkey begins at the configured start address until a configuration names another. A
+/// configuration can also allow and forbid the peer to invalidate the key.
 fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     const START: u64 = 0x7f12_3456_789a;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -498,9 +501,9 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     out(&mut fixture.pair, mkey, 0, &data)
 }
 
-/// Configurations relax and restore the orderings of transfers, each alone and both together. Bytes, length
-/// and rights stay the same. A program cannot see whether transfers overtake one another. Only a device with
-/// the capability for relaxed ordering accepts these configurations.
+/// Configurations relax the PCIe ordering of reads, of writes and of both, and restore it. Bytes, length and
+/// access rights stay the same. A program cannot observe whether transfers overtake one another. Only a
+/// device with the capability for relaxed ordering accepts these configurations.
 fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdict {
     let device = board.capabilities();
     let ordering = device.relaxed_ordering.ok_or("no ordering to relax")?;

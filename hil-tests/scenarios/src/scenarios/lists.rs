@@ -1,5 +1,5 @@
-//! Lists of entries outside of requests: in the command that creates an mkey, and in registered memory. Also
-//! requests that replace entries.
+//! Lists of entries that are not inside a WQE: in the command that creates an mkey, and in registered memory.
+//! Also requests that replace entries.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, PLAIN, crypto, domain, entry, fails, part, pattern, same, tx_refusal,
@@ -30,19 +30,20 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m85_an_interleaved_layout_in_memory, NOTHING, ["M85"]),
 ];
 
-/// The address at which the space of each mkey begins. It is no multiple of the page size, as a program may
-/// choose.
+/// The address at which the space of each created mkey begins. It is no multiple of the page size: a program
+/// may choose any address.
 const START: u64 = 0x7000_0000_0123;
 
-/// Creates an mkey with its list. Returns its position among the pair's mkeys.
+/// Creates an mkey by a command that contains its list of entries. Returns the mkey's position among the
+/// pair's mkeys.
 fn created(pair: &mut QpPairFixture<'_>, access: Access, entries: MkeyEntries<'_>) -> Result<usize, String> {
     let key = pair.board.create_list_mkey(access, START, entries)?;
     pair.mkeys.push(Mkey::new(MkeyAttributes::plain(key, 0)));
     Ok(pair.mkeys.len() - 1)
 }
 
-/// Checks that the whole space, and the bytes around each of these edges, can be read and written. The byte
-/// before the space and the byte after it must be refused.
+/// Checks that the whole space, and the bytes around each of the `edges` between entries, can be read and
+/// written. The byte before the space and the byte after it must be refused.
 fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize]) -> Verdict {
     let mut space = space.to_vec();
     let mut ranges: Vec<_> = edges.iter().map(|edge| edge - 3..edge + 5).collect();
@@ -73,8 +74,8 @@ fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize
     Ok(())
 }
 
-/// The command that creates an mkey contains more entries than a request holds. The mkey works at once, and
-/// other mkeys can map its space.
+/// The command that creates an mkey contains more entries than a WQE can. The mkey works at once, and other
+/// mkeys can map its space.
 fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(8000, 1);
@@ -89,7 +90,7 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mkey = created(&mut pair, Access::ALL, MkeyEntries::Klm(&entries))?;
     let edges = [46, space.len() - 7];
     works(&mut pair, mkey, &space, &edges)?;
-    // An mkey that maps a part of this one's space reads the written bytes.
+    // An mkey that maps a part of the first mkey's space reads the written bytes.
     let now = pair.tx(Tx::Write, mkey, START, space.len())?.ok()?;
     let over = pair.mkey(PLAIN);
     let inner = KlmEntry { address: START + 100, length: 300, key: pair.key(mkey) };
@@ -102,7 +103,7 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let (requester, receiver) = tx_refusal(Tx::PeerRead);
     fails("a read without the right", &moved, requester, receiver)?;
     pair.reconnect();
-    // A list that is too long for any device is refused at creation.
+    // The library refuses a list that is too long for any device.
     let many = vec![entry(&region, 0..1); (1 << 18) + 1];
     let refused = pair.board.create_list_mkey(Access::ALL, START, MkeyEntries::Klm(&many));
     ensure!(
@@ -112,8 +113,8 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A created list of entries of 4096 bytes each, in random order, is read and written correctly across the
-/// entries.
+/// A list of entries of 4096 bytes each, part of the creating command and out of order in memory, is read and
+/// written correctly across the entries.
 fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -146,7 +147,8 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     fails("a byte behind the space", &moved, requester, receiver)
 }
 
-/// Makes entries of odd sizes in random order. Returns them with the bytes that they map.
+/// Makes `count` entries of 5 bytes each, out of order in memory. Each `salt` chooses other places. Returns
+/// the entries with the bytes that they map.
 fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<KlmEntry>, Vec<u8>) {
     let (mut entries, mut space) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -158,8 +160,8 @@ fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<Kl
     (entries, space)
 }
 
-/// An interleaved layout in registered memory has more streams than a request holds. Each cycle takes some
-/// bytes of each stream, in random order.
+/// An interleaved layout in registered memory has more streams than a WQE can contain. Each cycle takes 5
+/// bytes of each stream; the streams are out of order in memory.
 fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
     const STREAMS: usize = 70;
     const CYCLES: usize = 3;
@@ -257,8 +259,8 @@ fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntrie
     pair.finish_configuration()
 }
 
-/// Makes a list of these entries in `memory`, for registered memory of the board that no peer may read.
-/// [`show`] copies the list there.
+/// Makes a list of these entries in `memory`, a copy of registered memory of the board that no peer may read.
+/// [`show`] copies the list to the board.
 fn list<'m>(
     pair: &mut QpPairFixture<'_>,
     memory: &'m mut [Wqebb],
@@ -277,7 +279,7 @@ fn list<'m>(
     Ok(list)
 }
 
-/// Returns as many blocks as the list of these entries needs.
+/// Allocates as many blocks of 64 bytes as the list of these entries needs.
 fn memory_for(entries: MkeyEntries<'_>) -> Vec<Wqebb> {
     let count = match entries {
         MkeyEntries::Klm(entries) => entries.len(),
@@ -286,14 +288,14 @@ fn memory_for(entries: MkeyEntries<'_>) -> Vec<Wqebb> {
     vec![Wqebb::ZERO; RegisteredList::blocks_for(count)]
 }
 
-/// Copies a list to the memory from which the device reads it.
+/// Copies a list to the registered memory from which the device reads it.
 fn show(pair: &mut QpPairFixture<'_>, list: &RegisteredList<'_>) {
     let bytes: Vec<u8> = list.blocks().iter().flat_map(|block| block.0).collect();
     pair.board.write(list.address(), &bytes);
 }
 
-/// A configuration takes two thousand entries from registered memory, the next one other entries, and the
-/// last one a list in the request again.
+/// A configuration takes two thousand entries from registered memory, the next ones other numbers of entries,
+/// and the last one a list in the request again.
 fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(20_000, 1);
@@ -317,8 +319,8 @@ fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     same(&pair.tx(Tx::Send, mkey, 0, space.len())?.ok()?, &space)
 }
 
-/// An mkey has signature and cipher, and a list that is longer than a request. The bytes on the wire are the
-/// same as for an mkey with a single entry.
+/// An mkey has signature and cipher, and a list in registered memory that is too long for a WQE. The bytes on
+/// the wire are the same as for an mkey with a single entry.
 fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(512, 1);
@@ -351,8 +353,8 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// Requests replace entries at the start, in the middle and at the end of a list, each from an index on that
-/// is a multiple of four. The new entries are in the request or in registered memory.
+/// Requests replace entries at the start, in the middle and at the end of a list. The first replaced index is
+/// always a multiple of four. The new entries are in the request or in registered memory.
 fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(9000, 1);
@@ -373,13 +375,13 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
                 .map_err(|error| format!("{count} entries from {first} on, {way:?}: {error}"))?;
         }
     }
-    // The length stays: a byte after the end is refused.
+    // The replacement keeps the length of the space: a byte after its end is refused.
     ensure!(pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?.requester.is_some(), "a byte behind the end");
     Ok(())
 }
 
-/// Requests set entries of 4096 bytes each from registered memory: more than a request holds, then one, then
-/// some in the middle of the list. Each entry begins 17 bytes behind the start of a page.
+/// Requests set entries of 4096 bytes each from registered memory: more than a WQE can contain, then one,
+/// then some in the middle of the list. Each entry begins 17 bytes after the start of a page.
 fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     const BEGIN: usize = 17;
@@ -448,8 +450,8 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     refuses_other_entries(&mut pair, mkey, size, &region)
 }
 
-/// Checks that an mkey refuses entries of another kind than it was created for, and that the refusals change
-/// nothing.
+/// Checks that an mkey refuses entries of another form or length than it was created for (KLM, or KSM of a
+/// length), and that the refusals change nothing.
 fn refuses_other_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -483,20 +485,21 @@ fn refuses_other_entries(
     Ok(())
 }
 
-/// A way to set entries of a list.
+/// How a request sets entries of a list.
 #[derive(Clone, Copy, Debug)]
 enum Lay {
     /// Sets the whole list.
     Whole,
-    /// Appends to the existing entries.
+    /// Appends entries to the existing ones.
     Behind,
     /// Replaces existing entries, by entries from registered memory or from the request. Only entries of
-    /// various lengths can be in the request.
+    /// various lengths (KLM) can be in the request.
     Over { by_pointer: bool },
 }
 
 /// Several requests set a list of more than 65,535 entries, and replace entries on both sides of index
-/// 65,536. The entries first have various lengths, then one common length if the board supports it.
+/// 65,536. Two rounds: entries of various lengths (KLM), then of one common length (KSM) if the board
+/// supports them.
 fn m84_more_entries_than_16_bits_count(board: &mut dyn Board) -> Verdict {
     grows(board, None)?;
     if board.capabilities().fixed_entries {

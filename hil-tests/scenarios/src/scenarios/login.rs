@@ -1,4 +1,4 @@
-//! Logins: wrapped keys are loaded under a login, and loaded keys outlive it.
+//! Crypto logins: wrapped keys are loaded under a login, and loaded keys stay usable after its end.
 
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, flipped, pattern};
 use super::scenario::{Scenario, scenario};
@@ -19,7 +19,7 @@ pub(super) const ALL: &[Scenario] = &[
 
 const TAG: [u8; 8] = *b"a keytag";
 
-/// All four forms of a wrapped key.
+/// The four forms of a key that can be wrapped: two sizes, each with and without keytag.
 const FORMS: [DekSpec<'static>; 4] = [
     DekSpec { key: &KEY_128, keytag: None },
     DekSpec { key: &KEY_128, keytag: Some(TAG) },
@@ -37,7 +37,7 @@ fn load(fixture: &mut MkeyFixture<'_>, spec: DekSpec<'_>) -> Result<DekId, Strin
     logins.load_wrapped(&wrapped)
 }
 
-/// Returns crypto properties with this DEK. `spec` is the form from which the DEK was loaded.
+/// Returns crypto properties with this DEK, and with the keytag of `spec`, from which the DEK was loaded.
 fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
     let keytag = Keytag(spec.keytag.unwrap_or_default());
     Crypto { keytag, ..crypto(Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, BlockSize::B512, dek) }
@@ -51,7 +51,7 @@ fn works(fixture: &mut MkeyFixture<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> V
 }
 
 /// Keys are loaded, then the login ends. An mkey that uses one of the keys still works, a configuration after
-/// the logout can use the other, and the next login can load keys.
+/// the logout can use the other key, and the next login can load keys.
 fn m29_keys_outlive_their_login(board: &mut dyn Board) -> Verdict {
     keys_outlive(board, |logins| {
         logins.log_out();
@@ -84,8 +84,8 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     for way in Rx::ALL {
         fixture.store(way, &images.wire, &images.memory).map_err(lost)?;
     }
-    // These two configurations come after the end of the login: one with the same key, one with a key that
-    // was never used.
+    // Two configurations after the end of the login: one with a key that was used before, one with a key that
+    // was not.
     works(&mut fixture, &with(dek, spec), spec).map_err(lost)?;
     works(&mut fixture, &with(other, tagged), tagged).map_err(lost)?;
     logins(&mut fixture)?.log_out();
@@ -98,8 +98,8 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     Ok(())
 }
 
-/// Wrapped keys of both sizes can be loaded, with and without keytag. A wrapped key with a damaged byte, at
-/// any place, is refused.
+/// Wrapped keys of both sizes can be loaded, with and without keytag. The device refuses a wrapped key in
+/// which one byte (of four tried) is damaged.
 fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     for spec in FORMS {

@@ -1,8 +1,8 @@
 //! The requirements on a device, as scenarios: each names its requirements, creates its own mkeys on any
 //! [`crate::board::Board`], and returns the violation that it found.
 //!
-//! Scenarios know the `Board` trait and nothing of the machine: they use no files, threads or clocks, and
-//! never panic.
+//! Scenarios access the machine only by the `Board` trait: they use no files, threads or clocks, and never
+//! panic.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,5 @@
-//! Operations of the peer: the queue pair's rights, the byte counts of receives, solicited events, atomics.
+//! Operations of the peer: operations that the queue pair denies, the byte counts of receives, solicited
+//! events, atomics, invalidations.
 
 use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, same};
 use super::keys::{refuses_invalidation, send_invalidate};
@@ -27,7 +28,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Checks that `failed` is the failure of an operation that the near side's queue pair denies the peer. The
+/// Checks that `failed` is the failure of a peer's operation that the near side's queue pair denies. The
 /// peer's completion reports an invalid request, and so does an event of the near side. Reconnects both
 /// sides.
 ///
@@ -44,7 +45,7 @@ fn is_denied(fixture: &mut MkeyFixture<'_>, what: &str, failed: Option<Failure>)
     Ok(())
 }
 
-/// The peer is refused an operation that its key allows, if the queue pair denies it.
+/// An operation of the peer that its key allows still fails if the queue pair denies the operation.
 fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 64;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -84,13 +85,13 @@ fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// Returns eight words that are the same in either byte order.
+/// Returns eight 64-bit words that are the same in either byte order.
 fn words() -> Vec<u8> {
     (1..=8).flat_map(|word| [word; 8]).collect()
 }
 
-/// Lets the peer add one to eight bytes of the mkey. Returns the peer's failure, if any, and the old value
-/// that it received.
+/// Lets the peer perform a fetch-and-add of one on eight bytes of the mkey. Returns the peer's failure, if
+/// any, and the old value that it received.
 fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, Vec<u8>), String> {
     let old = fixture.pair.region(&[0xee; 8]);
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
@@ -108,7 +109,7 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     Ok((failed, fixture.pair.bytes(&old)))
 }
 
-/// A message has the length of its bytes on the wire, whatever its length in memory.
+/// A message is as long as its bytes on the wire, whatever its length in memory.
 ///
 /// Assumption: the completion of the receive reports this length.
 fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
@@ -146,8 +147,8 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The completion of a receive reports whether its sender has requested an event (solicited). A completion
-/// queue can be armed for solicited completions alone.
+/// The completion entry of a receive has the solicited bit exactly if the sender asked for a solicited event.
+/// A completion queue can be armed for solicited completions alone.
 fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let region = pair.region(&[7; 8]);
@@ -174,8 +175,8 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
 
 /// An atomic operation fails if its address is no multiple of eight (InfiniBand 9.4.5 demands alignment).
 ///
-/// Assumption: the address in the mkey's space has to be aligned, rather than the mapped memory. The syndrome
-/// is an assumption too.
+/// Assumption: the address in the mkey's space has to be aligned, instead of the address in memory. The
+/// syndrome is an assumption too.
 fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = words();

@@ -1,4 +1,4 @@
-//! Configurations that are prepared once and posted to many mkeys of one kind, a pool.
+//! Configurations that are prepared once and posted to a pool: several mkeys of one kind.
 
 use super::fixture::{BOTH, DIF, KEY_128, MkeyFixture, PLAIN, crypto, domain, flipped, pattern, reports};
 use super::keys::invalidate;
@@ -35,19 +35,19 @@ struct Member {
     memory: Region,
 }
 
-/// Creates the mkeys of a pool, each with `bytes` bytes of memory.
+/// Creates the mkeys of a pool, and `bytes` bytes of memory for each.
 fn pool(fixture: &mut MkeyFixture<'_>, spec: MkeySpec, bytes: usize) -> Vec<Member> {
     let mut member =
         |_| Member { mkey: fixture.pair.mkey(spec), memory: fixture.pair.region(&vec![0; bytes]) };
     (0..MKEYS).map(&mut member).collect()
 }
 
-/// Makes a member the mkey and the memory of the fixture.
+/// Makes this mkey and its memory the ones that the fixture's functions use.
 fn choose(fixture: &mut MkeyFixture<'_>, member: &Member) {
     (fixture.mkey, fixture.memory) = (member.mkey, member.memory);
 }
 
-/// Configures all members in one chain, each over its own memory, and checks that each then moves its own
+/// Configures all members, each over its own memory, before one doorbell. Checks that each then moves its own
 /// data.
 fn configure(
     fixture: &mut MkeyFixture<'_>,
@@ -100,8 +100,8 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
 }
 
 /// All mkeys of a pool get the same configuration with signature and cipher, although each has its own PSVs
-/// and its own count of errors. Mkeys with an error, and invalidated mkeys, accept it too. It is then changed
-/// in place, and posted to all again.
+/// and its own count of errors. Mkeys with an error, and invalidated mkeys, accept the configuration too. It
+/// is then changed in place, and posted to all mkeys again.
 fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let members = pool(&mut fixture, BOTH, 520);

@@ -1,4 +1,4 @@
-//! Requests that the caller writes as raw bytes, and copies inside memory without a peer.
+//! WQEs that the caller writes as raw bytes, and requests that copy local memory.
 
 use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
 use super::scenario::{Scenario, scenario};
@@ -32,7 +32,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Makes a request with these segments. Its block number and queue pair number are placeholders, which the
+/// Makes a WQE with these segments. Its block number and queue pair number are placeholders, which the
 /// library replaces.
 fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
     let octowords = 1 + segments.concat().len() / OCTOWORD_BYTES;
@@ -54,7 +54,7 @@ fn remote(region: &Region) -> RemoteAddressSegment {
     RemoteAddressSegment { address, rkey, reserved: 0.into() }
 }
 
-/// Publishes the near side's requests, and checks that they complete with these ids and kinds.
+/// Rings the near side's doorbell, and checks that the requests complete with these ids and kinds.
 fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
     pair.near.ring_doorbell();
     pair.run_device()?;
@@ -70,8 +70,8 @@ fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> V
     Ok(())
 }
 
-/// A request of raw bytes writes an mkey's space to the peer (RDMA WRITE). It follows a configuration, and
-/// the library adds the fence.
+/// A WQE of raw bytes performs an RDMA WRITE of an mkey's space to the peer. The WQE follows a configuration,
+/// and the library adds the fence.
 fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(700, 1);
@@ -86,7 +86,8 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     ensure_eq!(parsed.refusal(&DeviceContext::UNKNOWN), None, "what a device would refuse");
     pair.post_prepared(mkey, &prepared, &entries).map_err(text)?;
     pair.near.request(1).signaled().raw(&request).map_err(text)?;
-    // Requests whose size field exceeds the limit or their bytes are refused, and change nothing.
+    // The library refuses a WQE whose size field exceeds the limit or the number of its bytes. A refusal
+    // changes nothing.
     let longer = wqe(Opcode::RDMA_WRITE, &[&[0; 64 * OCTOWORD_BYTES]]);
     let refused = pair.near.request(2).raw(&longer);
     ensure_eq!(refused, Err(PostError::RawSize { octowords: 65 }), "a request of 65 octowords");
@@ -103,8 +104,8 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A request of raw bytes configures an mkey. Its bytes are a UMR that the library wrote for another mkey,
-/// with the key changed. The library adds the fence to the request after it.
+/// A WQE of raw bytes configures an mkey. Its bytes are a UMR that the library wrote for another mkey, with
+/// the key changed. The library adds the fence to the request after it.
 fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let bytes = pattern(512, 2);
@@ -115,7 +116,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     pair.configure(first, &config, &[entry(&memory, 0..512)])?;
     let end = pair.near.queues().producer();
     let mut umr: Vec<u8> = (begin..end).flat_map(|at| pair.near.queues().block(at).0).collect();
-    // The key in the control segment, and the tag in the mkey context.
+    // The key in the control segment, and the tag in the mkey context, become those of the second mkey.
     let key = pair.key(second);
     for (at, new) in [(12, &key.get().to_be_bytes()[..]), (64 + 7, &[key.tag()])] {
         umr.iter_mut().skip(at).zip(new).for_each(|(byte, new)| *byte = *new);
@@ -123,7 +124,8 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     if let Some(flags) = umr.get_mut(11) {
         *flags = FmCeSe::new().with_ce(FmCeSe::CE_ERROR_ONLY).into_bits();
     }
-    // The raw request changes this mkey without the library's knowledge.
+    // The library cannot interpret a raw WQE: the caller says that the mkey's properties are unknown from
+    // here on.
     if let Some(mkey) = pair.mkeys.get_mut(second) {
         mkey.forget();
     }
@@ -133,11 +135,11 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     pair.near.request(2).signaled().rdma_write(target, &[inside]).map_err(text)?;
     completed(&mut pair, &[(2, RequestKind::RdmaWrite)])?;
     ensure_eq!(pair.bytes(&far), bytes, "what the peer has");
-    // A complete configuration is possible again.
+    // A complete configuration by the library is possible again.
     pair.configure(second, &config, &[entry(&memory, 0..100)])
 }
 
-/// A request of raw bytes that the device refuses fails, and later requests are flushed.
+/// A WQE of raw bytes that the device refuses completes with an error, and later requests are flushed.
 fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let far = pair.region(&[0; 64]);
@@ -164,7 +166,7 @@ const fn local(region: &Region) -> Local {
     Local { address: region.address, lkey: region.key }
 }
 
-/// A request copies memory without a peer. A transfer behind its completion sends the copied bytes.
+/// A request copies local memory without a peer. A transfer after its completion sends the copied bytes.
 fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(3000, 3);
@@ -176,7 +178,8 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     pair.configure(mkey, &config, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
     let to = Local { address: 0, lkey: pair.key(mkey) };
     pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
-    // No fence of a request orders it behind a copy, hence the test waits for the copy's completion.
+    // No fence of a request orders the request after a copy. The test therefore waits for the copy's
+    // completion.
     completed(pair, &[(1, RequestKind::Memcpy)])?;
     let sge = Sge { address: memory.address, length: 3000, lkey: memory.key };
     let target = Remote { address: far.address, rkey: far.key };
@@ -188,7 +191,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A copy of 0 bytes, or of more than the device's limit, is refused when posted.
+/// The library refuses a copy of 0 bytes, or of more than the device's limit.
 fn m45_copies_have_limits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (from, to) = (pair.region(&pattern(64, 4)), pair.region(&[0; 64]));

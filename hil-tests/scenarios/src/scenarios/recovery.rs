@@ -1,4 +1,4 @@
-//! Queue pairs that fail and are recovered.
+//! Queue pairs that fail and that the program resets and reconnects.
 
 use super::fixture::{DIF, MkeyFixture, SIGNATURE, domain, flipped, pattern, reports};
 use super::scenario::{Scenario, scenario};
@@ -21,7 +21,7 @@ pub(super) const ALL: &[Scenario] = &[
 /// The ids of receives are above this number, the ids of sends are below it.
 const RECEIVES: u64 = 1 << 32;
 
-/// The requests of a queue pair between two recoveries.
+/// The requests of a queue pair from one recovery to the next.
 #[derive(Default)]
 struct Posted {
     /// Ids of all sends, in order.
@@ -33,8 +33,8 @@ struct Posted {
 }
 
 impl Posted {
-    /// Posts `count` sends with ids above `last`. Returns the last id. Some sends are silent, the last is
-    /// signalled.
+    /// Posts `count` RDMA WRITEs with ids above `last`. Returns the last id. Some requests are unsignalled,
+    /// the last is signalled.
     fn post(
         &mut self,
         pair: &mut QpPairFixture<'_>,
@@ -90,7 +90,7 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         last = posted.post(&mut pair, write, round % 7, last)?;
         pair.near.ring_doorbell();
         if round % 3 == 0 {
-            // A message for the first receive request, if there is one.
+            // The peer sends a message for the first receive request, if there is one.
             if !posted.receives.is_empty() {
                 pair.far.request(0).signaled().send(&[][..]).map_err(|error| error.to_string())?;
                 pair.far.ring_doorbell();
@@ -98,7 +98,8 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
             pair.run_device()?;
         }
         pair.board.fail(&pair.near);
-        // Requests published now are flushed. Unpublished ones are unknown to the device.
+        // The device flushes requests that are published now, because the queue pair has failed. It has not
+        // seen the requests that are posted further below without a doorbell.
         last = posted.post(&mut pair, write, round % 2, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
@@ -117,17 +118,19 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         last = posted.post(&mut pair, write, u64::from(round % 5 == 0), last)?;
         last_receive = posted.post_receives(&mut pair, u64::from(round % 5 == 1), last_receive)?;
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
-        // A completion retires all earlier sends. The remaining ones are outstanding, in order. Each receive
-        // completes.
+        // If the round takes all completions, they retire all published requests. The remaining requests are
+        // outstanding, in order.
         let (sends, receives) = if takes { (published, published_receives) } else { (0, 0) };
         let left = [posted.all.split_off(sends), posted.receives.split_off(receives)];
         ensure_eq!(outstanding, left, "round {round}: outstanding");
         ensure_eq!(received, posted.receives, "round {round}: receives completed");
-        // Flushed requests complete even if they are silent.
+        // Flushed requests have completions even if they are unsignalled. The comparison is of signalled
+        // requests only.
         completed.retain(|id| posted.signaled.contains(id));
         posted.signaled.retain(|id| posted.all.contains(id));
         ensure_eq!(completed, posted.signaled, "round {round}: completions");
-        // The counters of queue and device restart together.
+        // Recovery sets the block counters of both queue and device to 0: the next request completes as
+        // usual.
         last = Posted::default().post(&mut pair, write, 1, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
@@ -140,8 +143,8 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
     Ok(())
 }
 
-/// A signature error that is still in the completion queue when its queue pair is reset reaches its mkey
-/// afterwards, once. The mkey can then be used again.
+/// A signature error that is still in the completion queue when the queue pair is reset reaches its mkey
+/// afterwards, exactly once. The mkey can then be used again.
 fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), None);
@@ -161,8 +164,8 @@ fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
         }
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
         ensure_eq!(outstanding, [vec![1], vec![]], "outstanding");
-        // The poll does not wait. A completion that arrives later makes `install` fail, because it expects
-        // one of its own.
+        // The poll does not wait. If a completion arrives later, `install` fails, because it expects only a
+        // completion of its own.
         ensure!(pair.poll_near()?.is_empty(), "a completion behind the reset");
         ensure_eq!(core::mem::take(&mut pair.signature_errors), vec![fixture.mkey], "mkeys that were told");
         let error = fixture.error()?.ok_or("the mkey has no error")?;

@@ -1,5 +1,5 @@
-//! Requests that the library refuses: ring, counters and mkey stay the same, and the configuration from
-//! before the request still works.
+//! Requests that the library refuses. A refusal leaves the send ring, its counters and the mkey unchanged,
+//! and the earlier configuration still works.
 
 use super::fixture::{
     BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
@@ -73,7 +73,8 @@ fn config(error: ConfigError) -> PostError {
 }
 
 /// Checks that an mkey created for `entries` entries refuses a list of `LIST` entries and a layout of
-/// `STREAMS` streams. The errors name `max` as the limit for lists, and `max` - 1 for streams.
+/// `STREAMS` streams. The errors name `max` as the limit for lists, and `max` - 1 for streams, because the
+/// header of an interleaved layout takes the room of one entry.
 fn too_many<const LIST: usize, const STREAMS: usize>(
     board: &mut dyn Board,
     entries: u32,
@@ -94,13 +95,13 @@ fn too_many<const LIST: usize, const STREAMS: usize>(
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// The library refuses layouts that exceed a request. A request has room for 52 entries after its first two
-/// blocks, and the header of an interleaved layout takes the room of one.
+/// The library refuses layouts that do not fit into a request. A request has room for 52 entries after its
+/// first two blocks, and the header of an interleaved layout takes the room of one.
 fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
     too_many::<53, 52>(board, 60, 52)
 }
 
-/// With a signature in force the library refuses a layout of 4 GiB or more. Without one it accepts the
+/// If an mkey has a signature, the library refuses a layout of 4 GiB or more. Otherwise it accepts the
 /// layout.
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
@@ -153,8 +154,8 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// The library refuses signatures on both sides if the cipher covers neither of them, whether signatures and
-/// cipher come together or one after the other.
+/// The library refuses signatures on both sides if the cipher covers neither of them, whether one
+/// configuration sets signatures and cipher, or two.
 fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -272,7 +273,8 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Entries and BSFs share 832 bytes of a request: 48 entries leave room for one BSF, 44 entries for both.
+/// Entries and BSFs share 832 bytes of a request: 48 entries leave room for one BSF, 44 entries for two
+/// (signature and crypto).
 fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     let data = pattern(512, 1);
     for (spec, most) in [(SIGNATURE, 48usize), (CRYPTO, 48), (BOTH, 44)] {
@@ -300,8 +302,8 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// After a signature error, the next configuration arms the mkey again. If the library refuses this
-/// configuration, the one after it still does.
+/// After a signature error, the next configuration makes the device report errors again. If the library
+/// refuses this configuration, the one after it still has this effect.
 fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -322,8 +324,8 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
     Ok(())
 }
 
-/// A configuration of three work requests needs five blocks. If fewer are free in the ring, the library posts
-/// none of the three, and requests posted before execute.
+/// A configuration of three work requests needs five blocks. If fewer are free in the send ring, the library
+/// posts none of the three. Requests that were posted before execute.
 fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));

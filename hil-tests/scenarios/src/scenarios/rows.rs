@@ -1,5 +1,5 @@
-//! The ten rows of the table in man page `mlx5dv_wr_set_mkey_crypto` (signature and cipher in one mkey), and
-//! all other combinations.
+//! The ten rows of the table in the man page of `mlx5dv_wr_set_mkey_crypto` (signature and cipher in one
+//! mkey), and all other combinations.
 
 use super::fixture::{BOTH, DIF, KEY_128, KEY_256, MkeyFixture, crypto, domain, pattern};
 use super::scenario::{Scenario, scenario};
@@ -51,8 +51,8 @@ fn row(
     for key in keys {
         let dek = fixture.pair.board.create_dek(DekSpec { key, keytag: None });
         for change in [core::convert::identity as fn(Domain) -> Domain, crc64] {
-            // If both sides have a signature, the wire's stays a T10-DIF, so that rows E and I also convert
-            // between kinds.
+            // If both sides have a signature, only the signature of memory varies. The one of the wire stays
+            // a T10-DIF, so that rows E and I also convert between kinds.
             let memory = memory.map(change);
             let wire = if memory.is_some() { wire } else { wire.map(change) };
             let signature = match (memory, wire) {
@@ -74,7 +74,7 @@ fn row(
     Ok(())
 }
 
-/// Returns the data unit, which includes the signature if the cipher covers it.
+/// Returns the data unit size: 520 bytes if the cipher covers the signature too, otherwise 512.
 fn unit(
     direction: Direction,
     order: SignatureOrder,
@@ -89,14 +89,14 @@ fn unit(
     if inside { BlockSize::B520 } else { BlockSize::B512 }
 }
 
-/// Row A: data in memory, enc(data) on the wire. Both signature orders, which differ in their encoding, have
+/// Row A: data in memory, enc(data) on the wire. Both signature orders, although encoded differently, have
 /// this effect.
 fn r143_row_a_cipher_alone_outgoing(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, EncryptOnTx, BeforeCryptoOnTx, None, None)
 }
 
-/// Row B: data in memory, enc(data) + SIG on the wire, with the signature in plaintext and over ciphertext.
+/// Row B: data in memory, enc(data) + SIG on the wire. SIG covers ciphertext and is not encrypted.
 fn r144_row_b_wire_signature_over_ciphertext(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, Some(FIRST))
 }
@@ -116,8 +116,8 @@ fn r147_row_e_signature_replaced_then_cipher(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, BeforeCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 
-/// Row F: enc(data) in memory, data on the wire; the man page's example 1. Both signature orders, which
-/// differ in their encoding, have this effect.
+/// Row F: enc(data) in memory, data on the wire; the man page's example 1. Both signature orders, although
+/// encoded differently, have this effect.
 fn r148_row_f_cipher_alone_incoming(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, DecryptOnTx, BeforeCryptoOnTx, None, None)
@@ -138,12 +138,12 @@ fn r151_row_i_decrypt_then_replace_signature(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 
-/// Row J: enc(data) + SIG in memory, with the signature in plaintext and over ciphertext; data on the wire.
+/// Row J: enc(data) + SIG in memory, data on the wire. SIG covers ciphertext and is not encrypted.
 fn r152_row_j_memory_signature_over_ciphertext(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, BeforeCryptoOnTx, Some(FIRST), None)
 }
 
-/// The treatment of a combination of direction, order and domains.
+/// How the library and the man page treat a combination of direction, order and domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     /// A row of the man page's table.
@@ -151,14 +151,14 @@ enum Status {
     /// A combination that the man page's table lacks and the reference provider accepts.
     ///
     /// Assumption: the device processes the steps in the encoded order (measured by
-    /// `gap05_rows_that_are_in_no_table`), as `expected::images` does. No board has been measured yet.
+    /// `gap05_rows_that_are_in_no_table`), as `expected::images` does. No hardware has been measured yet.
     Leftover,
     /// A combination that the library refuses when it is posted, because no device supports it.
     Refused,
 }
 
-/// Each of the sixteen combinations of direction, order and domains with a signature is treated as the table
-/// in this function says.
+/// Each of the sixteen combinations of direction, signature order and domains with a signature has the status
+/// that the table in this function says.
 fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     use Status::{Leftover, Refused, Row};
     // The four columns: no signature, one in memory only, one on the wire only, both.
@@ -207,8 +207,8 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An engine of single data units supports the rows in which the mkey's memory, with its signature, is one
-/// data unit long. The library refuses the other rows.
+/// A device whose engine handles single data units supports the rows in which the mkey's memory, with its
+/// signature, is at most one data unit long. The library refuses the other rows.
 fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -236,7 +236,7 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
             fixture.both_ways(&images).map_err(|error| format!("row {name}: {error}"))?;
         }
     }
-    // A layout longer than a data unit is refused when posted, and the configuration in force still works.
+    // The library refuses a layout longer than a data unit, and the earlier configuration still works.
     let crypto = crypto(EncryptOnTx, AfterCryptoOnTx, BlockSize::B512, dek);
     let images = expected::images(&data, None, Some((&crypto, &KEY_128)));
     fixture.install(&images.memory, None, Some(&crypto))?;

@@ -3,13 +3,13 @@
 use crate::board::{Board, Capabilities, ProtectionDomain};
 use crate::qp_pair::Verdict;
 
-/// A test of requirements on a device.
+/// A test of requirements on a device, which runs on any board with the needed capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// The name, which begins with the first requirement.
     pub name: &'static str,
-    /// The requirements that the scenario checks, as `REQUIREMENTS.md` numbers them: "R39" is of a source
-    /// page, "M9" of a related page or of the device's own interface.
+    /// The requirements that the scenario checks, by their numbers in `REQUIREMENTS.md`: "R39" comes from a
+    /// page of the original specification, "M9" from a related page or from the device's own interface.
     pub requirements: &'static [&'static str],
     /// The capabilities that the scenario needs.
     pub needs: Needs,
@@ -22,21 +22,21 @@ impl Scenario {
     /// before.
     ///
     /// # Errors
-    /// The violation.
+    /// A description of the violation.
     pub fn run_on(&self, board: &mut dyn Board) -> Verdict {
         board.enter(ProtectionDomain::First);
         (self.run)(board)
     }
 }
 
-/// The AES-XTS engine that a scenario needs.
+/// The kind of AES-XTS engine that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XtsNeed {
     /// The scenario needs no engine.
     Nothing,
     /// An engine of any kind.
     Any,
-    /// An engine that encrypts any number of data units.
+    /// An engine that encrypts any number of data units per mkey.
     Many,
     /// An engine that encrypts a single data unit per mkey.
     Single,
@@ -47,9 +47,9 @@ pub enum XtsNeed {
 pub struct Needs {
     /// The scenario needs block signatures.
     pub signature: bool,
-    /// The scenario needs AES-XTS.
+    /// The AES-XTS engine that the scenario needs, if any.
     pub xts: XtsNeed,
-    /// The scenario needs draining on signature errors.
+    /// The scenario needs send queues that drain at a signature error.
     pub drain: bool,
     /// The scenario needs hardware.
     pub hardware: bool,
@@ -63,13 +63,13 @@ pub struct Needs {
     pub long_lists: bool,
     /// The scenario needs requests that copy memory.
     pub memcpy: bool,
-    /// The scenario needs configurations that relax orderings.
+    /// The scenario needs configurations that allow relaxed PCIe ordering.
     pub relaxed_ordering: bool,
     /// The scenario needs DEKs whose value can be replaced.
     pub dek_modify: bool,
-    /// The scenario needs a readable clock.
+    /// The scenario needs the clock that timestamps completions, readable by programs.
     pub clock: bool,
-    /// The scenario needs a device without a driver.
+    /// The scenario needs a device that no driver has initialized.
     pub bare: bool,
 }
 
@@ -94,17 +94,17 @@ impl Needs {
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
     /// Needs AES-XTS by an engine of any kind.
     pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
-    /// Needs AES-XTS by an engine of many data units.
+    /// Needs AES-XTS by an engine that handles many data units per mkey.
     pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
-    /// Needs AES-XTS by an engine of single data units.
+    /// Needs AES-XTS by an engine that handles a single data unit per mkey.
     pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
     /// Needs block signatures, and AES-XTS by an engine of any kind.
     pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
-    /// Needs block signatures, and AES-XTS by an engine of many data units.
+    /// Needs block signatures, and AES-XTS by an engine that handles many data units per mkey.
     pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
-    /// Needs block signatures, and AES-XTS by an engine of single data units.
+    /// Needs block signatures, and AES-XTS by an engine that handles a single data unit per mkey.
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
-    /// Needs block signatures, and draining on signature errors.
+    /// Needs block signatures, and send queues that drain at a signature error.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
     /// Needs block signatures, AES-XTS by an engine of any kind, and the programs of the storage example.
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
@@ -114,24 +114,25 @@ impl Needs {
     pub const LONG_LISTS: Self = Self { long_lists: true, ..Self::NOTHING };
     /// Needs requests that copy memory.
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
-    /// Needs configurations that relax orderings.
+    /// Needs configurations that allow relaxed PCIe ordering.
     pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
     /// Needs DEKs whose value can be replaced, and AES-XTS by an engine of any kind.
     pub const DEK_MODIFY: Self = Self { dek_modify: true, ..Self::CRYPTO_UNIT };
-    /// Needs a readable clock.
+    /// Needs the clock that timestamps completions, readable by programs.
     pub const CLOCK: Self = Self { clock: true, ..Self::NOTHING };
     /// Needs logins, wrapped keys, and AES-XTS by an engine of any kind.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
-    /// Needs a device without a driver.
+    /// Needs a device that no driver has initialized.
     pub const BARE: Self = Self { bare: true, ..Self::NOTHING };
 
-    /// Returns the names of the needed capabilities, as [`Capabilities::names`] has them.
+    /// Returns the names of the needed capabilities, in the spelling of [`Capabilities::names`].
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.named().map(|(name, _)| name)
     }
 
-    /// Returns the missing capability of a board, or `None` if the scenario can run.
+    /// Returns the description of the first needed capability that the board lacks, or `None` if the scenario
+    /// can run.
     pub fn missing(&self, board: &Capabilities) -> Option<&'static str> {
         self.named().find(|(name, _)| board.names().all(|has| has != *name)).map(|(_, words)| words)
     }
@@ -168,7 +169,7 @@ impl Needs {
     }
 }
 
-/// Makes the table entry for the function with the scenario's name.
+/// Makes a `Scenario` from the function of the same name.
 macro_rules! scenario {
     ($name:ident, $needs:ident, [$($requirement:literal),+]) => {
         $crate::scenarios::scenario::Scenario {

@@ -47,8 +47,8 @@ const fn t10(dif: T10Dif) -> Signature {
     Signature::T10Dif(dif)
 }
 
-/// Every kind of signature. The seed of the IP checksum affects only blocks of zeros, which no scenario has
-/// (measured by `gap01_internet_checksum`).
+/// All kinds of signature, with both seeds. The seed of the IP checksum affects only blocks of zeros, which
+/// no scenario has (measured by `gap01_internet_checksum`).
 const KINDS: [Signature; 10] = [
     t10(DIF),
     t10(T10Dif { seed: Seed::Zeros, ref_remap: false, ..DIF }),
@@ -62,7 +62,7 @@ const KINDS: [Signature; 10] = [
     Signature::Crc64Xp10(Seed::Ones),
 ];
 
-/// The side of an mkey from which data come.
+/// The side of an mkey (memory or wire) from which data come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Memory,
@@ -97,7 +97,7 @@ impl Input {
     }
 }
 
-/// Returns whether a source states which byte in memory each bit of a mask stands for.
+/// Returns whether a source states which byte in memory each bit of a check or copy mask means.
 ///
 /// Assumption: bit 7 is the first byte in memory for the little-endian CRC types too (measured by
 /// `gap02_byte_order_of_the_check_mask`). The man page numbers the bytes of a CRC down from bit 7, without
@@ -106,8 +106,8 @@ const fn mask_is_known(kind: Signature) -> bool {
     matches!(kind, Signature::T10Dif(_) | Signature::Crc32(_))
 }
 
-/// Moves a stream from its side to the other. Returns the arriving bytes. A signature error stays in the
-/// mkey, where the caller can take it.
+/// Moves `stream` from its side of the mkey to the other. Returns the bytes that arrive. The mkey keeps a
+/// signature error, which the caller can take.
 fn pass(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -126,7 +126,8 @@ fn pass(
     }
 }
 
-/// Moves a stream from its side to the other. Returns whether the device has reported a signature error.
+/// Moves `stream` from its side of the mkey to the other. Returns whether the device has reported a signature
+/// error.
 fn noticed(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -137,8 +138,8 @@ fn noticed(
     Ok(fixture.error()?.is_some())
 }
 
-/// Checks every kind of signature and block size in one arrangement of domains: several blocks move in both
-/// directions, by each kind of request.
+/// Checks an arrangement of domains with every kind of signature and block size: several blocks move out of
+/// the mkey and into it, by each kind of request.
 fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for block_size in BlockSize::ALL {
@@ -165,7 +166,7 @@ fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
 }
 
 /// An interleaved layout joins data and protection information from two regions. The device strips the
-/// protection information, or passes it on.
+/// protection information, or transfers it to the wire.
 fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -203,7 +204,7 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// The same signature on both sides: the device checks it and passes it on.
+/// Both sides have the same signature: the device checks it and transfers it unchanged.
 fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
     arrangement(board, |domain| BlockSignature::both(domain, domain))
 }
@@ -211,7 +212,7 @@ fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
 /// The two sides have different kinds of signature, or different parameters. The device checks the signature
 /// of the input side and computes the other.
 fn r075_converted(board: &mut dyn Board) -> Verdict {
-    // CRC32C is paired with all other kinds, and CRC64 with CRC32C.
+    // CRC32C on one side, each other kind on the other, then CRC64 and CRC32C.
     arrangement(board, |memory| {
         let signature = match memory.signature {
             Signature::Crc32c(_) => Signature::Crc64Xp10(Seed::Ones),
@@ -219,7 +220,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         };
         BlockSignature::both(memory, Domain { signature, ..memory })
     })?;
-    // Both sides have a T10-DIF, without a common parameter.
+    // Both sides have a T10-DIF, and all their parameters differ.
     arrangement(board, |wire| {
         let other = T10Dif { guard: Guard::Crc, app_tag: 1, ref_tag: 0xffff_fffe, ..DIF };
         match wire.signature {
@@ -272,12 +273,13 @@ fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
     fixture.store(Rx::PeerWrite, &images.wire, &data)?;
     let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 4104 + 100, 1))?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 4104)?;
-    // The data is stored despite the error, which only the mkey reports.
+    // The device stores the data despite the error. Only the mkey reports the error, not the transfer's
+    // completion.
     fixture.holds(&flipped(&data, 4096 + 100, 1))
 }
 
-/// Each bit of the check mask stands for one byte of the signature on the input side: a mask of one bit
-/// checks this byte only, and a mask without the bit ignores the byte.
+/// Each bit of the check mask selects one byte of the signature on the input side: a mask of one bit checks
+/// this byte only, and a mask without the bit ignores the byte.
 ///
 /// [`mask_is_known`] states the assumption about the place of each bit's byte.
 fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
@@ -388,8 +390,8 @@ fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A CRC of the same type and block size on both sides is copied despite different seeds: the output has the
-/// input's CRC.
+/// A CRC of the same type and block size on both sides is copied, even if the seeds differ: the output has
+/// the input's CRC.
 fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -407,8 +409,9 @@ fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Guard, application tag and reference tag are each copied if their parameters agree: then corruption
-/// travels on. Otherwise the output has its own value.
+/// Guard, application tag and reference tag are each copied if their parameters are equal on both sides. A
+/// corrupted field then arrives corrupted. If the parameters differ, the device computes the field of the
+/// output.
 fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(512, 1);
@@ -440,8 +443,8 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each bit of a copy mask copies one byte of the signature to the output. The device computes all other
-/// bytes.
+/// Each bit of a copy mask makes the device copy one byte of the signature to the output. The device computes
+/// all other bytes.
 ///
 /// [`mask_is_known`] states the assumption about the place of each bit's byte.
 fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
@@ -482,8 +485,8 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A known hardware test of copy masks: one byte of the application tag comes from the input, the other is
-/// that of the output domain.
+/// A test that another project runs on hardware: by the copy mask, one byte of the application tag comes from
+/// the input, the other from the output domain.
 fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = [0xa5; 512];
@@ -540,11 +543,12 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Signatures of 512 bytes of A5 have the values that hardware tests assert and published algorithms give
-/// (DEVICE.md, "Golden values").
+/// Signatures of 512 bytes of A5 have the values that hardware tests of other projects assert and published
+/// algorithms give (DEVICE.md, "Golden values").
 ///
-/// The CRC vectors of the hardware tests are labelled with a seed of all ones, but belong to seed 0: the
-/// reference provider then inverted the seed of every CRC, according to the commit that corrected it.
+/// The hardware tests label their CRC values with a seed of all ones, but the values belong to seed 0: the
+/// reference provider inverted the seed of every CRC when the tests were written, according to the commit
+/// that corrected it.
 fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     const A5: [u8; 512] = [0xa5; 512];
     let dif = T10Dif { app_tag: 0x5678, ref_tag: 0xf0de_bc9a, ..DIF };
@@ -637,8 +641,8 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Moves blocks with these tags and a wrong guard, and checks that a block is reported unless its tags escape
-/// the check.
+/// Moves two blocks, the second with these tags and a wrong guard. Checks that the second block is reported,
+/// unless its tags exempt it from checks by `escape`.
 fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(T10Dif { escape, ..DIF }, BlockSize::B512);
@@ -650,7 +654,7 @@ fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> V
             fixture.set_signature(&input.alone(own))?;
             let reported = noticed(&mut fixture, input, &bad, 1024)?;
             ensure_eq!(reported, !passes, "{escape:?}, tags {tags:02x?}, {input:?}: reported");
-            // The first block has ordinary tags and is checked as usual.
+            // The first block has ordinary tags: an error in it is still reported.
             fixture.set_signature(&input.alone(own))?;
             let first = noticed(&mut fixture, input, &flipped(&bad, 7, 1), 1024)?;
             ensure!(first, "{escape:?}, {input:?}: the other block goes unnoticed");
@@ -676,8 +680,8 @@ fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::AppAndRefTag, &[(APP, false), (APP_AND_REF, true), (REF, false)])
 }
 
-/// For wrong data among 512 bytes of A5, the device reports the values that hardware tests assert: found
-/// value, computed value, and offset of the failing block's last byte.
+/// For wrong data among 512 bytes of A5, the device reports the values that hardware tests of other projects
+/// assert: found value, computed value, and offset of the failing block's last byte.
 fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let t10_ones = domain(t10(DIF));
@@ -700,7 +704,7 @@ fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
             ensure_eq!(error.kind, SignatureErrorKind::Guard, "{own:?}: kind");
         }
     }
-    // The same holds for data and protection information in two regions.
+    // The device reports the same values if data and protection information are in two regions.
     let (data, field) = (
         fixture.pair.region(&[0xa5; 512]),
         fixture.pair.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]),

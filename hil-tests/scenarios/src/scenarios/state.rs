@@ -1,4 +1,5 @@
-//! The state of an mkey: signatures that stay, end or restart; errors and recovery; draining.
+//! The state of an mkey: signatures that stay, end or restart; errors and recovery; send queues that drain at
+//! an error.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part,
@@ -61,7 +62,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// A chain of configurations and transfers on one queue, with one doorbell, executes in order.
+/// Configurations and transfers on one queue, with one doorbell, execute in order.
 fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -83,7 +84,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
     same(&pair.bytes(&target), &data)
 }
 
-/// Posted requests stay without effect until the doorbell is rung.
+/// Posted requests stay without effect until their doorbell rings.
 fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.near.hold_back();
@@ -94,7 +95,8 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     fixture.pair.try_configure(fixture.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
     fixture.pair.run_device()?;
     ensure!(fixture.pair.poll_near()?.is_empty(), "an unrung request completed");
-    // The far side's request is published, but the near side's configuration is still unpublished.
+    // The far side publishes an RDMA READ, while the near side's new configuration is still unpublished: the
+    // READ must use the old configuration.
     let target = fixture.pair.region(&[0; 64]);
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
@@ -132,7 +134,8 @@ fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The request right after a configuration, published with it, uses the new layout, signature and cipher.
+/// A request that is published together with the configuration before it uses the new layout, signature and
+/// cipher.
 fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(BOTH);
@@ -172,8 +175,8 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
 }
 
 /// The request after a configuration, published with it, has the fence that the device requires; other
-/// requests have none. It moves the memory of the new layout. This holds for each method that uses the mkey
-/// on the same queue.
+/// requests have none. The request moves the memory of the new layout. The check runs with RDMA WRITE, RDMA
+/// READ and SEND.
 fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -258,7 +261,7 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Up to three work requests configure an mkey, and one completion reports them all.
+/// A configuration consists of up to three work requests, and one completion reports them all.
 fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(SIGNATURE);
@@ -301,8 +304,8 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// On an mkey with crypto, a reset of the signature keeps the cipher. The library then writes an empty
-/// signature.
+/// On an mkey with crypto, a configuration that resets the signature keeps the cipher. The request then
+/// contains an empty signature BSF.
 fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -317,7 +320,7 @@ fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict
     fixture.both_ways(&expected::images(&data, None, Some((&crypto, &KEY_128))))
 }
 
-/// A new layout keeps the signature: the new data is signed and checked.
+/// A new layout keeps the signature: the device signs and checks the data of the new layout.
 fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -332,7 +335,7 @@ fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
-/// A new signature replaces the old one completely, also with another kind or in another domain.
+/// A new signature replaces the old one completely, even if it has another kind or is in another domain.
 fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -357,7 +360,7 @@ fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&images)
 }
 
-/// An mkey is created, configured and used as in the man page.
+/// An mkey is created, configured and used as in the example of the man page.
 fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(SIGNATURE);
@@ -377,8 +380,8 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
 
-/// A configuration and a write of nine blocks in all begin at each slot of the ring in turn. The end of the
-/// ring falls once between any two neighbouring blocks.
+/// A configuration and an RDMA WRITE, of nine blocks together, begin at each slot of the ring in turn. The
+/// end of the ring thus falls once between any two neighbouring blocks.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -421,7 +424,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Requests succeed when block numbers wrap at 2^16, also inside a request.
+/// Requests succeed when block numbers wrap at 2^16, also if they wrap inside a request.
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let target = pair.region(&[0; 800]);
@@ -445,7 +448,8 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A second configuration with other tags applies at once in both domains: its SET_PSVs have executed.
+/// A second configuration with other tags applies at once in both domains, which shows that its SET_PSVs have
+/// executed.
 fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -465,7 +469,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The first configuration arms the mkey: a wrong block in the first transfer is reported.
+/// The first configuration makes the device report errors: a wrong block in the first transfer is reported.
 fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -499,7 +503,8 @@ fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// After an error any configuration arms the mkey again, even if it keeps the signature in force.
+/// After an error any configuration makes the device report errors again, even if it keeps the current
+/// signature.
 fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -539,8 +544,8 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
     Ok(())
 }
 
-/// A transfer with wrong data completes successfully by every method, the data arrive, and the error is
-/// reported separately.
+/// By every method, a transfer with wrong data completes successfully and the data arrive. The signature
+/// error is reported separately.
 fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -563,8 +568,8 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
     Ok(())
 }
 
-/// One chain transfers wrong data and invalidates the mkey, before completions are polled. The error still
-/// names block and values.
+/// Requests that are published together transfer wrong data and invalidate the mkey, before completions are
+/// polled. The error still names block and values.
 fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -599,7 +604,8 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let error = fixture.error()?.ok_or("not reported")?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
     ensure_eq!(fixture.error()?, None, "asked again");
-    // No report until the next configuration: asking for the error does not arm the mkey.
+    // The device reports no further error until the next configuration. To ask the mkey for its error is not
+    // enough.
     fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &two)?.ok()?;
     ensure_eq!(fixture.error()?, None, "before the next configuration");
     let counts = fixture.pair.mkeys.get(fixture.mkey).and_then(|mkey| mkey.error_count());
@@ -607,7 +613,7 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Of three mkeys, only the one that received wrong data has the error, by whichever method the data arrive.
+/// One of three mkeys receives wrong data. Only this mkey has the error, by whichever method the data arrive.
 fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -635,7 +641,7 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
 
 /// Runs the check `run` on an mkey with a signature, and on an mkey with a signature and AES-XTS.
 ///
-/// Assumption: tweaks continue by the offset, as block numbers do (measured by `gap04_tweaks`).
+/// Assumption: the tweak depends on the offset in the mkey, as block numbers do (measured by `gap04_tweaks`).
 fn with_and_without_cipher(
     board: &mut dyn Board,
     run: fn(&mut MkeyFixture<'_>, Option<&Crypto>) -> Verdict,
@@ -652,7 +658,8 @@ fn with_and_without_cipher(
     Ok(())
 }
 
-/// Two transfers of whole blocks move the same bytes as one: reference tags and tweaks depend on the offset.
+/// Two transfers of whole blocks move the same bytes as one: reference tags and tweaks depend on the offset
+/// in the mkey.
 fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
     with_and_without_cipher(board, |fixture, cipher| {
         let own = domain(Signature::T10Dif(DIF));
@@ -715,8 +722,9 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// The error of a wrong block in the second of two transfers has an offset from the mkey's start. It is in
-/// bytes of the wire, although memory has no signatures (DEVICE.md, "Offset of a signature error").
+/// The error of a wrong block in the second of two transfers has an offset from the mkey's start. The offset
+/// counts bytes of the wire, which has signatures, although memory has none (DEVICE.md, "Offset of a
+/// signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -728,7 +736,7 @@ fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
-/// A transfer that ends inside a block is refused, or passes with the right bytes and without a signature
+/// A transfer that ends inside a block is refused, or succeeds with the right bytes and without a signature
 /// error.
 ///
 /// Assumption: no source states which of the two happens. Real devices may do either.
@@ -751,8 +759,8 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Returns a fixture whose near side drains at signature errors. The mkey's memory holds a wrong signature if
-/// `bad`. Also returns memory of the far side, and the mkey's data segment.
+/// Returns a fixture whose near side drains at signature errors. If `bad`, the mkey's memory contains a wrong
+/// signature. Also returns memory of the far side, and the mkey's data segment.
 fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { drain_on_signature_error: true, ..EndSpec::default() });
@@ -773,8 +781,8 @@ fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> 
     Ok(fixture.pair.wait_near(count)?.iter().map(|completion| completion.id).collect())
 }
 
-/// A draining queue stops after the transfer with a signature error, before the next request. When it is
-/// resumed, it continues there.
+/// A draining queue stops after the transfer with a signature error, before the next request. When the board
+/// resumes the queue, it continues with this request.
 ///
 /// Assumption: the transfer with the signature error itself completes successfully.
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
@@ -800,9 +808,8 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// While a draining queue is stopped, requests with one id are cancelled. The cancelled message completes,
-/// but never arrives. Requests with another id are sent. A request that was executed before cannot be
-/// cancelled.
+/// While a draining queue is stopped, requests with one id are cancelled. A cancelled message completes, but
+/// never arrives. Requests with another id are sent. A request that was executed before cannot be cancelled.
 ///
 /// Assumption: the transfer with the signature error itself completes successfully.
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
@@ -843,7 +850,7 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
 
 /// A draining queue continues after correct data, and after wrong data that the peer moves.
 ///
-/// Assumption: only transfers of the send queue stop it.
+/// Assumption: only signature errors of the queue's own transfers stop it.
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, false)?;
     for id in 1..4 {

@@ -1,4 +1,4 @@
-//! Timestamps of completions, compared with the clock of the device.
+//! Timestamps of completions, compared with the readable clock of the device.
 
 use super::fixture::pattern;
 use super::scenario::{Scenario, scenario};
@@ -17,13 +17,13 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Reads the clock.
+/// Reads the device's clock.
 fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {
     pair.board.ticks().ok_or("the board says that it has a clock, and does not show it".into())
 }
 
-/// Completes a NOP, or receives a message into `received`. Returns the timestamp of the completion on the
-/// near side, and checks that it is between two readings of the clock.
+/// Completes a NOP, or receives a message into `received`. Checks that the timestamp of the near side's
+/// completion entry is between two readings of the clock, and returns it.
 fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, String> {
     let before = ticks(pair)?;
     let opcode = if let Some(sge) = received {
@@ -46,9 +46,9 @@ fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, St
     Ok(stamp)
 }
 
-/// Timestamps of requests and receives, in entries of either size, are between two readings of the clock and
-/// thus increase. Timestamps of requests that were published together never decrease. If the board has a
-/// clock of its own, the ticks have the length that the device reports.
+/// Timestamps of requests and receives, in completion entries of either size, are between two readings of the
+/// device's clock and thus increase. Timestamps of requests that were published together never decrease. If
+/// the board can also measure nanoseconds, the ticks have the length that the device reports.
 fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     const ROUNDS: u64 = 8;
     let mut pair = QpPairFixture::new(board);
@@ -80,11 +80,11 @@ fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     lengths(&mut pair)
 }
 
-/// Checks that the time between two completions, by the device's frequency, equals the time by the board's
-/// clock.
+/// Checks that the time between two completions, by the frequency that the device reports, equals the time by
+/// the board's nanosecond clock.
 fn lengths(pair: &mut QpPairFixture<'_>) -> Verdict {
     const WAIT: u64 = 20_000_000;
-    // The allowed error of either clock, in parts per thousand.
+    // The allowed error of the comparison, in parts per thousand.
     const WRONG: u64 = 1;
     let rate: ClockInfo = pair.board.tick_rate().ok_or("a clock without a frequency")?;
     let Some(begin) = pair.board.nanoseconds() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Memory windows of type 2: keys that a queue pair binds for its peer, and revokes.
+//! Memory windows of type 2: keys that a queue pair binds for its peer and invalidates later.
 
 use super::fixture::{PLAIN, part, pattern, same};
 use super::scenario::{Scenario, scenario};
@@ -20,7 +20,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m81_the_peer_invalidates_a_window, NOTHING, ["M81"]),
 ];
 
-/// The mkey of a memory window: it has a few entries, and the peer may invalidate it.
+/// The mkey of a memory window, which the peer may invalidate.
 const WINDOW: MkeySpec = MkeySpec { entries: 4, remote_invalidate: true, ..PLAIN };
 
 fn window(pair: &mut QpPairFixture<'_>) -> MemoryWindow {
@@ -61,14 +61,14 @@ fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Result<WorkCompletio
     Ok(*completion)
 }
 
-/// An access of the peer.
+/// The operation by which the peer uses a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Read,
     Write,
 }
 
-/// Lets the peer read or write `length` bytes by a key, and checks that this succeeds exactly if
+/// Lets the peer read or write `length` bytes by a key, and checks that the operation succeeds exactly if
 /// `is_allowed`. After a refusal both sides are reconnected.
 fn ask(
     pair: &mut QpPairFixture<'_>,
@@ -100,7 +100,7 @@ fn ask(
     Ok(pair.bytes(&buffer))
 }
 
-/// A window gives the peer exactly the bound rights until it is revoked. The window's space begins at the
+/// A window gives the peer exactly the bound rights until it is invalidated. The window's space begins at the
 /// address of the bound range, or at 0.
 fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
@@ -137,8 +137,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
             window.note_invalidated();
             let what = if may_read { Ask::Read } else { Ask::Write };
             ask(&mut pair, what, (start, key), 1, false)?;
-            // The window now belongs to no queue pair, so that the new one can bind it again. A third queue
-            // pair cannot revoke it.
+            // The invalidated window belongs to no queue pair, so that the new one can bind it. After the
+            // next reconnection, another queue pair cannot invalidate the window.
             bind(&mut pair, &mut window, range, access, start)?;
             let owner = window.queue_pair();
             ask(&mut pair, what, (start, key), 1, false)?;
@@ -158,8 +158,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// Windows of a pool are bound, read by the peer and revoked, six times in turn. Each use has its own key,
-/// and keys of earlier uses are refused.
+/// Windows of a pool are bound, read by the peer and invalidated, six times in turn. Each use has its own
+/// key, and keys of earlier uses are refused.
 fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);
@@ -188,7 +188,7 @@ fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Ve
     Ok(())
 }
 
-/// The peer revokes a window by SEND with invalidation. Its owner binds it again.
+/// The peer invalidates a window by SEND with invalidation. Its owner binds it again.
 fn m81_the_peer_invalidates_a_window(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);

@@ -1,5 +1,5 @@
-//! Measurements of AES-XTS: sizes of transfers, tweaks, combinations with a signature that the man page's
-//! table lacks, and the refusal of keys.
+//! Measurements of AES-XTS on hardware: lengths of transfers, tweaks, combinations with a signature that the
+//! man page's table lacks, and the refusal of keys.
 
 use super::super::fixture::{BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, crypto, dif_domain, part, pattern};
 use super::measurement::{Measurement, Tell, compared, fitting, measurement, send, side};
@@ -24,8 +24,8 @@ fn dek(fixture: &mut MkeyFixture<'_>) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
 }
 
-/// Reports the result of transfers with unusual sizes. Some sizes violate the man page's rule. Others follow
-/// it, but AES-XTS cannot encrypt them (528 + 1040 k bytes with data units of 520).
+/// Reports the result of transfers with unusual lengths. Some lengths violate the man page's rule. Others
+/// follow it, but AES-XTS cannot encrypt them (528 + 1040 k bytes with data units of 520).
 fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -40,7 +40,8 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let told = match send(&mut fixture, Tx::Send, 0, size) {
                 Err(what) => what,
                 Ok(wire) => {
-                    // Only the whole data units have known expected bytes.
+                    // Only the whole data units have expected bytes: no source states the ciphertext of the
+                    // rest.
                     let whole = size / data_unit.bytes() as usize * data_unit.bytes() as usize;
                     let cipher = expected::encrypt(&KEY_128, data_unit, new.tweak, part(&data, 0..whole));
                     let rest = part(&wire, whole..size);
@@ -63,8 +64,8 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports two tweaks: that of the second data unit if the tweak of the first is at the end of a range, and
-/// that of a transfer from the middle.
+/// Reports two tweaks: the tweak of the second data unit after a first tweak whose low 64 bits, or all bits,
+/// are ones, and the tweak of a transfer that begins in the middle of the mkey.
 fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -105,8 +106,8 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports the bytes of the two combinations that the man page's table lacks and the reference provider
-/// accepts.
+/// Reports the bytes that the device produces for the two combinations that the man page's table lacks and
+/// the reference provider accepts.
 fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = dek(&mut fixture);
@@ -155,7 +156,8 @@ fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict 
     Ok(())
 }
 
-/// Moves data through the mkey by four methods, and reports the result of each.
+/// Moves data through the mkey by SEND, receive, and the peer's RDMA READ and WRITE. Reports the result of
+/// each.
 fn refused(fixture: &mut MkeyFixture<'_>, tell: Tell<'_>, what: &str) {
     let mut told = |way: &str, moved: Result<crate::qp_pair::Moved, String>| {
         let value = match moved {

@@ -1,4 +1,4 @@
-//! Measurements of signatures: values, masks, parts of blocks, tags and offsets.
+//! Measurements of signatures on hardware: values, masks, parts of blocks, tags and offsets.
 
 use super::super::fixture::{
     DIF, MkeyFixture, SIGNATURE, dif_domain, domain, flipped, part, pattern, replaced,
@@ -22,14 +22,14 @@ pub(super) const ALL: &[Measurement] = &[
 
 const WIRE: Domain = dif_domain(DIF, BlockSize::B512);
 
-/// Returns the signature that the device appends to a block on the wire.
+/// Returns the signature that the device appends to `block` on the wire.
 fn field(fixture: &mut MkeyFixture<'_>, kind: Signature, block: &[u8]) -> Result<Vec<u8>, String> {
     fixture.install(block, Some(&BlockSignature::wire(domain(kind))), None)?;
     let wire = send(fixture, Tx::Send, 0, 512 + kind.bytes() as usize)?;
     Ok(part(&wire, 512..wire.len()).to_vec())
 }
 
-/// Returns the sum of RFC 1071 with a start value, before its complement.
+/// Returns the Internet checksum's sum (RFC 1071) with a start value, before the final complement.
 fn sum(block: &[u8], start: u32) -> u16 {
     let word = |pair: &[u8]| pair.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
     let mut sum = block.chunks(2).fold(start, |sum, pair| sum + word(pair));
@@ -39,8 +39,8 @@ fn sum(block: &[u8], start: u32) -> u16 {
     sum as u16
 }
 
-/// Reports the guard (Internet checksum) of three blocks with a seed of all ones. Only the block of zeros
-/// shows the start value of the sum.
+/// Reports the guard (Internet checksum) of three blocks with a seed of all ones. Only the guard of the block
+/// of zeros depends on the start value of the sum.
 fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let blocks = [("zeros", vec![0; 512]), ("A5", vec![0xa5; 512]), ("a pattern", pattern(512, 1))];
@@ -63,8 +63,8 @@ fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Sets a single bit of the check mask, and reports the bytes of the signature in memory whose change the
-/// device notices.
+/// Sets a single bit of the check mask. Changes each byte of the signature in memory in turn, and reports the
+/// changes that the device notices.
 fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let kinds = [
@@ -93,8 +93,8 @@ fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> 
     Ok(())
 }
 
-/// Reports the results of transfers that begin in the middle, end inside a block, or begin inside a block,
-/// both ways.
+/// Reports the results of transfers that begin in the middle of the mkey, end inside a block, or begin inside
+/// a block, both out of the mkey and into it.
 fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(2048, 1), Some(&BlockSignature::wire(WIRE)), None);
@@ -109,7 +109,7 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
         tell(&format!("{length} bytes from {offset} on, out"), &format!("{out}{error}"));
         fixture.install(&[0; 2048], Some(&block), None)?;
         let done = receive(&mut fixture, Rx::PeerWrite, offset as u64, wire);
-        // Offset of the data byte that corresponds to a byte on the wire.
+        // Returns the offset of the data byte that corresponds to a byte on the wire.
         let data = |at: usize| at / 520 * 512 + (at % 520).min(512);
         let (from, to) = (data(offset), data(offset + length));
         let stored = done.map(|_| fixture.pair.bytes(&fixture.memory));
@@ -124,9 +124,9 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     Ok(())
 }
 
-/// The second of three blocks is escaped and has a wrong guard. Reports the reference tag that the device
-/// expects in the third block. Also reports the fields that the device writes for the second and the third
-/// block if the output has another signature.
+/// The tags of the second of three blocks exempt the block from checks (escape), and its guard is wrong.
+/// Reports the reference tag that the device expects in the third block. Also reports the fields that the
+/// device writes for the second and the third block if the output has another signature.
 fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (escape, name) in [(Escape::AppTag, "by app tag"), (Escape::AppAndRefTag, "by both tags")] {
@@ -152,14 +152,14 @@ fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tel
         let field = |block: usize| hex(part(&wire, block * 520 + 512..(block + 1) * 520));
         tell(&format!("field made of a block escaped {name}"), &field(1));
         tell(&format!("field made of the block behind one escaped {name}"), &field(2));
-        // This call takes the error of this measurement, so that the next one begins without.
+        // This call takes the signature error, so that the next round begins without one.
         fixture.error()?;
     }
     Ok(())
 }
 
-/// Reports the signatures of 512 bytes of A5. Hardware tests of other projects assert the values for a seed
-/// of zeros. The expected values for a seed of ones are only computed.
+/// Reports the signatures of 512 bytes of A5. For a seed of zeros, hardware tests of other projects assert
+/// the values. For a seed of ones, only computed values are known.
 fn gap12_checksums_of_a5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (seed, name) in [(Seed::Zeros, "zeros"), (Seed::Ones, "ones")] {

@@ -13,15 +13,16 @@ pub type Tell<'t> = &'t mut dyn FnMut(&str, &str);
 /// A measurement of a behaviour that no document states.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
-    /// The name, which begins with the number of the gap in `DEVICE.md`.
+    /// The name, which begins with the number of an open question about devices ("gap" in `DEVICE.md`).
     pub name: &'static str,
     /// The capabilities that the measurement needs.
     pub needs: Needs,
-    /// Measures the behaviour. Fails only if the measurement is impossible.
+    /// Measures the behaviour. Fails only if it cannot be measured.
     pub run: fn(&mut dyn Board, Tell<'_>) -> Verdict,
 }
 
-/// Makes the table entry for the function with the measurement's name.
+/// Makes a `Measurement` from the function of the same name. All measurements need hardware, besides
+/// `$needs`.
 macro_rules! measurement {
     ($name:ident, $needs:ident) => {
         $crate::scenarios::measured::measurement::Measurement {
@@ -41,7 +42,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Describes the result of a transfer at one side.
+/// Describes the result of a transfer at one side: success, or the fields of the error completion.
 pub(crate) fn side(failure: Option<Failure>) -> String {
     match failure {
         None => "well".into(),
@@ -68,7 +69,7 @@ pub(super) fn outcome(
                 Some(_) => format!("refused: requester {}, receiver {}", side(requester), side(receiver)),
             })
         }
-        // A transfer that never completes is a result too.
+        // A transfer without a completion is a result too.
         Err(what) => {
             fixture.pair.reconnect();
             Err(format!("no completion ({what})"))
@@ -98,7 +99,7 @@ pub(super) fn receive(
     outcome(fixture, moved)
 }
 
-/// Describes whether bytes are the expected ones, or how their transfer failed.
+/// Says whether bytes are the expected ones, where they differ, or how their transfer failed.
 pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u8]) -> String {
     match found {
         Err(what) => what,
@@ -111,7 +112,7 @@ pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u
     }
 }
 
-/// Returns the names of the candidates that fit the measured value, as one text.
+/// Returns the names of the hypotheses that fit the measured value, as one text.
 pub(super) fn fitting<'a>(candidates: impl IntoIterator<Item = (&'a str, bool)>) -> String {
     let names: alloc::vec::Vec<&str> =
         candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();

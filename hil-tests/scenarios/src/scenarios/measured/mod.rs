@@ -1,8 +1,8 @@
 //! Measurements of device behaviour that no document states. Each measurement reports its values. The numbers
-//! in their names come from `DEVICE.md`, "Gaps: what to measure on a board".
+//! in their names are those of `DEVICE.md`, "Gaps: what to measure on a board".
 //!
-//! A measurement needs hardware, because a software device behaves as its authors assumed. Unit tests also
-//! run all measurements on the software device, where each must report the assumed value.
+//! A measurement needs hardware: a software device only shows what its authors assumed. Unit tests also run
+//! all measurements on the software device, where each must report the assumed value.
 
 mod cipher;
 mod integrity;

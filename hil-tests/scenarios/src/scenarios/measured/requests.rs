@@ -1,4 +1,5 @@
-//! Measurements with requests that the library never writes, and of the time that a configuration takes.
+//! Measurements on hardware with requests that the library never writes, and of the time that a configuration
+//! takes.
 
 use super::super::changed::{BSF, FLAGS, configure};
 use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
@@ -18,12 +19,13 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap13_time_of_a_second_configuration, SIGNATURE),
 ];
 
-/// Offsets in the BSF: the block size selector of the memory domain, and the raw data size.
+/// Offsets, in the request, of two fields of the BSF: the block size selector of the memory domain, and the
+/// raw data size.
 const MEMORY_SELECTOR: usize = BSF + 3;
 const RAW_SIZE: usize = BSF + 4;
 
 /// Reports the results of transfers of two blocks with various raw data sizes in the BSF. All known software
-/// writes all ones.
+/// writes all ones to this field.
 fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let own = dif_domain(DIF, BlockSize::B512);
     let data = pattern(1024, 1);
@@ -41,8 +43,8 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports the block size that block size selector 5 stands for. The device strips the signatures of memory
-/// from outgoing data, so the offset of the first missing byte is the block size.
+/// Reports the block size that the value 5 of the BSF's block size selector means. The device strips the
+/// signatures of memory from outgoing data, so the offset of the first missing byte is the block size.
 fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let kind = domain(Signature::Crc32c(Seed::Ones));
     for selector in [1, 5] {
@@ -61,14 +63,14 @@ fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             },
         };
         tell(&format!("block size selector {selector}"), &told);
-        // The memory contains no correct signatures. This call takes the error that they cause.
+        // The memory contains no correct signatures. This call takes the resulting signature error.
         fixture.error()?;
     }
     Ok(())
 }
 
-/// Reports the results of a UMR on a new mkey and on a configured one: without checks, with CHECK_FREE, with
-/// CHECK_QPN, and with both.
+/// Reports the results of a UMR on a new mkey and on a configured one: without check flags, with CHECK_FREE,
+/// with CHECK_QPN, and with both.
 fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let inline = UmrFlags::new().with_inline(true);
     for (name, flags) in [
@@ -93,7 +95,7 @@ fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 }
 
 /// Reports the time from posting a configuration to its completion, with and without SET_PSV: the median and
-/// the least of 201 times.
+/// the minimum of 201 runs.
 fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     const TIMES: usize = 201;
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
@@ -125,7 +127,7 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
     Ok(())
 }
 
-/// Polls for the completion without a pause. Returns the nanoseconds since `begin`.
+/// Polls for the completion without a pause. Returns the nanoseconds from `begin` to the completion.
 fn completed(fixture: &mut MkeyFixture<'_>, begin: u64) -> Result<u64, String> {
     const TIMEOUT: u64 = 1_000_000_000;
     loop {
