@@ -1,5 +1,5 @@
-//! Hardware-in-the-loop tests of mlx5-mkey: recorded bytes of other drivers, scenarios, and the boards on
-//! which scenarios run.
+//! Hardware-in-the-loop tests of mlx5-mkey: comparisons with recorded bytes of other drivers, scenarios, and
+//! the boards on which scenarios run.
 
 // A test stops at the first failed check. The library's rules against panics do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

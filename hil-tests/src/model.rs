@@ -1,5 +1,5 @@
-//! A model of a send queue in the simplest form: one list of work requests, searched from the front. Fuzzing
-//! and property tests compare the library's queue with this model.
+//! A simple model of a send queue: one list of work requests, searched from the front. Fuzzing and property
+//! tests compare the library's queue with this model.
 
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::Mkey;
@@ -12,16 +12,16 @@ use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use std::collections::VecDeque;
 use zerocopy::big_endian::{U16, U32};
 
-/// A work request in the model. A configuration consists of several: its UMR, and each of its SET_PSVs.
+/// A work request in the model. A configuration of an mkey consists of several: its UMR, then its SET_PSVs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The id that the user gave (`wr_id`).
     pub id: u64,
     /// The kind of request.
     pub kind: RequestKind,
-    /// Number of the first block, counted from the start of the queue pair.
+    /// Number of the first WQEBB, counted from the start of the queue pair without wrapping.
     pub begin: u64,
-    /// Number of blocks.
+    /// Number of WQEBBs.
     pub blocks: u32,
     /// Whether the request gets a completion of its own.
     pub signaled: bool,
@@ -60,7 +60,7 @@ impl QueueModel {
         &self.works
     }
 
-    /// Returns the blocks that no outstanding request fills.
+    /// Returns the number of blocks that no outstanding request fills.
     pub fn free_blocks(&self) -> u32 {
         let tail = self.works.front().map_or(self.producer, |work| work.begin);
         self.ring - (self.producer - tail) as u32
@@ -71,7 +71,7 @@ impl QueueModel {
         self.works.len() as u32
     }
 
-    /// Checks whether work requests of this many blocks together fit.
+    /// Checks whether `requests` work requests, with `blocks` blocks in all, fit into the queue.
     ///
     /// # Errors
     /// [`PostError::TooManyRequests`] or [`PostError::SendRingFull`], as the library's queue returns them.
@@ -86,7 +86,8 @@ impl QueueModel {
         Ok(())
     }
 
-    /// Posts the parts of a request, each with its blocks. Only the last part may be signalled.
+    /// Posts a request that consists of `parts`: the kind and the number of blocks of each work request. Only
+    /// the last work request may be signalled.
     pub fn post(&mut self, id: u64, signaled: bool, parts: &[(RequestKind, u32)]) {
         for (at, (kind, blocks)) in parts.iter().enumerate() {
             let signaled = signaled && at + 1 == parts.len();
@@ -101,12 +102,13 @@ impl QueueModel {
         self.published = self.producer;
     }
 
-    /// Executes all published requests.
+    /// Marks all published requests as executed.
     pub fn execute(&mut self) {
         self.executed = self.published;
     }
 
-    /// Retires the request whose block has this number modulo 2^16, and all earlier ones.
+    /// Retires the published request whose first block has the number `counter` modulo 2^16, and all earlier
+    /// ones. Returns id and kind of the named request.
     pub fn retire(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
         let at = self.find(counter)?;
         self.works.drain(..=at).next_back().map(|Work { id, kind, .. }| (id, kind))
@@ -120,11 +122,11 @@ impl QueueModel {
         self.works.drain(..gone).filter(|work| work.signaled).map(|work| work.id).collect()
     }
 
-    /// Returns the first block of each request that a cancellation replaces. It replaces the requests with
-    /// this `id` from the block with the number `counter` (modulo 2^16) on. The model stays unchanged.
+    /// Returns the first block of each request that a cancellation would replace: the requests with this
+    /// `id`, from the block `counter` (modulo 2^16) on. The model stays unchanged.
     ///
     /// # Errors
-    /// [`PostError::NotOutstanding`] if no published request begins at this block.
+    /// [`PostError::NotOutstanding`] if no published request begins at block `counter`.
     pub fn cancel(&self, id: u64, counter: u16) -> Result<Vec<u64>, PostError> {
         let next = match self.find(counter) {
             _ if counter == self.published as u16 => self.published,
@@ -135,7 +137,8 @@ impl QueueModel {
         Ok(named.map(|work| work.begin).collect())
     }
 
-    /// Restarts at block 0. Returns the outstanding requests.
+    /// Empties the queue and continues at block 0, as after a reset. Returns the requests that were
+    /// outstanding.
     pub fn restart(&mut self) -> Vec<(u64, RequestKind)> {
         let lost = self.works.iter().map(|Work { id, kind, .. }| (*id, *kind)).collect();
         *self = Self::new(self.ring, self.max_requests, 0);
@@ -148,17 +151,19 @@ impl QueueModel {
     }
 }
 
-/// Retires a send request by a completion with this counter.
+/// Retires a send request of the library's queue by a completion with this counter. Returns id and kind of
+/// the request.
 pub fn retire_send(queue: &mut impl QpQueues, counter: u16) -> Option<(u64, RequestKind)> {
     complete(queue, CqeOpcode::REQUESTER, counter).0.map(|Retired { id, kind, .. }| (id, kind))
 }
 
-/// Retires a receive request by a completion with this counter.
+/// Retires a receive request of the library's queue by a completion with this counter. Returns its id.
 pub fn retire_receive(queue: &mut impl QpQueues, counter: u16) -> Option<u64> {
     complete(queue, CqeOpcode::RESPONDER_SEND, counter).1
 }
 
-/// Polls an entry for a queue pair, and returns the retired request.
+/// Polls a completion entry with this opcode and counter for a queue pair. Returns the retired send request
+/// and the id of the retired receive request.
 fn complete(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> (Option<Retired>, Option<u64>) {
     let mut entries = [Cqe {
         sop_qpn: U32::new(queues.qpn().get()),
@@ -174,7 +179,7 @@ fn complete(queues: &mut impl QpQueues, opcode: CqeOpcode, counter: u16) -> (Opt
     router.queues.retired
 }
 
-/// A wrapper of a queue pair's queues that keeps the last retired requests.
+/// A wrapper of a queue pair's queues that remembers the last retired send request and receive request.
 struct Told<'q, Q> {
     queues: &'q mut Q,
     retired: (Option<Retired>, Option<u64>),

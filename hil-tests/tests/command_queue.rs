@@ -18,7 +18,7 @@ use mlx5_testing::secrets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A delay that adds up the time instead of waiting.
+/// A delay that does not wait, but adds up the requested time.
 #[derive(Clone, Default)]
 struct Clock(Rc<Cell<u64>>);
 
@@ -28,11 +28,11 @@ impl DelayNs for Clock {
     }
 }
 
-/// A function that changes the command queue's memory, which begins at the given address.
+/// A function that changes the command queue's memory. Its second argument is the address of this memory.
 type Change = Box<dyn FnMut(&mut dyn Bare, u64)>;
 
-/// Registers in front of the device's. A test can replace values, suppress doorbells, and change memory
-/// before and after a doorbell.
+/// The registers of the device, as the command queue sees them. A test can replace values, suppress
+/// doorbells, and change memory before and after a doorbell.
 struct Window {
     inner: Box<dyn Registers>,
     bare: Rc<RefCell<Box<dyn Bare>>>,
@@ -44,7 +44,7 @@ struct Window {
 struct Faults {
     registers: Vec<(Register, u32)>,
     deaf: bool,
-    /// Changes before and after the first doorbell with one of these bits.
+    /// Functions that change memory before and after the first doorbell that has one of these bits.
     before: Option<(u32, Change)>,
     behind: Option<(u32, Change)>,
     doorbells: Vec<u32>,
@@ -107,7 +107,7 @@ impl Rig {
         self.try_queue(|_| {}).unwrap()
     }
 
-    /// Makes a command queue, and enables the device's function.
+    /// Makes a command queue, and executes ENABLE_HCA for the device's own function.
     fn enabled(&mut self) -> Queue {
         let mut queue = self.queue();
         queue.execute(&EnableHca(Function::OWN), &mut self.clock).unwrap();
@@ -118,13 +118,13 @@ impl Rig {
         self.faults.borrow_mut().before = Some((u32::MAX, Box::new(change)));
     }
 
-    /// Returns free pages of the machine.
+    /// Returns `count` free pages of memory for the firmware.
     fn pages(&self, count: u32) -> PageRange<'static> {
         let bitmap = vec![0; count.div_ceil(64) as usize].leak();
         PageRange::new(self.bare.borrow_mut().pages(count), count, bitmap).unwrap()
     }
 
-    /// Makes a command queue, and starts the device with enough pages.
+    /// Makes a command queue, and starts the device with enough pages for its firmware.
     fn started(&mut self) -> (Queue, PageRange<'static>) {
         let (mut queue, mut pages) = (self.queue(), self.pages(200));
         queue.start(&mut pages, &mut self.clock).unwrap();
@@ -148,7 +148,7 @@ impl Rig {
     }
 }
 
-/// Flips a bit of a byte of the queue's memory.
+/// Returns a function that flips a bit of the byte at this offset in the command queue's memory.
 fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
     move |bare, address| {
         let byte = bare.read(address + at, 1)[0];
@@ -156,14 +156,14 @@ fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
     }
 }
 
-/// Offset of the first mailbox block.
+/// Offset of the first mailbox block in the command queue's memory.
 const BLOCKS: u64 = 4096;
 
-/// Doorbell bit and entry of MANAGE_PAGES, which uses the last of 16 entries of 128 bytes.
+/// Doorbell bit and entry offset of MANAGE_PAGES commands, which use the last of the 16 entries of 128 bytes.
 const PAGES_DOORBELL: u32 = 1 << 15;
 const PAGES_ENTRY: u64 = 15 << 7;
 
-/// The function for which the software device requests pages.
+/// The PCI function for which the software device requests pages.
 const PAGES_OF: Function = Function { number: 7, embedded_cpu: false };
 
 fn delivery(error: CommandQueueError) -> DeliveryStatus {
@@ -196,7 +196,8 @@ fn a_device_that_is_not_as_it_has_to_be_is_refused() {
         panic!("{error}")
     };
     assert_eq!((what, alignment), ("command queue", 4096));
-    // The queue reads the register three times, 2 ms apart, until the firmware is ready.
+    // The command queue reads the register until the firmware is ready: three times, with a delay of 2 ms
+    // after each.
     rig.queue();
     assert_eq!(rig.clock.0.get(), 6_000_000);
 }
@@ -225,7 +226,7 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
     let function = PAGES_OF;
-    // Bytes of the entry: a word of the request, the token, the signature.
+    // Bytes of the command queue entry: a word of the request, the token, the signature.
     for at in [0x17, 0x3c, 0x3d] {
         rig.before(flip(at));
         let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();
@@ -236,7 +237,8 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
         core::array::from_fn(|page| first + page as u64 * 4096)
     };
     let give = GivePages { function, pages };
-    // Bytes of the second block: data, number, token, both signatures. The reply has no second block.
+    // Bytes of the request's second mailbox block: data, number, token, both signatures. The reply has no
+    // second block, so that only the request can be refused.
     for at in [0, 0x23b, 0x23d, 0x23e, 0x23f] {
         rig.before(flip(BLOCKS + 1024 + at));
         let error = queue.execute(&give, &mut rig.clock).unwrap_err();
@@ -284,7 +286,7 @@ fn an_answer_may_be_late() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
     rig.faults.borrow_mut().deaf = true;
-    /// A delay that rings the doorbell at its third call.
+    /// A delay that rings the device's doorbell at its third call, so that the reply is late.
     struct Later(u32, Box<dyn Registers>);
     impl DelayNs for Later {
         fn delay_ns(&mut self, _: u32) {
@@ -331,8 +333,8 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     let mut queue = rig.queue();
     let mut pages = rig.pages(100);
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
-    // The firmware takes 5 pages before it boots, then 64 of the next 150. The machine then has 31 pages
-    // left.
+    // The firmware gets the 5 boot pages. Of the next 150 pages, the machine gives a first list of 64, and
+    // then has only 31 for the remaining 86.
     assert_eq!(error.to_string(), "the firmware wants 86 pages, there are not enough");
     assert_eq!(pages.taken(), 69, "pages that the firmware did not get were put back");
     let early = queue.execute(&AllocPd, &mut rig.clock).unwrap_err();
@@ -403,8 +405,8 @@ fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
         }
         let last = u16::from_be_bytes(rig.bytes(0x10, 2).try_into().unwrap());
         assert_eq!(last, Opcode::DISABLE_HCA.0, "the last command, after {refused}");
-        // The software device refuses to disable a running function and to enable an enabled one. Therefore
-        // the commands run again, without a refusal.
+        // The software device refuses to disable a running function and to enable an enabled one. After a
+        // refused TEARDOWN_HCA the function still runs, and `stop` is called again.
         if refused == Opcode::TEARDOWN_HCA {
             assert_eq!((queue.stop(&mut pages, &mut rig.clock), pages.taken()), (Ok(()), 0));
         }
@@ -438,13 +440,14 @@ fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
 
 #[test]
 fn m64_pages_that_were_not_given_are_not_taken_back() {
-    // The first page that the device returns is replaced: by a page of another owner, or by the second page,
-    // which is then returned twice.
+    // In the list of pages that the device returns, the first is replaced: by a page of another owner, or by
+    // the second page, which is then returned twice.
     for other in [Some(0x1234_5000_u64), Some(0x1234_5678), None] {
         let mut rig = Rig::new();
         let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
         let first = rig.bare.borrow_mut().pages(5);
-        // Too few pages: the boot fails before INIT_HCA, and `stop` first takes 5 pages back.
+        // There are enough pages for booting only: the start fails before INIT_HCA, and `stop` first takes
+        // the 5 boot pages back.
         let mut pages = Exact { pages: (0..5).map(|page| first + page * 4096).collect(), taken: Vec::new() };
         assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(CommandQueueError::NoPages { wanted: 150 }));
         let told = Rc::new(Cell::new(0));
@@ -461,7 +464,7 @@ fn m64_pages_that_were_not_given_are_not_taken_back() {
     }
 }
 
-/// A source that records for each page whether it is taken.
+/// A source of pages that knows of each page whether it is taken.
 struct Exact {
     pages: Vec<u64>,
     taken: Vec<u64>,
@@ -527,7 +530,8 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     queue.execute(&load(pd), &mut rig.clock).unwrap();
     assert!(seen.get(), "the key was in memory before");
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
-    // The key is gone as well after a refusal of the device, and without an answer.
+    // The key must also be gone after the device has refused the command, and after a command without an
+    // answer.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
@@ -536,15 +540,15 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
 }
 
-/// The memory of this process as a file, and a buffer for the part of the stack below the stack pointer. This
-/// part contains the remains of returned calls.
+/// The memory of this process as a file, and a buffer for a copy of the stack below the stack pointer. This
+/// part of the stack contains remains of functions that have returned.
 #[cfg(target_os = "linux")]
 struct Stack(std::fs::File, Vec<u8>);
 
 #[cfg(target_os = "linux")]
 impl Stack {
-    /// Returns whether the stack holds these bytes. Makes few calls before it reads, since calls overwrite
-    /// the remains.
+    /// Returns whether the stack below the stack pointer contains these bytes. The function makes few calls
+    /// before it reads, because calls overwrite the remains.
     #[inline(never)]
     fn has(&mut self, bytes: &[u8]) -> bool {
         use std::os::unix::fs::FileExt;
@@ -558,7 +562,8 @@ impl Stack {
 #[cfg(target_os = "linux")]
 #[test]
 fn m66_a_key_leaves_nothing_on_the_stack() {
-    // The key is on the heap, and no device exists, because a device would leave copies of the key.
+    // The key is on the heap, so that only the library copies it to the stack. The device receives no
+    // doorbell (`deaf`), because its emulation would leave copies of the key.
     let key: Box<[u8; 64]> = Box::new(core::array::from_fn(|index| index as u8 | 0x80));
     let mut stack = Stack(std::fs::File::open("/proc/self/mem").unwrap(), vec![0; 256 << 10]);
     let mut rig = Rig::new();
@@ -569,7 +574,8 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
         key: DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None },
         opaque: [0; 8],
     };
-    /// Fills the stack with zeros, as deep as a key may remain, and optionally with these bytes.
+    /// Fills the stack with zeros, deeper than the library's functions reach, and writes these bytes in
+    /// between.
     #[inline(never)]
     fn fill(bytes: &[u8]) {
         let mut frame = [0; 128 << 10];
@@ -601,7 +607,7 @@ fn m66_a_key_leaves_nothing_in_the_software_device() {
     };
     let dek = queue.execute(&load(pd), &mut rig.clock).unwrap();
     queue.execute(&DestroyDek(dek), &mut rig.clock).unwrap();
-    // This command is the last one: a later one could overwrite its memory.
+    // The refused command is the last one, because a later command could overwrite the memory that it used.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     wipe(&mut key[..]);

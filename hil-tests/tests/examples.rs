@@ -1,5 +1,5 @@
-//! Runs the examples on the software device: behind the real libibverbs and libmlx5, with the stand-in
-//! preloaded.
+//! Runs the examples of the library in a test, behind the real libibverbs and libmlx5. The stand-in for the
+//! kernel, with its software device, is preloaded.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code)] // The `main` of the example.

@@ -1,14 +1,14 @@
-//! The report of a failed case by the test runner `hil`, on the software device in its own process and behind
-//! libmlx5.
+//! Checks the report of a failed case by the test runner `hil`: on the software device in its own process,
+//! and on one behind libmlx5.
 
 use mlx5_testing::preload::{DIRECTORY, built};
 use std::process::Command;
 
-/// The name of a case that fails on a device with the planted fault.
+/// A case that fails on a device with the planted fault.
 const CASE: &str = "r030_what_a_queue_pair_denies_no_key_gives";
 
-/// Runs `hil` with these arguments, on a broken device if `is_broken` is set. Returns the exit status and the
-/// standard output.
+/// Runs `hil` with these arguments. If `is_broken`, the device has the planted fault. Returns the exit status
+/// and the standard output.
 fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_hil"));
@@ -23,8 +23,9 @@ fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// The report of a failed case has the requests, the completions with their causes, the states of the queue
-/// pairs, and the command that repeats the case as it ran. The seed 7 selects the posting method.
+/// The report of a failed case contains the requests, the completions with their causes, the states of the
+/// queue pairs, and a command that repeats the case with the same posting method. Here the seed 7 has drawn
+/// the method.
 fn the_program_tells_what_happened(board: &str) {
     let words = ["--device", board, "--filter", CASE, "--ways", "7"];
     let (status, told) = run(&words, true);
@@ -46,7 +47,7 @@ fn the_program_tells_what_happened(board: &str) {
         command.split(' ').map(|word| if word == "--board" { "--device" } else { word }).collect();
     let failed = |text: &str| text.lines().find(|line| line.starts_with("hil: failed")).map(str::to_owned);
     assert_eq!(failed(&run(&words, true).1), failed(&told));
-    // A device without faults causes no report.
+    // Without the planted fault the case passes, and there is no report.
     let (status, right) = run(&words, false);
     assert!(status == Some(0) && !right.contains("again: "), "{right}");
 }

@@ -1,15 +1,15 @@
-//! The guide's table of features agrees with FEATURES.md: each supported feature has tests that exist, each
-//! unsupported one has a reason.
+//! The table of features in the guide and the one in FEATURES.md must agree: each supported feature has tests
+//! that exist, and the guide gives a reason for each unsupported one.
 
 use super::proofs::{Kind, Proof, Sources, broken, proofs};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The two tables of features, as texts.
+/// The texts of the two pages with tables of features.
 struct Tables {
-    /// The table of the guide, for users.
+    /// The guide's page, for users.
     guide: String,
-    /// The table of FEATURES.md, with the tests.
+    /// FEATURES.md, which names the tests of each feature.
     tests: String,
 }
 
@@ -21,18 +21,18 @@ impl Tables {
     }
 }
 
-/// Returns the rows of the first table of a text, without its heading, as cells.
+/// Returns the rows of all tables of a text, without the first heading row, each as its cells.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
 }
 
-/// Returns whether a cell gives a reason of at least `words` words after the words `behind`.
+/// Returns whether a cell contains the marker `behind`, followed by a reason of at least `words` words.
 fn is_told(cell: &str, behind: &str, words: usize) -> bool {
     cell.split_once(behind).is_some_and(|(_, reason)| reason.split_whitespace().count() >= words)
 }
 
-/// Returns the faults of the two tables, a sentence for each.
+/// Returns what is wrong in the two tables, a sentence for each fault.
 fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tests = BTreeMap::new();
@@ -57,7 +57,8 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
                 continue;
             }
         };
-        // A feature that is supported in part has tests of the part, and a reason why the rest is missing.
+        // If a feature is supported in part, the supported part has tests, and the guide gives a reason for
+        // the rest.
         let (is_here, is_missing) = match here {
             "yes" => (true, false),
             "no" => (false, true),
@@ -81,8 +82,8 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     wrong
 }
 
-/// Returns the faults of a row of FEATURES.md. `bytes` is the cell for tests that compare bytes, `shown` the
-/// cell for tests that run the feature.
+/// Returns what is wrong in a row of FEATURES.md. `bytes` is the cell that names tests that compare bytes,
+/// `shown` the cell that names tests that run the feature.
 fn unproven(name: &str, (bytes, shown): (&str, &str), sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let named = [proofs(bytes), proofs(shown)];
@@ -108,7 +109,7 @@ fn every_feature_has_a_test_or_a_reason() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The guide is for users of the library: it names no test.
+/// The guide is for users of the library and must not name tests.
 #[test]
 fn the_guide_names_no_test() {
     let Tables { guide, tests } = Tables::read();
@@ -117,7 +118,8 @@ fn the_guide_names_no_test() {
     assert!(inside.is_empty(), "{:?}", inside.iter().map(|proof| proof.name).collect::<Vec<_>>());
 }
 
-/// Each kind of fault in a row of either table is found, and reported with its row.
+/// Plants each kind of fault in a row of either table: the check must find the fault and report it with its
+/// row.
 #[test]
 fn a_broken_row_of_the_features_is_found() {
     const ROW: &str = "interleaved layout";

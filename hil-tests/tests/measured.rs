@@ -1,5 +1,5 @@
-//! Runs the measurements of hardware on the software device, where each must return the value that scenarios
-//! assume.
+//! Runs the measurements that are made for hardware on the software device, where each must return the value
+//! that scenarios assume.
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
@@ -7,7 +7,7 @@ use hil_tests::scenarios::measured;
 use mlx5_softdev::{DeviceProfile, Faults, PartialBlocks, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs the measurements whose name begins with `name`, even though the board is no hardware. Returns the
+/// Runs the measurements whose name begins with `name`, although they normally need hardware. Returns the
 /// measured values by their names.
 fn measure(mut board: SoftBoard, name: &str) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
@@ -93,7 +93,8 @@ fn the_assumptions_are_found() {
     }
 }
 
-/// A device that differs gives other values: the measurements read the device and contain no fixed values.
+/// A device with other behaviour gives other values, which shows that the measurements read the device
+/// instead of returning constants.
 #[test]
 fn another_device_gives_other_values() {
     let refuses = DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..DeviceProfile::default() };
@@ -116,8 +117,8 @@ fn another_device_gives_other_values() {
     assert!(measure(SoftBoard::new(single), "gap07").len() == 12);
 }
 
-/// Assumptions of scenarios that no source states: a software device that contradicts one fails the scenario,
-/// and hardware that contradicts one is reported.
+/// Scenarios assume behaviour that no source states. A software device that contradicts an assumption fails
+/// the scenario. Hardware that contradicts one is only reported.
 #[test]
 fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
     let none = Faults::default();

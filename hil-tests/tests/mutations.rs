@@ -1,5 +1,5 @@
-//! Do the scenarios notice a broken device? The device has each of its faults alone, and at least one
-//! scenario must then fail.
+//! Do the scenarios notice a broken device? Each fault of the software device is switched on alone, and at
+//! least one scenario must then fail.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,13 +8,13 @@ use hil_tests::demo::faults;
 use hil_tests::scenarios::{self, Scenario};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Faults, XtsEngine};
 
-/// Returns the profile of a device that takes wrapped keys only, and therefore also has logins.
+/// Returns the profile of a device that accepts keys only in wrapped form, and therefore has crypto logins.
 fn wrapped() -> DeviceProfile {
     DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }
 }
 
-/// Runs the scenarios that a device of this profile supports and that `wanted` selects. Returns the failed
-/// ones, and the number of all that ran.
+/// Runs the scenarios that a device of this profile supports and that `wanted` selects. Returns the names of
+/// the failed ones, and the number of all that ran.
 fn failing(
     profile: DeviceProfile,
     faults: Faults,
@@ -46,7 +46,7 @@ fn every_mutation_is_noticed() {
     for fault in faults::ALL {
         let (name, faults) = (fault.name(), fault.alone());
         let (mut noticed, of) = failing(DeviceProfile::default(), faults, |_| true);
-        // Scenarios with logins run on a device that has them.
+        // Scenarios with crypto logins need a device with this profile.
         let (more, also) = failing(wrapped(), faults, |scenario| scenario.needs.login);
         noticed.extend(more);
         let of = of + also;

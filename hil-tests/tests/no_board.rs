@@ -1,5 +1,5 @@
-//! Requests that queues and mkeys refuse on a device with fewer capabilities than the boards have: small
-//! queues, missing features.
+//! Requests that queues and mkeys refuse if the device or the queue has fewer capabilities than the boards of
+//! the scenarios: small queues, missing features.
 
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -17,7 +17,7 @@ impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// Returns an mkey with a signature, on a device with these capabilities.
+/// Returns an mkey with a signature, for a device with these capabilities.
 fn mkey(capabilities: SignatureCapabilities) -> Mkey {
     let psvs = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
     let signature = SignatureAttributes { capabilities, ..SignatureAttributes::new(psvs.0, psvs.1) };
@@ -25,7 +25,8 @@ fn mkey(capabilities: SignatureCapabilities) -> Mkey {
     Mkey::new(MkeyAttributes { signature: Some(signature), ..plain })
 }
 
-/// Posts to a queue of 16 blocks. A refusal must leave the queue empty and the mkey unchanged.
+/// Posts a configuration to a queue of 16 blocks. A refusal must leave the queue empty and the mkey
+/// unchanged.
 fn post(
     limits: SendQueueConfig,
     mkey: &mut Mkey,

@@ -1,9 +1,9 @@
-//! The Markdown pages of this package name existing files only, and README.md and PLACES.md name every page
-//! and place.
+//! Checks the Markdown pages in the folder `hil-tests`: they name existing files only, README.md names every
+//! page, and PLACES.md every source file, test and folder.
 
 use std::path::PathBuf;
 
-/// Returns the folder of this package.
+/// Returns the folder `hil-tests`.
 fn here() -> PathBuf {
     env!("CARGO_MANIFEST_DIR").into()
 }
@@ -12,18 +12,19 @@ fn text(page: &str) -> String {
     std::fs::read_to_string(here().join(page)).expect(page)
 }
 
-/// Returns the names of all files and folders in a folder of this package.
+/// Returns the names of all files and folders in a folder below `hil-tests`.
 fn names(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(here().join(folder)).expect(folder);
     entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
 }
 
-/// Returns the quoted words of a line.
+/// Returns the words of a line that are quoted with backticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Returns the target of a path on a page. A path that begins with a slash counts from the repository's root.
+/// Returns the file that a path on a page names. A path that begins with a slash counts from the repository's
+/// root, any other from `hil-tests`.
 fn place(path: &str) -> PathBuf {
     path.strip_prefix('/').map_or_else(|| here().join(path), |path| here().join("..").join(path))
 }
@@ -49,7 +50,8 @@ fn every_place_is_named() {
     }
 }
 
-/// Returns the names of items in a row that stand in none of the row's files. Folders stand for their files.
+/// Returns the names of items in a table row that occur in none of the files that the row names. A folder
+/// means all its files.
 fn stale(row: &str) -> Vec<&str> {
     let is_file = |word: &&str| word.contains('/') && !word.contains(' ');
     let places = quoted(row).filter(is_file).map(place).collect();
@@ -60,7 +62,8 @@ fn stale(row: &str) -> Vec<&str> {
     of_files.filter(|item| !texts.contains(item)).collect()
 }
 
-/// README.md is the entrance: it is short, and its table names the files to touch for each kind of change.
+/// README.md is the page to begin with: it must be short, and its table names the files to edit for each kind
+/// of change.
 #[test]
 fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     let readme = text("README.md");
@@ -91,8 +94,8 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     }
 }
 
-/// Returns the files with these endings among `places`, in which a folder stands for all its files without
-/// build results and recordings.
+/// Returns the files whose names have one of these endings, in `places`. A folder means all its files without
+/// build results and fuzzing inputs.
 fn files(mut places: Vec<PathBuf>, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     while let Some(place) = places.pop() {
@@ -111,7 +114,7 @@ fn files(mut places: Vec<PathBuf>, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Returns a text as one line, without the marks of comments.
+/// Returns a text as one line, without the comment markers at the beginning of its lines.
 fn joined(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.trim();
@@ -120,7 +123,7 @@ fn joined(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the headings that a text cites as `NAME.md, "Heading"`, with further ones after `and`. A part
+/// Returns the headings that a text cites as `NAME.md, "Heading"`, with further ones after `and`. A section
 /// number after the file name is an error, because headings have no number.
 fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
     let mut headings = Vec::new();
@@ -141,10 +144,10 @@ fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
     Ok(headings)
 }
 
-/// Each cited fact has a heading of its own in DEVICE.md.
+/// Each heading of DEVICE.md that a source or a page cites exists, and exists once.
 #[test]
 fn every_cited_fact_has_its_heading() {
-    // The name is joined from two words, because this file itself must not cite a heading.
+    // The file name is joined from two words, because this source must not contain a citation itself.
     let (page, facts) = (["DEVICE", ".md"].concat(), text("DEVICE.md"));
     let headings: Vec<&str> = facts
         .lines()
@@ -166,8 +169,8 @@ fn every_cited_fact_has_its_heading() {
     assert!(count > 40, "{count} citations");
 }
 
-/// Comments and messages state the rule of a requirement instead of its number, because their reader has no
-/// table of requirements.
+/// Comments and messages must state the rule of a requirement instead of its number, because their reader
+/// does not have the table of requirements.
 #[test]
 fn comments_and_messages_say_the_rule_and_not_its_number() {
     let mut wrong = Vec::new();
@@ -190,8 +193,8 @@ fn comments_and_messages_say_the_rule_and_not_its_number() {
     }
 }
 
-/// Counts the numbers of requirements in a line, for example D and 4 written as one word. Strings that
-/// consist of the number only are exempt.
+/// Counts the words of a line that are numbers of requirements: a letter R, M or D, then up to three digits.
+/// A string that consists of the number only does not count.
 fn codes(line: &str) -> usize {
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '"');
     words

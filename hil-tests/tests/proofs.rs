@@ -1,12 +1,12 @@
-//! The proofs that FEATURES.md and REQUIREMENTS.md name (vectors, tests, properties, commands, scenarios),
-//! and whether each of them exists.
+//! Checks the proofs that FEATURES.md and REQUIREMENTS.md name (vectors, tests, properties, commands,
+//! scenarios): each must exist.
 
 use hil_tests::scenarios;
 use std::io::Read;
 use std::path::Path;
 
-/// The words before a quoted name, or before several names, that tell the kind of proof and so the place
-/// where the names must be.
+/// The words on the two pages that precede quoted names. They tell the kind of proof, and thereby where the
+/// names must exist.
 const KINDS: [(&str, Kind); 9] = [
     ("vectors ", Kind::Vectors),
     ("property ", Kind::Property),
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Scenario,
 }
 
-/// A named proof. Tests have a file, too.
+/// A proof that a page names. If it is a test, also its file.
 pub(super) struct Proof<'c> {
     pub(super) kind: Kind,
     pub(super) name: &'c str,
@@ -46,27 +46,27 @@ pub(super) fn proofs(cell: &str) -> Vec<Proof<'_>> {
             continue;
         }
         let said = KINDS.iter().find(|(words, _)| before.ends_with(words)).map(|(_, kind)| *kind);
-        // Names that follow one another have the same kind.
+        // A list of names after one word has the same kind for all of them.
         kind = said.or(kind.filter(|_| before == ", "));
         found.extend(kind.map(|kind| Proof { kind, name, file: None }));
     }
     found
 }
 
-/// Returns each quoted part of a cell, with the text before it.
+/// Returns each part of a cell that is quoted with backticks, with the text before it.
 pub(super) fn quoted(cell: &str) -> Vec<(&str, &str)> {
     let parts: Vec<&str> = cell.split('`').collect();
     parts.chunks_exact(2).map(|part| (part[0], part[1])).collect()
 }
 
-/// Returns a table with `from` replaced by `to` in the row that begins with this name.
+/// Returns a copy of a table in which the row that begins with `row` has `to` in place of `from`.
 pub(super) fn broken(table: &str, row: &str, from: &str, to: &str) -> String {
     let line = table.lines().find(|line| line.starts_with(&format!("| {row}"))).expect(row);
     assert!(line.contains(from), "{line}");
     table.replace(line, &line.replacen(from, to, 1))
 }
 
-/// Returns the text of all files below a folder, without indentation.
+/// Returns the text of all files below a folder, with the indentation of lines removed.
 fn texts(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut all = String::new();
@@ -84,7 +84,7 @@ fn texts(folder: &Path) -> String {
     all
 }
 
-/// The sources in which named proofs are looked for.
+/// The texts of sources in which the named proofs must exist.
 pub(super) struct Sources {
     library: String,
     properties: String,

@@ -1,5 +1,5 @@
 //! Properties for random parameters: transfers restore memory, a single wrong bit is found, queues complete
-//! each request once, and a request has the same bytes at every place of a ring.
+//! each request once, and a request has the same bytes at every place of a send ring.
 
 use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
 use hil_tests::expected;
@@ -28,7 +28,7 @@ fn seed() -> impl Strategy<Value = Seed> {
 
 fn dif() -> impl Strategy<Value = T10Dif> {
     let guard = select(vec![Guard::Crc, Guard::IpChecksum]);
-    // There are few values, so that two domains often agree in one of them.
+    // Some values are frequent, so that both domains often have the same one.
     let app_tag = prop_oneof![Just(0x5678), Just(0), any::<u16>()];
     let ref_tag = prop_oneof![Just(7), Just(u32::MAX), any::<u32>()];
     (guard, seed(), app_tag, ref_tag, any::<bool>()).prop_map(|(guard, seed, app_tag, ref_tag, ref_remap)| {
@@ -49,7 +49,8 @@ fn block_size() -> impl Strategy<Value = BlockSize> {
     select(BlockSize::ALL.to_vec())
 }
 
-/// Two signatures for the two domains. Fields that the device copies have the same value in both.
+/// Returns random signatures for the two domains. Fields that the device copies from one domain to the other
+/// have the same value in both.
 fn pair() -> impl Strategy<Value = (Signature, Signature)> {
     (kind(), kind()).prop_map(|(memory, wire)| {
         let wire = match (memory, wire) {
@@ -65,7 +66,7 @@ fn pair() -> impl Strategy<Value = (Signature, Signature)> {
     })
 }
 
-/// A signature of one domain or of two.
+/// Returns a random signature in one domain or in both.
 fn signature() -> impl Strategy<Value = BlockSignature> {
     (0..4u8, pair(), block_size(), any::<bool>()).prop_map(|(arrangement, (memory, wire), size, mixed)| {
         let domain = |signature, block_size| Domain { signature, block_size };
@@ -81,7 +82,7 @@ fn signature() -> impl Strategy<Value = BlockSignature> {
     })
 }
 
-/// Returns the bytes of data that fill whole blocks of both domains.
+/// Returns the smallest number of data bytes that fills whole blocks of both domains.
 fn whole_blocks(signature: Option<&BlockSignature>) -> usize {
     let Some(signature) = signature else { return 512 };
     let domains = signature.memory_domain().into_iter().chain(signature.wire_domain());
@@ -96,15 +97,16 @@ fn order() -> impl Strategy<Value = SignatureOrder> {
     select(vec![SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx])
 }
 
-/// All parameters of a cipher except the number of its key.
+/// Returns random parameters of a cipher: direction, signature order, tweak, key, and an index that selects
+/// the data unit.
 fn cipher() -> impl Strategy<Value = (Direction, SignatureOrder, u128, Vec<u8>, Index)> {
     let key = prop_oneof![vec(any::<u8>(), 32), vec(any::<u8>(), 64)];
     let tweak = prop_oneof![any::<u64>().prop_map(u128::from), any::<u128>(), Just(u128::from(u64::MAX))];
     (direction(), order(), tweak, key, any::<Index>())
 }
 
-/// Writes bytes to memory in parts, in descending order and with gaps. Returns the entries, and the places of
-/// the parts.
+/// Divides bytes into parts at `cuts`, and writes the parts to memory in descending order and with gaps.
+/// Returns the layout entries, and address and length of each part.
 fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<KlmEntry>, Vec<(u64, usize)>) {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([bytes.len()]).collect();
     ends.sort_unstable();
@@ -127,7 +129,8 @@ fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<K
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Sending produces the bytes that the test computes itself, and receiving them restores memory.
+    /// A transfer out of the mkey produces the bytes that the test computes itself, and a transfer of these
+    /// bytes into the mkey restores its memory.
     #[test]
     fn a_transfer_out_and_in_restores_memory(
         signature in proptest::option::weighted(0.8, signature()),
@@ -176,7 +179,8 @@ proptest! {
             signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
             crypto: crypto.map(|(crypto, _)| crypto),
         };
-        // All data move in one transfer. Data units may therefore begin within blocks.
+        // A data unit of any size is allowed, even if it begins inside a block: all data move in one
+        // transfer.
         let prepared = pair.near.way().prepare_with_any_data_unit(pair.mkeys[mkey].kind(), &config);
         let prepared = prepared.map_err(|error| TestCaseError::fail(error.to_string()))?;
         pair.configure_prepared(mkey, &prepared, entries.as_slice()).map_err(TestCaseError::fail)?;
@@ -195,9 +199,9 @@ proptest! {
         }
     }
 
-    /// A wrong bit of a signature is reported, with the number of its block, if the check mask covers its
-    /// byte, and ignored otherwise. A wrong bit of the data is reported if the mask covers the whole guard,
-    /// and ignored if the mask covers no byte of it.
+    /// A wrong bit of a signature is reported, with the number of its block, if the check mask covers the
+    /// bit's byte, and ignored otherwise. A wrong bit of the data is reported if the mask covers the whole
+    /// guard, and ignored if the mask covers no byte of the guard.
     #[test]
     fn a_single_wrong_bit_is_found_where_it_is_looked_for(
         signature in kind(),
@@ -261,7 +265,7 @@ proptest! {
     }
 }
 
-/// A step of a program that uses a queue.
+/// A random step of a program that uses a send queue.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Nop {
@@ -272,19 +276,20 @@ enum Step {
         segments: usize,
         signaled: bool,
     },
-    /// The step posts a configuration, of one work request or of three.
+    /// The step posts a configuration of an mkey: three work requests with a signature, otherwise one.
     Configure {
         signature: bool,
         signaled: bool,
     },
-    /// The step posts a configuration with more entries than the mkey has room for.
+    /// The step posts a configuration with more entries than the mkey has room for, which the library must
+    /// refuse.
     Refuse,
     Ring,
     RunDevice,
     Poll,
 }
 
-/// Returns a random step. Steps that post are so frequent that the ring is full sometimes.
+/// Returns a random step. Steps that post are so frequent that the ring is sometimes full.
 fn step() -> impl Strategy<Value = Step> {
     let signaled = || any::<bool>();
     prop_oneof![
@@ -302,7 +307,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Each signalled request completes once and in order. A refused request changes no counter.
+    /// Each signalled request completes exactly once, and in order. A refused request changes no counter.
     #[test]
     fn queues_lose_nothing_and_repeat_nothing(steps in vec(step(), 1..300)) {
         let mut board = SoftBoard::new(DeviceProfile::default());
@@ -316,8 +321,8 @@ proptest! {
         let (memory, wire) = (Signature::Crc32(Seed::Ones), Signature::Crc32c(Seed::Ones));
         let both = BlockSignature::both(domain(memory), domain(wire));
         let mut model = QueueModel::new(SEND_BLOCKS as u32, u32::MAX, 0);
-        // The mkey is configured once here, because the first configuration of a new mkey differs from later
-        // ones.
+        // The mkey is configured once before the random steps, because the first configuration of a new mkey
+        // writes other work requests than later ones.
         let reset = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
         let whole = MkeyConfig { access: Some(Access::ALL), ..reset };
         pair.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
@@ -402,7 +407,7 @@ proptest! {
     }
 }
 
-/// A doorbell that records the control segments.
+/// A doorbell that records the control segment of the last request at each ring.
 #[derive(Default)]
 struct Recorder(Vec<[u8; 8]>);
 
@@ -412,11 +417,11 @@ impl Doorbell for Recorder {
     }
 }
 
-/// Number of blocks of the small ring.
+/// Number of blocks of the ring in the property below.
 const SMALL: usize = 16;
 
-/// Posts a configuration to a ring that begins at block `first`. Returns its blocks in order, without block
-/// numbers.
+/// Posts a configuration to a ring whose first request begins at block `first`. Returns the written blocks in
+/// order, with zeros in place of the block numbers.
 fn linear(
     attributes: MkeyAttributes,
     config: &MkeyConfig,
@@ -457,7 +462,8 @@ fn linear(
         bytes[at + 1..at + 3].fill(0);
         let size = usize::from(bytes[at + 7]) * 16;
         let end = at + size.div_ceil(64) * 64;
-        // The device ignores the bytes after the request in its last block.
+        // The device ignores the bytes after the end of a request in its last block: they become zeros for
+        // the comparison.
         bytes[at + size..end].fill(0);
         at = end;
     }
@@ -465,7 +471,8 @@ fn linear(
 }
 
 proptest! {
-    /// A configuration has the same bytes at every place of the ring, and leaves all other blocks unchanged.
+    /// A configuration has the same bytes at every place of the ring (except for block numbers), and leaves
+    /// all other blocks unchanged.
     #[test]
     fn requests_look_alike_at_every_place_of_a_ring(
         access in proptest::option::of(0..16u8),

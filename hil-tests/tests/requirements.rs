@@ -1,16 +1,16 @@
-//! The tables of REQUIREMENTS.md: each number has a row, and each name in a row exists and shows the
-//! requirement.
+//! Checks the tables of REQUIREMENTS.md: each requirement has a row, and each test, scenario or command that
+//! a row names exists.
 
 use super::proofs::{Sources, broken, proofs};
 use hil_tests::scenarios;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The last number of the requirements of the three source pages, which are manual pages (R), and of related
-/// pages (M).
+/// The last number of the requirements: of the three original manual pages (R), and of related pages and the
+/// device's interface (M).
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 85)];
 
-/// A row of the tables: its scenarios, and its other proofs.
+/// A row of the tables: the scenarios and the other proofs that it names.
 struct Row {
     scenarios: BTreeSet<String>,
     elsewhere: String,
@@ -22,8 +22,8 @@ fn text() -> String {
     std::fs::read_to_string(path).expect("REQUIREMENTS.md")
 }
 
-/// Reads the rows by requirement, for example "R39". The last two cells hold the scenarios and the other
-/// proofs.
+/// Returns the rows by requirement, for example "R39". The last two cells of a row name the scenarios and the
+/// other proofs.
 fn rows(text: &str) -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("| R") || line.starts_with("| M")) {
@@ -32,7 +32,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
         if number.is_empty() || number.contains(|letter: char| !letter.is_ascii_digit()) {
             continue;
         }
-        // A row of a related page has one cell less than a row of a source page.
+        // A row of a related page has one cell less than a row of an original page.
         assert_eq!(cells.len(), if line.starts_with("| R") { 7 } else { 6 }, "cells of {line}");
         let names = cells[cells.len() - 2].split(", ").filter(|name| *name != "–");
         let row = Row {
@@ -44,7 +44,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Returns the faults of the tables, a sentence for each.
+/// Returns what is wrong in the tables, a sentence for each fault.
 fn wrong_rows(text: &str, sources: &Sources) -> Vec<String> {
     let (rows, mut wrong) = (rows(text), Vec::new());
     let all =
@@ -95,7 +95,7 @@ fn every_scenario_shows_a_requirement() {
     }
 }
 
-/// Each kind of fault in a row is found, and reported with its row.
+/// Plants each kind of fault in a row: the check must find the fault and report it with its row.
 #[test]
 fn a_broken_row_of_the_requirements_is_found() {
     let (text, sources) = (text(), Sources::read());

@@ -1,5 +1,5 @@
-//! Runs every scenario on the software device, in each of its variants. `HIL_WAYS` selects the posting
-//! methods.
+//! Runs every scenario on the software device, with each of several device profiles. The environment variable
+//! `HIL_WAYS` selects the posting methods.
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::way::Ways;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the variants of the software device: name and profile of each.
+/// Returns the profiles of the software device, each with its name.
 fn kinds() -> [(&'static str, DeviceProfile); 6] {
     let plain = DeviceProfile::default();
     [
@@ -38,12 +38,12 @@ fn kinds() -> [(&'static str, DeviceProfile); 6] {
     ]
 }
 
-/// The environment variable that selects the posting methods, to repeat a run: `all`, one method, or a random
-/// seed.
+/// The environment variable that selects the posting methods: `all`, one method, or a random seed, for
+/// example to repeat a failed run.
 const VARIABLE: &str = "HIL_WAYS";
 
-/// Returns the posting methods for a variant of the device. All methods run on the plain device, because only
-/// this test runs them with the library's debug assertions. On the other variants each scenario runs by one
+/// Returns the posting methods for a device profile. With the default profile all methods run, because no
+/// other test runs them with the library's debug assertions. With other profiles each scenario runs by one
 /// method, drawn by a new random seed. The environment variable replaces this choice.
 fn ways(kind: &str) -> Ways {
     match std::env::var(VARIABLE) {
@@ -56,7 +56,8 @@ fn ways(kind: &str) -> Ways {
     }
 }
 
-/// Runs the scenarios that a variant of the device supports, and counts the others by the missing capability.
+/// Runs the scenarios that a device with this profile supports, and prints how many scenarios are skipped for
+/// each missing capability.
 fn run(kind: &str) {
     let (_, profile) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
     let capabilities = SoftBoard::new(profile).capabilities();
@@ -78,8 +79,8 @@ fn run(kind: &str) {
         }
     }
     for (what, count) in skipped {
-        // The test harness hides the output of macros in passing tests. A skipped test must always be
-        // visible.
+        // The test harness hides the output of `println!` in passing tests. The line about skipped scenarios
+        // must always be visible.
         writeln!(io::stdout(), "\nSKIPPED {count:>3}: {kind} lacks {what}").expect("standard output");
     }
     assert!(failed.is_empty(), "{kind}, {VARIABLE}={ways}:\n{}", failed.join("\n"));
@@ -127,11 +128,12 @@ impl Draw {
     }
 }
 
-/// The environment variable that repeats an order of scenarios: the seed of the order.
+/// The environment variable with the seed of a random order of scenarios. The test prints the seed, so that a
+/// failed run can be repeated.
 const ORDER: &str = "HIL_ORDER";
 
-/// No scenario leaves a state on the board that makes another one fail. All run on one board in a random
-/// order, then on another board in the reverse order. Each scenario thus runs once after each other one.
+/// No scenario leaves a state on the board that makes another one fail. All scenarios run on one board in a
+/// random order, then on another board in the reverse order. Each scenario thus runs after every other one.
 #[test]
 #[ignore = "takes long, runs in the step: cargo xtask test mutations"]
 fn scenarios_pass_behind_each_other() {
@@ -161,8 +163,8 @@ fn scenarios_pass_behind_each_other() {
     }
 }
 
-/// A combination of cipher and signature that no table has may leave a signature error on hardware. The next
-/// combination must start without this error.
+/// The man page's table lacks some combinations of cipher and signature. On hardware, such a combination may
+/// leave a signature error. The next combination must start without this error.
 #[test]
 fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -173,8 +175,8 @@ fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     assert!(board.findings().iter().any(otherwise), "the board reports a difference");
 }
 
-/// If unknown combinations of cipher and signature leave signature errors on the board, each scenario passes
-/// after them.
+/// Combinations of cipher and signature that the man page's table lacks leave signature errors on this board.
+/// All scenarios must pass after them.
 #[test]
 fn scenarios_pass_behind_unknown_combinations() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -195,8 +197,8 @@ fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), scenarios::all().count(), "two scenarios have one name");
     let devices: Vec<_> = kinds().iter().map(|(_, kind)| SoftBoard::new(*kind).capabilities()).collect();
-    // Scenarios that start programs (the storage example) do not run on the software device. A board that
-    // runs them is part of `cargo xtask test hil`.
+    // Scenarios with the storage example start programs, which the software device's board cannot. `cargo
+    // xtask test hil` runs them.
     let runs = |scenario: &scenarios::Scenario| {
         scenario.needs.programs || devices.iter().any(|has| scenario.needs.missing(has).is_none())
     };

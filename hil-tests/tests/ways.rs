@@ -1,5 +1,5 @@
-//! Each public method of the library that posts is used by `hil_tests::way` or `hil_tests::request`. Vectors,
-//! recordings, differential test and fuzzing post through these two modules.
+//! Checks that `hil_tests::way` or `hil_tests::request` uses each public method of the library that posts.
+//! Vectors, recordings, differential test and fuzzing post through these two modules.
 //!
 //! The test parses the library's sources with `syn`, which ignores comments and strings.
 
@@ -30,7 +30,7 @@ fn library() -> Vec<syn::File> {
     ["queue", "wqe", "mkey", "devx"].iter().flat_map(|module| below(&format!("../src/{module}"))).collect()
 }
 
-/// The identifiers in a part of a source.
+/// All identifiers that occur in a part of a source.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 
@@ -40,7 +40,7 @@ impl<'s> Visit<'s> for Names {
     }
 }
 
-/// Finds a send queue in a signature: as a returned `&mut`, or as an argument of a closure.
+/// Finds out whether a function lends a send queue: by a returned `&mut`, or to a closure as an argument.
 #[derive(Default)]
 struct Lent {
     inside: usize,
@@ -67,13 +67,14 @@ impl<'s> Visit<'s> for Lent {
     }
 }
 
-/// Returns whether a method posts: returns a post error, begins a request or a batch, or lends a send queue.
+/// Returns whether a method counts as one that posts: it returns a post error, begins a request or a batch,
+/// or lends a send queue.
 fn posts(of: &str, signature: &Signature) -> bool {
     let (mut returned, mut lent) = (Names::default(), Lent::default());
     returned.visit_return_type(&signature.output);
     lent.visit_signature(signature);
     let begins = ["PostError", "SendRequest", "Batch"].iter().any(|name| returned.0.contains(*name));
-    // A method that sets a flag of a request returns the request itself.
+    // A method that only sets a flag of a request returns `Self`.
     let is_itself = matches!(&signature.output, ReturnType::Type(_, output) if named(output) == "Self");
     begins || lent.found || of == "SendRequest" && !is_itself
 }
@@ -87,8 +88,8 @@ fn named(of: &Type) -> String {
     }
 }
 
-/// Returns the public methods and functions of the items, also of traits and inner modules, each with its
-/// type or trait. Tests are excluded.
+/// Returns the public methods and functions of these items, each with the name of its type or trait. Traits
+/// and inner modules are included, tests are not.
 fn functions(items: &[Item]) -> Vec<(String, &Signature)> {
     let is_test = |attributes: &[syn::Attribute]| {
         attributes.iter().any(|attribute| {
@@ -124,13 +125,13 @@ fn functions(items: &[Item]) -> Vec<(String, &Signature)> {
     found
 }
 
-/// Returns the public methods that post.
+/// Returns the names of the public methods of a source that post.
 fn posting(file: &syn::File) -> BTreeSet<String> {
     let posting = functions(&file.items).into_iter().filter(|(of, signature)| posts(of, signature));
     posting.map(|(of, signature)| format!("{of}::{}", signature.ident)).collect()
 }
 
-/// The functions that a source calls, and the methods, each with the name of its receiver.
+/// The calls in a source: functions, and methods with the name of their receiver.
 #[derive(Default)]
 struct Calls(BTreeSet<String>);
 
@@ -171,8 +172,8 @@ fn calls(files: &[syn::File]) -> BTreeSet<String> {
     calls.0
 }
 
-/// Each method of `SendRequest` is called by `Request::perform`, in one of its variants. Every other method
-/// that posts is listed here, with the reason why it needs no variant.
+/// `Request::perform` calls each method of `SendRequest`, in one of its variants. Every other method that
+/// posts must be in a list of `way.rs`, with the reason why it needs no variant.
 #[test]
 fn every_method_that_posts_is_performed() {
     let found: BTreeSet<String> = library().iter().flat_map(posting).collect();
@@ -188,8 +189,8 @@ fn every_method_that_posts_is_performed() {
     );
 }
 
-/// The posting methods begin requests and prepare configurations. All comparisons post through
-/// `Request::perform`.
+/// `way.rs` calls each method that begins requests. All tests that compare bytes post through
+/// `Request::perform` and `way.rs`.
 #[test]
 fn all_that_compares_posts_through_one_function() {
     let ways = calls(&below("scenarios/src/way.rs"));

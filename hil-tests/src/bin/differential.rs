@@ -1,14 +1,15 @@
-//! Compares the library with the installed libmlx5: `differential [--count N] [--seed S] [--engine KIND]`.
-//! KIND is the AES-XTS engine: `multi-block` (the default) or `single-block`. See `cargo xtask differential`.
+//! Posts random requests with the library and with the installed libmlx5, and compares the bytes:
+//! `differential [--count N] [--seed S] [--engine KIND]`. KIND is the AES-XTS engine: `multi-block` (the
+//! default) or `single-block`. See `cargo xtask differential`.
 
 use hil_tests::differential;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The number of configurations without `--count`.
+/// The number of mkey configurations that a run tries without `--count`.
 const COUNT: u64 = 20_000;
 
-/// The arguments of the command line.
+/// The options of the command line.
 struct Asked {
     count: u64,
     seed: u64,
@@ -16,7 +17,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Parses the arguments. Returns `None` if they are invalid.
+    /// Parses the options. Returns `None` if they are invalid.
     fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let mut asked = Self { count: COUNT, seed: fresh, single_block: false };

@@ -1,10 +1,11 @@
 //! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS]
 //! [--programs FOLDER] [--measure]`. The output follows `hil_tests::protocol`.
 //!
-//! NAME is `softdev`, `softdev-wrapped` (with wrapped keys), `uverbs`, or the name of an mlx5 device. WAYS
-//! selects the posting methods of each case: `all`, a single one, or a random seed that draws one for each
-//! case. FOLDER holds the programs of the storage example. With `--measure`, measurements also run on a
-//! device that is no hardware. See `cargo xtask hil` and `cargo xtask validate`.
+//! NAME is `softdev` (a software device in this process), `softdev-wrapped` (the same with wrapped keys),
+//! `uverbs` (the stand-in for the kernel), or the name of an mlx5 device. WAYS selects the posting methods of
+//! each case: `all`, a single one, or a random seed that draws one for each case. FOLDER contains the
+//! programs of the storage example. With `--measure`, measurements also run on a device that is no hardware.
+//! See `cargo xtask hil` and `cargo xtask validate`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard, break_stand_in};
 use hil_tests::cases::{self, Selection};
@@ -91,8 +92,8 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
-/// Returns the fault of the software device that the variable `HIL_BREAK` names, to test the report of a
-/// failed case.
+/// Returns the fault that the environment variable `HIL_BREAK` names. The software device then has this
+/// fault, to test the report of a failed case.
 fn fault() -> Result<Option<String>, Box<dyn Error>> {
     match std::env::var("HIL_BREAK") {
         Ok(name) if Faults::named(&name).is_none() => Err(format!("HIL_BREAK: no fault `{name}`").into()),

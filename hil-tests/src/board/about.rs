@@ -1,4 +1,5 @@
-//! The identity of an mlx5 device, its capabilities and its completions, in words.
+//! Describes an mlx5 device in words, for the report of a run: its identity, its capabilities and its
+//! completions.
 
 use super::Finding;
 use mlx5_mkey::devx::Device;
@@ -11,13 +12,14 @@ use std::fs;
 /// The folder in which Linux describes the RDMA devices.
 const DEVICES: &str = "/sys/class/infiniband";
 
-/// Returns a file of Linux's description of a device.
+/// Returns the content of a file of a device in sysfs.
 fn attribute(device: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("{DEVICES}/{device}/{name}")).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// Returns whether a device is a software device of this project, by its PSID.
+/// Returns whether a device is a software device of this project. Such a device has a PSID (board
+/// identification) of its own.
 pub(super) fn is_ours(device: &str) -> bool {
     attribute(device, "board_id").as_deref() == Some(PSID)
 }
@@ -106,7 +108,7 @@ fn version(file: &str) -> Option<&str> {
     version.split_once('.').map(|(_, version)| version)
 }
 
-/// Describes a completion that a queue pair has got.
+/// Describes a completion that a scenario took.
 pub(super) fn completion(qpn: u32, work: &WorkCompletion) -> String {
     let outcome = match work.outcome {
         Outcome::Sent { kind, bytes: 0 } => format!("{kind:?} done"),

@@ -1,4 +1,5 @@
-//! A board with libmlx5: a real device, or the software device behind the stand-in for the kernel.
+//! The board whose device is behind libibverbs and libmlx5: hardware, or a software device behind the kernel
+//! or its stand-in.
 
 #![allow(unsafe_code)]
 
@@ -33,72 +34,73 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// The name of the stand-in's device.
+/// The name of the device that the stand-in for the kernel provides.
 const STAND_IN: &str = "mlx5_0";
 
-/// The most time until all queues are quiet. An emulated machine next to other work needs far less: only a
-/// lost completion takes longer.
+/// The longest wait for all queue pairs to execute their published requests. Even a loaded emulated machine
+/// needs far less: only a lost completion takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most time from the device's counters, which tell that a request is executed, to the completion of the
+/// The longest wait for a completion, after a query of the queue pair has shown that the device executed the
 /// request.
 const ARRIVAL: Duration = Duration::from_secs(5);
 
-/// Number of completions that are kept for error reports.
+/// Number of completions that are kept for the report of a failed case.
 const KEPT: usize = 16;
 
-/// The most time between a cause and its event.
+/// The longest wait for an asynchronous event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An mlx5 device behind libmlx5.
+/// A board with an mlx5 device behind libmlx5.
 pub struct DevxBoard {
     name: String,
     /// Whether the device is a software device of this project.
     is_ours: bool,
     begin: Instant,
     device: Device,
-    /// The device's clock, if the kernel maps it.
+    /// The device's clock, if the kernel maps it into this process.
     clock: Option<MappedClock>,
-    /// Whether the device creates queue pairs that drain at signature errors and can resume. Linux's driver
-    /// does not.
+    /// Whether queue pairs can drain at signature errors and resume. Linux's driver refuses to create such
+    /// queue pairs by DevX.
     drains: bool,
     /// Both protection domains, and the one in which the next objects are created.
     pds: [Pd; 2],
     domain: ProtectionDomain,
-    // The following objects are kept until the board is dropped.
+    // The following objects live as long as the board.
     regions: Vec<MemoryRegion>,
     mkeys: Vec<MkeyHandle>,
     lists: Vec<ListMkey>,
     deks: Vec<Dek>,
     queues: Vec<Watched>,
     events: Events,
-    /// Events that arrived before a scenario asked for them, with the numbers of their queue pairs.
+    /// Events that arrived and that no scenario has fetched yet, with the numbers of their queue pairs.
     told: VecDeque<(u32, QpEvent)>,
-    /// Numbers of the credential and of the KEK with which the device was commissioned, if this board knows
-    /// the credential.
+    /// Numbers of the credential and of the KEK (key encryption key) with which the device was commissioned,
+    /// if this board knows the credential.
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
     way: Way,
     findings: Vec<Finding>,
-    /// The last completions that scenarios took, with the numbers of their queue pairs.
+    /// The last completions that scenarios took, with the numbers of their queue pairs, for the report of a
+    /// failed case.
     taken: VecDeque<(u32, WorkCompletion)>,
     service: Option<Service>,
 }
 
-/// A queue pair, and the objects that show its progress.
+/// A queue pair of the board, and its completion queue.
 struct Watched {
     control: QpControl,
-    /// The completion queue of the queue pair. It also takes signature errors of mkeys.
+    /// The completion queue of the queue pair. Signature errors of mkeys also arrive in it.
     cq: Cq,
 }
 
-/// The queues of an end (a queue pair of a scenario), in the types of [`mlx5_mkey::devx`].
+/// The queues of one end of a connection, in the types of [`mlx5_mkey::devx`].
 struct ShimQueues {
     queue: QueuePair,
     completions: CqReader,
 }
 
-/// Posts requests to a queue pair one by one, without a batch.
+/// Posts each request to the queue pair on its own, without a batch.
 struct Unbatched<'q>(&'q mut QueuePair);
 
 impl Posting for Unbatched<'_> {
@@ -188,8 +190,8 @@ fn drains(device: &Device, pd: &Pd) -> Result<bool, DevxError> {
 }
 
 impl DevxBoard {
-    /// Opens a device by its name. Without a name, opens the device of the stand-in for the kernel. The
-    /// folder `programs`, if given, holds the programs of the storage example.
+    /// Opens a device by its name. Without a name, opens the device of the stand-in for the kernel. If
+    /// `programs` is given, this folder contains the programs of the storage example.
     ///
     /// # Errors
     /// A missing library (libibverbs, libmlx5), device, permission or capability.
@@ -200,8 +202,8 @@ impl DevxBoard {
         let device = Device::open(device)?;
         let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
-        // A device of ours has one KEK and one credential, both with known values. The values of another
-        // device are known to its owner only.
+        // A software device of this project has one KEK and one credential, both with known values. Only the
+        // owner of another device knows its values.
         let wrapped = device.crypto().key_import() == KeyImport::Wrapped && is_ours;
         let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
         let mut board = Self {
@@ -295,12 +297,12 @@ impl DevxBoard {
         self.control(far).connect_local(near.qpn()).expect("connect");
     }
 
-    /// Returns whether a queue pair has read all published requests, or has stopped. Completions may still
-    /// follow.
+    /// Returns whether the device has processed all published send requests of a queue pair, or the queue
+    /// pair has stopped. Completions may still arrive later.
     fn is_quiet(queue: &Watched) -> bool {
         let record = queue.control.addresses().record as usize;
-        // SAFETY: the pointer is to the second word of the record, in memory that the control owns. Only the
-        // end's queue writes the word, in one store.
+        // SAFETY: the pointer is to the second word of the doorbell record, in memory that `control` owns.
+        // Only the end's send queue writes the word, in one store.
         let published = unsafe { ptr::with_exposed_provenance::<u32>(record + 4).read_volatile() };
         let announced = u32::from_be(published) as u16;
         let info = queue.control.query().expect("query a queue pair of this board");
@@ -357,7 +359,7 @@ impl Board for DevxBoard {
     fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let first = ptr::with_exposed_provenance::<u8>(address as usize);
         // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference. All bytes are
-        // valid, and each is read once, since the device may write it.
+        // valid. Each is read once, because the device may write it at any time.
         (0..length).map(|at| unsafe { first.add(at).read_volatile() }).collect()
     }
 
@@ -372,7 +374,7 @@ impl Board for DevxBoard {
 
     fn register(&mut self, address: u64, length: usize, access: Access) -> Key {
         let target = ptr::with_exposed_provenance_mut(address as usize);
-        // The kernel demands LOCAL_WRITE together with REMOTE_WRITE.
+        // The kernel requires LOCAL_WRITE for a region with REMOTE_WRITE.
         let access =
             if access.contains(Access::REMOTE_WRITE) { access | Access::LOCAL_WRITE } else { access };
         // SAFETY: memory of `alloc` stays mapped. Rust code accesses it through `read` and `write` only.
@@ -383,8 +385,8 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        // The last two queue pairs belong to the near end and the far end, because scenarios create mkeys
-        // after they connect.
+        // The last two queue pairs of the list are those of the near end and the far end, because scenarios
+        // create mkeys after they connect. Signature errors go to the near end's completion queue.
         let [.., Watched { cq, .. }, _] = &self.queues[..] else {
             panic!("no ends to report signature errors")
         };
@@ -516,7 +518,7 @@ impl Board for DevxBoard {
     }
 
     fn completions(&self) -> Vec<String> {
-        // The stand-in's device knows the causes of errors, and its lines contain them.
+        // The stand-in's list of completions contains the causes of errors.
         if self.is_ours
             && let Some(words) = told_by_stand_in()
         {
@@ -576,7 +578,8 @@ impl Commissioned for DevxBoard {
 
     fn revoke(&mut self) -> Result<(), String> {
         let this = Library::this();
-        // SAFETY: the stand-in, which is linked into this process, exports this function with these types.
+        // SAFETY: only the stand-in for the kernel, which is loaded into this process, exports this name, and
+        // its function has this type.
         unsafe {
             let revoke = this.get::<unsafe extern "C" fn()>(b"mlx5_uverbs_revoke\0");
             revoke.map_err(|error| format!("only the stand-in's device: {error}"))?();
@@ -597,8 +600,8 @@ impl Commissioned for DevxBoard {
     }
 }
 
-/// Returns the last completions of the stand-in's device, a line each. Returns `None` if this program has no
-/// stand-in.
+/// Returns the last completions of the device behind the stand-in for the kernel, one in each line. Returns
+/// `None` if the stand-in is not loaded into this process.
 fn told_by_stand_in() -> Option<String> {
     type Completions = unsafe extern "C" fn(*mut u8, usize) -> usize;
     let this = Library::this();
@@ -611,11 +614,11 @@ fn told_by_stand_in() -> Option<String> {
     Some(String::from_utf8_lossy(&words).into_owned())
 }
 
-/// Plants a fault of [`mlx5_softdev::Faults`], by its name, in the device of the stand-in, to test the report
-/// of a failed case.
+/// Plants a fault of [`mlx5_softdev::Faults`], by its name, in the device behind the stand-in for the kernel,
+/// to test the report of a failed case.
 ///
 /// # Errors
-/// This program has no stand-in, or no fault has this name.
+/// The stand-in is not loaded into this process, or no fault has this name.
 pub fn break_stand_in(fault: &str) -> Result<(), String> {
     type Plant = unsafe extern "C" fn(*const c_char) -> c_int;
     let name = CString::new(fault).map_err(|error| error.to_string())?;
@@ -629,7 +632,7 @@ pub fn break_stand_in(fault: &str) -> Result<(), String> {
     if planted == 0 { Ok(()) } else { Err(format!("no fault `{fault}`")) }
 }
 
-/// Converts a key in plaintext to the form in which a DEK is created.
+/// Converts a key in plaintext to the library's type for a new DEK.
 fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
     let keytag = spec.keytag.map(Keytag);
     match spec.key.len() {
@@ -638,7 +641,7 @@ fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
     }
 }
 
-/// Converts a wrapped key to the form in which a DEK is created. The length decides the key size, and whether
+/// Converts a wrapped key to the library's type for a new DEK. The length shows the key size, and whether
 /// there is a keytag.
 fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
     let none = || format!("no wrapped key has {} bytes", bytes.len());
@@ -652,7 +655,8 @@ fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
     key.ok_or_else(none)
 }
 
-/// Converts an AES-XTS key of `N` bytes. Its halves differ, as in all scenarios.
+/// Converts an AES-XTS key of `N` bytes. The library requires that its halves differ, and the keys of all
+/// scenarios do.
 fn xts_key<const N: usize>(key: &[u8]) -> XtsKey<'_, N> {
     XtsKey::new(key.try_into().expect("32 or 64 bytes")).expect("halves that differ")
 }

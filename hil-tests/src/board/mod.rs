@@ -1,4 +1,4 @@
-//! The boards of [`hil_scenarios`], and the board with a device behind libmlx5.
+//! The boards of [`hil_scenarios`], and the board whose device is behind libmlx5.
 
 mod about;
 mod devx;

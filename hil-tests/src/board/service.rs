@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 const TARGET: &str = "storage_target";
 const INITIATOR: &str = "storage_initiator";
 
-/// The folder of the two programs, and the name of the device that both open (`None`: the stand-in's).
+/// The storage example: the folder of its two programs, and the name of the device that both open (`None`:
+/// the device of the stand-in for the kernel).
 pub(super) struct Service {
     programs: PathBuf,
     device: Option<String>,
@@ -71,7 +72,8 @@ impl Service {
         if let Some(device) = &self.device {
             command.args(["--device", device]);
         }
-        // Both programs must use the same fabric if the device is the stand-in's.
+        // With the stand-in for the kernel, both programs must use the same folder, in which the devices of
+        // processes find each other.
         command.env("MLX5_UVERBS_DIR", folder.join("fabric"));
         command.stdin(Stdio::null()).stderr(said.try_clone()?).stdout(said);
         Ok(Running(command.spawn().map_err(|error| format!("{name}: {error}"))?))

@@ -1,6 +1,6 @@
 //! The examples of the man pages `mlx5dv_wr_mkey_configure`, `mlx5dv_wr_set_mkey_sig_block` and
-//! `mlx5dv_wr_set_mkey_crypto` with the pages' own parameters, and statements of the pages that can be shown
-//! like examples.
+//! `mlx5dv_wr_set_mkey_crypto`, run with the pages' own parameters. Also statements of the pages that can be
+//! shown like examples.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same, signature_error};
 use super::scatter::Scattered;
@@ -22,7 +22,7 @@ use mlx5_mkey::wire::cqe::Syndrome;
 pub struct Example {
     /// The name of the man page.
     pub page: &'static str,
-    /// Number or heading of the example.
+    /// Number or heading of the example in the man page.
     pub name: &'static str,
     /// The operation and its expected result.
     pub what: &'static str,
@@ -154,7 +154,7 @@ pub const EXAMPLES: &[Example] = &[
 
 type Seen = Result<String, String>;
 
-/// The byte that fills the memory around data.
+/// The byte that fills memory before, between and after the data.
 const GAP: u8 = 0x5c;
 
 // ── Examples of mlx5dv_wr_mkey_configure ──
@@ -188,7 +188,7 @@ fn interleaved_layout(board: &mut dyn Board) -> Seen {
     let mut pair = QpPairFixture::new(board);
     let mr1 = pair.region(&[GAP; 1100]);
     let mr2 = pair.region(&[GAP; 40]);
-    // The man page asks for one entry more than the layout has.
+    // The man page requires an mkey with one entry more than the layout has.
     let mkey = pair.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
     let entries = [
         InterleavedEntry { address: mr1.address, bytes: 512, skip: 4, key: mr1.key },
@@ -257,8 +257,8 @@ const fn entry(address: u64, length: u32, key: Key) -> KlmEntry {
     KlmEntry { address, length, key }
 }
 
-/// Performs an operation that must be refused, and reconnects the queue pairs, which the error has stopped.
-/// Returns the syndrome that the requester received.
+/// Performs an operation that the device must refuse, and reconnects the queue pairs, which the error has
+/// stopped. Returns the syndrome that the requester received.
 fn refused(
     pair: &mut QpPairFixture<'_>,
     what: &str,
@@ -334,7 +334,7 @@ impl<'b> Setup<'b> {
         if self.signature.is_some() { no_signature_error(&mut self.pair, self.mkey) } else { Ok(()) }
     }
 
-    /// Flips a bit of memory at each of these offsets.
+    /// Flips a bit of the byte at each of these offsets in memory.
     fn spoil_memory(&mut self, places: &[usize]) {
         let spoilt = spoil(&self.images.memory, places);
         self.buffers.write(&mut self.pair, &spoilt);
@@ -392,7 +392,8 @@ fn sig_2(board: &mut dyn Board) -> Seen {
 fn sig_2_1(board: &mut dyn Board) -> Seen {
     let mut setup = Setup::new(board, &pattern(3 * 4096), Some(DIF_4K), None)?;
     setup.receive(Rx::PeerWrite)?;
-    // The first of two wrong blocks is reported. After a new configuration the mkey reports again.
+    // The device reports the first of two wrong blocks. After a new configuration it reports errors of the
+    // mkey again.
     for places in [[4104 + 9, 2 * 4104 + 9], [100, 4104 + 9]] {
         let spoilt = spoil(&setup.images.wire, &places);
         setup.pair.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
@@ -456,7 +457,7 @@ fn escape(board: &mut dyn Board) -> Seen {
 
 // ── Examples of mlx5dv_wr_set_mkey_crypto ──
 
-/// Loads the demo's key and returns crypto properties.
+/// Creates a DEK from the demo's key and returns crypto properties.
 fn crypto(
     board: &mut dyn Board,
     direction: Direction,
@@ -467,7 +468,7 @@ fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag::default() }
 }
 
-/// Runs row F of the table in `mlx5dv_wr_set_mkey_crypto` with both orders of cipher and signature.
+/// Runs `act` on row F of the table in `mlx5dv_wr_set_mkey_crypto`, with both orders of cipher and signature.
 fn row_f(board: &mut dyn Board, act: fn(&mut Setup<'_>) -> Verdict) -> Seen {
     let mut seen = String::new();
     for order in [SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx] {
@@ -487,8 +488,8 @@ fn crypto_1_1(board: &mut dyn Board) -> Seen {
     row_f(board, |setup| setup.receive(Rx::Receive))
 }
 
-/// Sets up row C of the table in `mlx5dv_wr_set_mkey_crypto` as in example 2 of this man page, which does not
-/// state tags and tweak.
+/// Configures an mkey as row C of the table in `mlx5dv_wr_set_mkey_crypto` says, with the parameters of
+/// example 2 of this man page, which does not state tags and tweak.
 fn row_c(board: &mut dyn Board) -> Result<Setup<'_>, String> {
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(board, Direction::EncryptOnTx, order, BlockSize::B520);
@@ -531,7 +532,8 @@ fn keytag(board: &mut dyn Board) -> Seen {
     Ok(format!("the right tag passes, a wrong one is refused: {why}"))
 }
 
-/// Sends a job of each of these sizes. The last size breaks the man page's rule for job sizes.
+/// Sends transfers of these three lengths through an mkey with crypto properties. The last length breaks the
+/// man page's rule for job sizes.
 fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
     let mut why = String::new();
     for job in jobs {

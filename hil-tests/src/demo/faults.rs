@@ -1,12 +1,12 @@
-//! The faults that the software device can have on purpose, each with its name and with the information
-//! whether the demo notices it.
+//! The faults that the software device can have on purpose. The table says for each whether the demo notices
+//! it.
 
 use mlx5_softdev::Faults;
 
 /// A fault of the software device.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Name of the field of [`Faults`].
+    /// Name of the field of [`Faults`] that switches the fault on.
     field: &'static str,
     /// The behaviour of the broken device.
     pub what: &'static str,
@@ -15,7 +15,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns the name of the fault as users write it, with `-` instead of `_`.
+    /// Returns the name of the fault on the command line, with `-` instead of `_`.
     pub fn name(&self) -> String {
         self.field.replace('_', "-")
     }
@@ -37,7 +37,7 @@ macro_rules! all {
     };
 }
 
-// The second column tells whether the demo notices the fault.
+// The second column says whether the demo notices the fault.
 all! {
     ref_tag_not_advancing true "the T10-DIF reference tag is the same in every block",
     tweak_not_advancing true "every data unit uses the first one's tweak",
@@ -48,9 +48,9 @@ all! {
     // The demo's three man pages do not mention SEND with invalidation.
     remote_invalidate_ignored false "SEND with invalidation leaves the key usable",
     dek256_as_128 true "256-bit keys are used as AES-128 keys",
-    // The demo's man pages do not mention wrapped keys: the demo loads its keys in plaintext.
+    // The demo's man pages do not mention wrapped keys, and the demo uses keys in plaintext.
     key_wrap_integrity_ignored false "a damaged wrapped key is loaded as zeros",
-    // The demo's man pages do not mention logins and drained queues.
+    // The demo's man pages do not mention crypto logins and drained queues.
     keys_end_with_their_login false "keys are gone when their login ends",
     drained_not_told false "no event tells of a drained queue",
     wire_signatures_ignored true "the wire has no signatures",
@@ -77,8 +77,8 @@ all! {
     atomic_alignment_ignored false "atomics may be at any address",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
-    // Scenarios assume the following rules, which no source states. The demo's man pages give the job size,
-    // but do not tell of a refusal.
+    // Scenarios assume the following rules, which no source states. The demo's man pages state the rule for
+    // job sizes, but not that a device refuses other sizes.
     bad_entries_found_late false "what comes before a bad entry of a layout is written",
     invalidation_refused_otherwise false "a refused invalidation has other syndromes",
     leftover_rows_refused false "pairs of cipher and signature in no table are refused",

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 /// The size of a protected block, in bytes.
 pub const BLOCK: usize = 512;
-/// The size of a block with its T10-DIF, in bytes: the data unit of the cipher.
+/// The size of a block with its T10-DIF, in bytes. It is also the data unit of the cipher.
 pub const UNIT: usize = 520;
 /// The number of bytes of the file that one transfer moves.
 pub const CHUNK: usize = 256 << 10;
-/// Tweak and reference tag of the file's first block.
+/// Tweak and reference tag of the file's first block. Both increase by one from block to block.
 pub const FIRST_LBA: u64 = 0x1000;
 /// Application tag of all blocks.
 pub const APP_TAG: u16 = 0xf11e;
@@ -32,19 +32,19 @@ pub const APP_TAG: u16 = 0xf11e;
 /// The number of leading bytes of the file, and of the wire, that the report shows.
 const SHOWN: usize = 64;
 
-/// Relative sizes of the buffers from which the file is sent.
+/// Relative sizes of the buffers from which a chunk of the file is sent.
 const SOURCE: &[u64] = &[23, 5, 61, 3, 17, 41, 11];
-/// Relative sizes of the buffers into which the file is received.
+/// Relative sizes of the buffers into which a chunk of the file is received.
 const TARGET: &[u64] = &[7, 53, 19, 2, 31];
 
-/// The result of sending a file.
+/// The report of sending a file and receiving it back.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The number of bytes that were read from the file.
     pub bytes: u64,
     /// Number of blocks of the file.
     pub blocks: u64,
-    /// The number of zero bytes that pad the last block.
+    /// The number of zero bytes that fill the file's last block.
     pub padding: usize,
     /// The number of transfers in each direction: out of the source buffers, and into the target buffers.
     pub transfers: u64,
@@ -58,26 +58,26 @@ pub struct Report {
     pub wire: Vec<u8>,
     /// The first work request, which configures the sending mkey.
     pub wqe: Vec<u8>,
-    /// Flipped bits on the wire of the first transfer, and the device's reports.
+    /// The bits that the test flipped in the bytes of the first transfer, each with the device's report.
     pub spoilt: Vec<Spoilt>,
-    /// The error that ended the run.
+    /// The error that ended the run, if any.
     pub wrong: Option<String>,
-    /// Time of configurations and transfers, without comparisons.
+    /// Time of configurations and transfers, without the comparisons.
     pub device_time: Duration,
 }
 
-/// A flipped bit on the wire.
+/// A bit that the test flipped in bytes on the wire.
 #[derive(Clone, Debug)]
 pub struct Spoilt {
     /// The index of the byte on the wire.
     pub byte: usize,
     /// The number of the bit in that byte.
     pub bit: u8,
-    /// The device's report of the flipped bit, or the reason why the report was wrong.
+    /// The device's report of the flipped bit, or an error if the report was missing or wrong.
     pub caught: Result<SignatureError, String>,
 }
 
-/// Sends all bytes of `source` through one mkey, receives them through another, and compares.
+/// Sends all bytes of `source` through one mkey, receives them back through another, and compares.
 ///
 /// # Errors
 /// An error of reading `source`. Errors of the device are in the report.
@@ -102,14 +102,14 @@ pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
 /// target buffers.
 struct Trip<'b> {
     pair: QpPairFixture<'b>,
-    /// The configuration of both mkeys for the file's first block, or the refusal of the configuration. Tweak
-    /// and reference tag are then set for each chunk.
+    /// The configuration of both mkeys for the file's first block, or the refusal of the configuration. For
+    /// each chunk of the file, tweak and reference tag are changed in this configuration.
     prepared: Result<PreparedConfig, ConfigError>,
     source: Scattered,
     target: Scattered,
-    /// The memory of the far queue pair, which holds the bytes of the wire.
+    /// The memory of the far queue pair, which receives the bytes of the wire and sends them back.
     far: Region,
-    /// The mkeys for sending (`out`) and for receiving (`back`), as indexes of `pair.mkeys`.
+    /// Positions in `pair.mkeys`: the mkey for sending (`out`), and the mkey for receiving (`back`).
     out: usize,
     back: usize,
 }
@@ -131,7 +131,7 @@ impl<'b> Trip<'b> {
         }
     }
 
-    /// Sends a chunk of the file and receives it back.
+    /// Sends a chunk of the file to the far queue pair and receives it back.
     fn carry(&mut self, chunk: &[u8], report: &mut Report) -> Verdict {
         let blocks = chunk.len().div_ceil(BLOCK);
         let mut data = chunk.to_vec();
@@ -155,7 +155,7 @@ impl<'b> Trip<'b> {
         report.padding = data.len() - chunk.len();
         report.transfers += 1;
         if first_transfer {
-            // A bit in the first block, and one near the end of the last block's data.
+            // A bit in the first block, and a bit near the end of the last block's data.
             for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
                 let caught = self.spoil(&wire, (byte, bit), &prepared, data.len());
                 report.spoilt.push(Spoilt { byte, bit, caught });
@@ -187,8 +187,8 @@ impl<'b> Trip<'b> {
         Ok(wire)
     }
 
-    /// Receives `length` bytes from the far queue pair, and checks that they are the chunk, followed by
-    /// zeros.
+    /// Receives `length` bytes from the far queue pair, and checks that the received bytes are the chunk,
+    /// followed by zeros.
     fn receive(
         &mut self,
         chunk: &[u8],
@@ -210,7 +210,7 @@ impl<'b> Trip<'b> {
         same("file", &received, chunk)
     }
 
-    /// Receives the wire bytes with one flipped bit, and checks the device's report.
+    /// Flips a bit of the wire bytes in the far memory, receives them, and checks the device's report.
     fn spoil(
         &mut self,
         wire: &[u8],
@@ -247,7 +247,7 @@ impl<'b> Trip<'b> {
     }
 }
 
-/// Prepares the configuration for the first block of a file.
+/// Prepares the mkeys' configuration for the first block of a file.
 fn prepare(kind: MkeyKind, dek: DekId) -> Result<PreparedConfig, ConfigError> {
     let signature = domain(Signature::T10Dif(dif(APP_TAG, FIRST_LBA as u32)), BlockSize::B512);
     let crypto = Crypto {
@@ -280,7 +280,7 @@ impl Doorbell for NoDoorbell {
     fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// Returns the bytes of the next work request that configures an mkey. The request is posted to a ring that
+/// Returns the bytes of the next work request that configures this mkey. The request is posted to a ring that
 /// no device reads.
 fn first_wqe(
     pair: &mut QpPairFixture<'_>,
@@ -364,7 +364,8 @@ mod tests {
         let mr = pair.region(&[0; BLOCK]);
         let entries = [KlmEntry { address: mr.address, length: BLOCK as u32, key: mr.key }];
         let prepared = prepare(pair.mkeys[mkey].kind(), DekId::default()).unwrap();
-        // This request moves the producer on, so that the request below begins at another place of the ring.
+        // This configuration moves the producer forward, so that the request below begins at another block of
+        // the ring.
         pair.configure_prepared(mkey, &prepared, &entries).unwrap();
         let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
         let first = pair.near.queues().producer();

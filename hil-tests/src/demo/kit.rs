@@ -1,4 +1,4 @@
-//! Helpers that the other modules of the demo share: examples, table rows, and the transfer of a file.
+//! Constants and functions that several modules of the demo share.
 
 use crate::qp_pair::{QpPairFixture, Verdict};
 use mlx5_mkey::mkey::{Access, Domain, Escape, Guard, MkeyConfig, Signature, SignatureError, T10Dif};
@@ -55,7 +55,7 @@ pub(super) fn same(what: &str, found: &[u8], expected: &[u8]) -> Verdict {
     }
 }
 
-/// Checks that an mkey with signature has no error.
+/// Checks that an mkey with a signature has no signature error.
 ///
 /// # Errors
 /// The signature error.

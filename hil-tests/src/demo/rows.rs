@@ -1,4 +1,5 @@
-//! The ten rows of the table in man page `mlx5dv_wr_set_mkey_crypto`, each by all methods of moving data.
+//! The ten rows of the table in the man page of `mlx5dv_wr_set_mkey_crypto`, each by all methods of moving
+//! data.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same};
 use super::scatter::Scattered;
@@ -20,7 +21,7 @@ pub struct Row {
     /// The content of the wire, in the words of the man page.
     pub wire: &'static str,
     direction: Direction,
-    /// The orders that the row allows: both if the man page says that the order does not matter.
+    /// The signature orders that the row allows: both if the man page says that the order does not matter.
     orders: &'static [SignatureOrder],
     memory_signature: Option<Signature>,
     wire_signature: Option<Signature>,
@@ -32,7 +33,7 @@ const AFTER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx];
 const EITHER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx];
 
 const DIF: Option<Signature> = Some(Signature::T10Dif(dif(0x5eed, LBA as u32)));
-/// A CRC has another size than a T10-DIF: memory and wire differ in length if both have a signature.
+/// A CRC is shorter than a T10-DIF: if both sides have a signature, memory and wire have different lengths.
 const CRC: Option<Signature> = Some(Signature::Crc32(Seed::Ones));
 
 /// Tweak and reference tag of the first block.
@@ -51,8 +52,7 @@ const fn row(
     Row { letter, memory, wire, direction, orders, memory_signature, wire_signature, unit }
 }
 
-/// The table of the man page. The data unit is the block, with its signature if the cipher covers the
-/// signature.
+/// The table of the man page. The data unit is 512 bytes, or 520 if the cipher also covers the signature.
 pub const ROWS: [Row; 10] = {
     use BlockSize::{B512, B520};
     use Direction::{DecryptOnTx as D, EncryptOnTx as E};
@@ -84,13 +84,13 @@ pub enum Way {
 pub struct Moved {
     /// The method by which the data moved.
     pub way: Way,
-    /// The order of cipher and signature.
+    /// The signature order: before or after the cipher.
     pub order: SignatureOrder,
-    /// Whether the bytes were the expected ones.
+    /// Success if the bytes were the expected ones, otherwise the error.
     pub verdict: Verdict,
 }
 
-/// The result of moving a row's data by all methods.
+/// The results of moving a row's data by all methods.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The row of the man page's table.
@@ -99,12 +99,12 @@ pub struct Outcome {
     pub memory_bytes: usize,
     /// The number of bytes that the row's data have on the wire.
     pub wire_bytes: usize,
-    /// The data moved by all methods, each with every order that the man page allows.
+    /// A result for each method and each signature order that the man page allows.
     pub moved: Vec<Moved>,
 }
 
 impl Row {
-    /// Returns the signature of an mkey for this row.
+    /// Returns the signature that the row prescribes for an mkey, if any.
     fn signature(&self) -> Option<BlockSignature> {
         let of = |signature| domain(signature, BlockSize::B512);
         match (self.memory_signature.map(of), self.wire_signature.map(of)) {

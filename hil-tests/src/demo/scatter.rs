@@ -1,4 +1,4 @@
-//! One stream of bytes in several buffers, in ranges of unequal lengths.
+//! A stream of bytes that is divided over several buffers, in ranges of unequal lengths.
 
 use crate::qp_pair::{QpPairFixture, Region};
 use mlx5_mkey::mkey::KlmEntry;
@@ -8,7 +8,8 @@ const FILL: u8 = 0xb7;
 /// The number of fill bytes after each range.
 const TAIL: usize = 9;
 
-/// Buffers that hold one stream. Stream length and weights determine the length of each range.
+/// Buffers that together contain one stream. The weights divide the stream: a range's length is proportional
+/// to its weight.
 pub(super) struct Scattered {
     weights: &'static [u64],
     buffers: Vec<Region>,
@@ -29,14 +30,15 @@ impl Scattered {
         Self { weights, buffers }
     }
 
-    /// Makes buffers that hold these bytes.
+    /// Makes buffers and writes these bytes into them.
     pub(super) fn holding(pair: &mut QpPairFixture<'_>, weights: &'static [u64], bytes: &[u8]) -> Self {
         let scattered = Self::new(pair, weights, bytes.len());
         scattered.write(pair, bytes);
         scattered
     }
 
-    /// Returns buffer, address and length of each range that is not empty.
+    /// Returns buffer, address and length of each range of a stream of `length` bytes. Empty ranges are left
+    /// out.
     fn ranges(&self, length: usize) -> impl Iterator<Item = (&Region, u64, usize)> {
         let total: u64 = self.weights.iter().sum();
         let mut weight = 0;
@@ -65,7 +67,7 @@ impl Scattered {
         self.ranges(length).map(|(_, _, bytes)| bytes).collect()
     }
 
-    /// Writes a stream into the ranges, and fill bytes around them.
+    /// Writes a stream into the ranges, and fill bytes before and after each range.
     pub(super) fn write(&self, pair: &mut QpPairFixture<'_>, bytes: &[u8]) {
         for buffer in &self.buffers {
             pair.board.write(buffer.address, &vec![FILL; buffer.length]);

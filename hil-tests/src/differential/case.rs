@@ -1,4 +1,5 @@
-//! Random requests, as plain data from which the library and the reference post.
+//! Random requests of the differential test, as plain data from which the library and libmlx5 (the reference)
+//! post.
 
 use crate::request::{Data, Flags, OwnedLayout, Request};
 use mlx5_mkey::mkey::{
@@ -8,18 +9,18 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, DekId, Key, Seed, Tweak};
 use mlx5_mkey::wqe::{Local, Remote, Sge};
 
-/// Addresses and size of the two regions of memory: mkeys map the first; transfers move data between the
-/// first and the second.
+/// Addresses and size of the two regions of memory. Mkeys map the first (`INNER`). Transfers move data
+/// between the first and the second (`OUTER`).
 pub(super) const INNER: u64 = 0x12_2000;
 pub(super) const OUTER: u64 = INNER + REGION_BYTES as u64;
 pub(super) const REGION_BYTES: usize = 0x1_0000;
-/// Index of the key of both regions. Mkeys of the reference have lower indexes.
+/// Index of the memory key that covers both regions. Mkeys of the reference have lower indexes.
 pub(super) const REGION_INDEX: u32 = 0xf0_0000;
 const REGION: Key = Key::from_raw(REGION_INDEX << 8);
-/// Index of the memory window.
+/// Index of the memory window's key.
 pub(super) const WINDOW_INDEX: u32 = REGION_INDEX + 1;
 
-/// A small pseudorandom generator (SplitMix64) that depends on the start value only.
+/// A small pseudorandom generator (SplitMix64). Its numbers depend on the seed only.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -44,7 +45,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// Returns one of the choices.
+    /// Returns one of the choices at random.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u32) as usize]
     }
@@ -71,35 +72,35 @@ pub(super) struct Config {
     pub(super) layout: OwnedLayout,
     pub(super) signature: SignatureStep,
     pub(super) crypto: Option<Crypto>,
-    /// Whether the reference configures by `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, which take
-    /// access and layout only.
+    /// Whether the reference configures by the older calls `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`,
+    /// which take access and layout only.
     pub(super) older: bool,
-    /// The order of the setters: 0 access, 1 layout, 2 signature, 3 crypto.
+    /// The order in which the reference's setters are called: 0 access, 1 layout, 2 signature, 3 crypto.
     pub(super) order: [u8; 4],
 }
 
 impl Config {
-    /// Returns whether two configurations differ in the layout only: the library posts both with one prepared
-    /// value.
+    /// Returns whether two configurations differ at most in the layout. The library then posts both with the
+    /// same prepared configuration.
     pub(super) fn is_prepared_as(&self, other: &Self) -> bool {
         (self.access, &self.signature, self.crypto) == (other.access, &other.signature, other.crypto)
     }
 }
 
 /// A request that both the library and libmlx5 (the reference) post. If libmlx5 takes other parameters than
-/// the library, the value holds the parameters of libmlx5.
+/// the library, the value contains the parameters of libmlx5.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
     /// A binding of a memory window: key of the window, range, bits of `enum ibv_access_flags`, and whether
     /// the window's addresses begin at 0.
     Bind(Key, KlmEntry, u32, bool),
-    /// Any other request. Mkeys and windows occur in it by their keys only.
+    /// Any other request. The request names mkeys and windows by their keys only.
     Plain(Request),
 }
 
-/// The memory window of a queue pair, of type 2: each binding uses the next tag, and a bound window must be
-/// revoked before it is bound again.
+/// The state of the queue pair's memory window of type 2: each binding uses the next tag, and a bound window
+/// must be invalidated before it is bound again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     key: Key,
@@ -110,7 +111,7 @@ impl Window {
     /// A window that was never bound.
     pub(super) const NEW: Self = Self { key: Key::from_raw(WINDOW_INDEX << 8), is_bound: false };
 
-    /// Returns the window after an executed request.
+    /// Returns the window's state after the execution of a request.
     pub(super) fn behind(self, work: &Work) -> Self {
         match work {
             Work::Bind(key, ..) if *key == self.key => {
@@ -122,7 +123,7 @@ impl Window {
     }
 }
 
-/// The state and limits of queue, mkey and window, from which the next requests are drawn.
+/// State and limits of queue, mkey and window. The next random requests depend on them.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) kind: Kind,
@@ -133,26 +134,27 @@ pub(super) struct Limits {
     pub(super) key: Key,
     /// Whether the mkey was never configured. The indexes of its PSVs are then unknown.
     pub(super) fresh: bool,
-    /// Whether the AES-XTS engine is for single blocks: an mkey then holds one data unit.
+    /// Whether the AES-XTS engine handles single data units: an mkey then maps at most one data unit.
     pub(super) single_block: bool,
     /// The number of the mkey's bytes on the wire, or 0 if unknown.
     pub(super) wire_bytes: u32,
-    /// The number of requests that still fit. `None` if a completion may free more room.
+    /// The number of requests that still fit into the queue. `None` if the number is not exact, because
+    /// waiting completions may make more room.
     pub(super) room: Option<u32>,
     /// Number of the queue pair.
     pub(super) qpn: u32,
-    /// The number of blocks that the reference reserves for each request, because the reference limits the
-    /// number of requests instead of the number of blocks.
+    /// The number of blocks that the reference reserves for each request: the reference limits the number of
+    /// requests instead of the number of blocks.
     pub(super) max_blocks: u32,
-    /// Whether the last request makes the library fence the next one.
+    /// Whether the last request was one after which the library fences the next request.
     pub(super) fenced: bool,
     /// The number of blocks from the producer to the end of the ring.
     pub(super) before_end: u32,
     pub(super) window: Window,
 }
 
-/// Makes a chain of one to five requests: random ones, or ones that the device can execute. Some chains fill
-/// the queue.
+/// Makes a series ("chain") of one to five requests that are posted together: random ones, or ones that the
+/// device can execute. Some chains fill the queue.
 pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> {
     if let Some(room) = limits.room
         && random.percent(8)
@@ -183,7 +185,8 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
             };
             if let Work::Plain(Request::Raw(bytes)) = &mut work {
                 bytes[11] = raw_flags(random, flags, fenced);
-                // libmlx5 (the reference) ignores flags beside a raw request, which contains its own.
+                // libmlx5 (the reference) takes the flags of a raw request from the request's own control
+                // segment.
                 flags = Flags::default();
             }
             fenced =
@@ -193,8 +196,8 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
         .collect()
 }
 
-/// Returns the own flags of a raw request. A request that the library would fence gets a fence, because the
-/// reference leaves fences of raw requests to the caller.
+/// Returns the flags byte for a raw request's control segment. A request that the library would fence gets a
+/// fence here, because the reference leaves fences of raw requests to the caller.
 fn raw_flags(random: &mut Random, flags: Flags, fenced: bool) -> u8 {
     let fence = match flags.fenced || fenced {
         true => random.pick(&[0x20, 0x60, 0x80]),
@@ -228,8 +231,8 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
             wqe[0] = random.pick(&[0, 1, 6]);
         }
     }
-    // The control segment has a random block number. Its queue pair number is right, because the reference
-    // keeps it.
+    // The control segment has a random block number, which both sides replace. Its queue pair number is
+    // right, because the reference does not replace this number.
     wqe[1..3].copy_from_slice(&(random.next() as u16).to_be_bytes());
     let octowords = (wqe.len() / 16) as u32;
     wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
@@ -237,8 +240,8 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     Work::Plain(Request::Raw(wqe))
 }
 
-/// Makes a request that copies memory: from the first region to the second or, with an mkey that has neither
-/// signature nor crypto, from the first region into the mkey, which maps the same region.
+/// Makes a request that copies memory. The source is the first region. The target is the second region, or an
+/// mkey with neither signature nor crypto, which maps the first region.
 fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     let plain = !limits.kind.signature && !limits.kind.crypto;
     let mut place = |base: u64| Local { address: base + u64::from(random.below(0x4000)), lkey: REGION };
@@ -250,8 +253,8 @@ fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     Work::Plain(Request::Memcpy(to, from, bytes))
 }
 
-/// Makes a configuration whose requests contain both PSVs. The test learns the PSVs' indexes from these
-/// requests, and needs the indexes to use the mkey again.
+/// Makes a configuration whose work requests contain the indexes of both PSVs. The test reads the indexes
+/// from these requests: without them it could not use the mkey again.
 fn introduction(random: &mut Random) -> Config {
     let [memory, wire] = [domain(random), domain(random)].map(Some);
     let signature = SignatureStep::Set { memory, wire, check_mask: 0xff, copy_mask: None };
@@ -260,7 +263,7 @@ fn introduction(random: &mut Random) -> Config {
 }
 
 /// Makes requests that fill the queue exactly, or exceed it by one. Each has one to three blocks and
-/// succeeds. Only the last is signalled; its completion frees the queue.
+/// succeeds. Only the last is signalled, and its completion makes room for all.
 fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)> {
     let count = room + u32::from(random.percent(25));
     let most = limits.max_sge.clamp(1, 8) as u32;
@@ -276,7 +279,8 @@ fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)
         .collect()
 }
 
-/// Makes a configuration over the regions, or keeps the last one, and transfers through the mkey.
+/// Makes requests that a device can execute: a configuration over the regions, unless the mkey keeps the last
+/// one, then transfers through the mkey.
 fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     let mut works = Vec::new();
     let mut bytes = limits.wire_bytes;
@@ -307,8 +311,8 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     works
 }
 
-/// Binds the window to a region, moves data through it, mostly within its range and rights, and then
-/// sometimes revokes it.
+/// Makes requests that bind the window to a region and move data through it, mostly within its range and
+/// rights. In half of the cases the last request invalidates the window.
 fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
     let mut works = Vec::new();
     if window.is_bound {
@@ -337,8 +341,8 @@ fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
     works
 }
 
-/// Changes access rights, sometimes with a new signature or new crypto properties. All else stays, including
-/// the pending state of a signature error.
+/// Makes a configuration that changes access rights, sometimes with a new signature or new crypto properties.
+/// The layout stays, and so does the pending state of a signature error.
 fn keeping(random: &mut Random, limits: &Limits) -> Config {
     let config =
         Config { access: Some(15), layout: OwnedLayout::Unchanged, crypto: None, ..crypto_only(limits.dek) };
@@ -397,7 +401,7 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     (config, blocks * sent)
 }
 
-/// Removes the memory domain of a signature, with which the data would exceed one data unit.
+/// Removes the memory domain of a signature: with a signature in memory, the data would exceed one data unit.
 fn wire_only(step: SignatureStep) -> SignatureStep {
     let SignatureStep::Set { memory, wire, check_mask, .. } = step else { return step };
     SignatureStep::Set { memory: None, wire: wire.or(memory), check_mask, copy_mask: None }
@@ -425,7 +429,7 @@ fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Ow
     OwnedLayout::List(entries)
 }
 
-/// Makes a request that moves the data of the mkey, mostly all of it.
+/// Makes a request that moves the data of the mkey, usually all of its data.
 fn transfer(random: &mut Random, key: Key, wire: u32) -> Work {
     let (offset, length) = match random.below(20) {
         0 => (0, 1 + random.below(wire + 8)),
@@ -455,7 +459,7 @@ fn here(address: u64, length: u32, lkey: Key) -> Sge {
     Sge { address, length, lkey }
 }
 
-/// Makes an entry of an interleaved layout. Strides have 16 bits.
+/// Makes an entry of an interleaved layout. `bytes` and `skip` must each fit into 16 bits.
 fn stream(address: u64, bytes: u32, skip: u32, key: Key) -> InterleavedEntry {
     let [bytes, skip] = [bytes, skip].map(|bytes| u16::try_from(bytes).expect("16 bits"));
     InterleavedEntry { address, bytes, skip, key }
@@ -503,7 +507,7 @@ fn work(random: &mut Random, limits: &Limits) -> Work {
         20 => {
             let mut place = || Local { address: random.next(), lkey: any_key(random) };
             let (to, from) = (place(), place());
-            // The longest copies have 2 MiB.
+            // The device copies at most 2 MiB by one request: the choices are on both sides of this limit.
             let bytes = random.pick(&[0, 1, 64, 1 << 21, (1 << 21) + 1, 1 << 31, u32::MAX]);
             Request::Memcpy(to, from, bytes)
         }
@@ -594,9 +598,9 @@ fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
         OwnedLayout::List(entries)
     } else {
         let most = most - 1;
-        // The number of entries never exceeds the limit by exactly one. The reference posts a list with one
-        // entry too many, because it does not count the header of the list. The library refuses this list on
-        // purpose (`vectors/DIFFERENCES.md`).
+        // The number of entries never exceeds the limit by exactly one. The reference posts an interleaved
+        // layout with one entry too many, because it does not count the layout's header. The library refuses
+        // this layout on purpose (`vectors/DIFFERENCES.md`).
         let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
         let unit = random.pick(&[1, 8, 512, 520, 4096]);
         let entries = (0..count)
@@ -642,7 +646,7 @@ fn signature(random: &mut Random) -> SignatureStep {
         }
         _ => {}
     }
-    // Without a wire domain the reference ignores the copy mask, and the library refuses it on purpose
+    // Without a wire domain the reference ignores the copy mask, and the library refuses the mask on purpose
     // (`vectors/DIFFERENCES.md`).
     let same = matches!((&memory, &wire), (Some(memory), Some(wire)) if memory.same_structure(wire));
     let copies = wire.is_some() && random.percent(if same { 40 } else { 2 });

@@ -1,39 +1,40 @@
-//! Compares the answers of both sides, libmlx5 and the library, when they are asked for an mkey's signature
-//! error.
+//! Compares the answers of libmlx5 and of the library to the question for an mkey's signature error.
 //!
-//! Both sides decode an error by a signature that they remember, but by different ones. The library decodes
-//! an error when it is polled ([`mlx5_mkey::mkey::Mkey::record`]), by the signature that was posted last.
-//! libmlx5 keeps the completion entry (`mlx5_parse_cqe`, case `MLX5_CQE_SIG_ERR`; a later entry replaces it)
-//! and decodes it when it is asked. `_mlx5dv_mkey_check` uses the domain in `sig_ctx->block.attr`. Every
-//! setter of a signature copies into this field and a reset writes `MLX5_SIG_TYPE_NONE`, even if the chain is
-//! refused. If libmlx5 cannot decode an error by this domain, it returns `EINVAL` and keeps the error. See
-//! `hil-tests/vectors/DIFFERENCES.md`.
+//! Both sides decode an error by a signature that they remember, but not always by the same one. The library
+//! decodes an error when it is polled ([`mlx5_mkey::mkey::Mkey::record`]), by the signature that was posted
+//! last. libmlx5 keeps the completion entry (`mlx5_parse_cqe`, case `MLX5_CQE_SIG_ERR`; a later entry
+//! replaces it) and decodes it in `_mlx5dv_mkey_check`, by the domain in `sig_ctx->block.attr`. Every setter
+//! of a signature copies into this field and a reset writes `MLX5_SIG_TYPE_NONE`, even if the chain of
+//! requests is refused. If libmlx5 cannot decode an error by this domain, it returns `EINVAL` and keeps the
+//! error. See `hil-tests/vectors/DIFFERENCES.md`.
 
 use libmlx5::abi::MkeyError;
 use mlx5_mkey::error::CheckError;
 use mlx5_mkey::mkey::{SignatureError, SignatureErrorKind};
 
-/// `EINVAL`, the reference's answer for an mkey without signature and for an error that it cannot decode.
+/// `EINVAL`, the answer of libmlx5 (the reference) for an mkey without signature and for an error that it
+/// cannot decode.
 const EINVAL: i32 = 22;
 
-/// Notes about a polled signature error, for which neither side was asked yet.
+/// What the test knows about a polled signature error that it has not yet asked both sides for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
     /// Whether the mkey was configured after the failing request and before the error was polled.
     pub(super) late: bool,
-    /// Whether the mkey was configured after the poll, or another error came. Both sides then hold different
-    /// signatures or errors.
+    /// Whether the mkey was configured after the poll, or a second error arrived. Both sides then remember
+    /// different signatures or errors.
     pub(super) stale: bool,
 }
 
-/// The extent to which the answers agree.
+/// How far the answers of both sides agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answers {
     /// Neither side has an error to report.
     NoError,
-    /// Both report the same error, value by value; or neither can decode it.
+    /// Both sides report the same error, value by value, or both cannot decode it.
     SameError,
-    /// Both have an error, which they decode by different signatures: values are not compared.
+    /// Both sides have an error, but decode it by different signatures. The values are therefore not
+    /// compared.
     BothErrors,
     Differ,
 }
@@ -53,8 +54,8 @@ pub(super) fn compare(
         },
         // The signature was reset between the failing request and the poll.
         (Err(CheckError::Unintelligible { .. }), Err(EINVAL)) if unread.late => return Answers::SameError,
-        // The current signature has no tags, so the library cannot decode an error in a tag. The reference
-        // can.
+        // The mkey's current signature has no tags, so that the library cannot decode an error in a tag. The
+        // reference decodes it by the earlier signature.
         (Err(CheckError::Unintelligible { .. }), Ok(error)) => unread.late && error.kind > 1,
         _ => false,
     };
@@ -68,7 +69,7 @@ fn as_reference(error: &SignatureError) -> MkeyError {
         SignatureErrorKind::Guard => 1,
         SignatureErrorKind::RefTag => 2,
         SignatureErrorKind::AppTag => 3,
-        // `enum mlx5dv_mkey_err_type` has no number for digests, which libmlx5 does not know.
+        // libmlx5 does not know digests: its `enum mlx5dv_mkey_err_type` has no number for them.
         SignatureErrorKind::Digest => 0,
     };
     MkeyError { kind, actual: error.found, expected: error.computed, offset: error.offset }
@@ -101,7 +102,7 @@ mod tests {
         ] {
             assert_eq!(compare(&Err(unread), &theirs, Unread { late, stale }), answers, "{late} {stale}");
         }
-        // The presence of an error is always compared.
+        // Even if the values are not comparable, both sides must agree whether there is an error.
         let none = Ok(MkeyError::default());
         for stale in [false, true] {
             let unread = Unread { late: stale, stale };

@@ -19,13 +19,14 @@ const SEND_INVALIDATE: u8 = 0x01;
 const FETCH_ADD: u8 = 0x12;
 pub(super) const SET_PSV: u8 = 0x20;
 const UMR: u8 = 0x25;
-/// The UMR flag CHECK_FREE, which binds a window.
+/// The bit CHECK_FREE of the UMR flags. A UMR that binds a memory window has it.
 const CHECK_FREE: u8 = 1 << 5;
 
-/// Compares two rings in which `count` blocks were written from block `start` on, possibly across the end.
+/// Compares two rings in which both sides have written `count` blocks from block `start` on, possibly across
+/// the end of the ring.
 ///
-/// The reference's ring was filled with [`PATTERN`]; `before` is the content of the library's ring before the
-/// requests.
+/// The reference's ring was filled with [`PATTERN`] before. `before` is the earlier content of the library's
+/// ring.
 pub(super) fn compare(
     ours: &[u8],
     before: &[u8],
@@ -57,7 +58,7 @@ pub(super) fn compare(
         let opcode = theirs[from + 3];
         for at in 0..length {
             let (our, their) = (ours[from + at], theirs[from + at]);
-            // The reference may leave this byte unchanged, and did.
+            // The reference may leave this byte unwritten, and did: the byte still has the pattern.
             let untouched = their == PATTERN && may_be_untouched(opcode, at, length, &theirs[from..]);
             if our != their && !untouched {
                 return Some(format!(
@@ -75,20 +76,20 @@ pub(super) fn straight(ring: &[u8], start: usize, count: usize) -> Vec<u8> {
     ring.iter().cycle().skip(start * 64).take(count * 64).copied().collect()
 }
 
-/// Returns whether the reference leaves this byte of a request unchanged.
+/// Returns whether the reference leaves this byte of a request unwritten.
 fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> bool {
-    /// Bytes of an invalidating UMR: control segments and mkey context.
+    /// Length of a UMR that invalidates: control segment, UMR control segment and mkey context.
     const INVALIDATE_BYTES: usize = 128;
     match opcode {
-        // Of the mkey context, which begins at byte 64, libmlx5 sets only the state (64) and the key
-        // (68..72).
+        // libmlx5 writes only two fields of the mkey context, which begins at byte 64: the state (64) and the
+        // key (68..72).
         UMR if length == INVALIDATE_BYTES => (65..68).contains(&at) || at >= 72,
-        // A UMR that binds a window also sets rights (66), start and length (80..96).
+        // In a UMR that binds a window, libmlx5 also writes rights (66), start and length (80..96).
         UMR => {
             let binds = request[16] & CHECK_FREE != 0;
             binds && ([65, 67].contains(&at) || (72..80).contains(&at) || (96..128).contains(&at))
         }
-        // A fetch-and-add has no compare value, and the reference leaves the bytes of that value unchanged.
+        // A fetch-and-add has no compare value: the reference leaves the bytes for it unwritten.
         FETCH_ADD => (12..16).contains(&at) || (40..48).contains(&at),
         RDMA_WRITE_IMM | SEND_IMM | SEND_INVALIDATE => in_inline_padding(opcode, at, length, request),
         _ => (12..16).contains(&at) || opcode != SET_PSV && in_inline_padding(opcode, at, length, request),
@@ -117,8 +118,8 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// An empty block, then a SEND with 5 bytes of inline data: as the library writes it, and as the
-    /// reference does.
+    /// Two rings, each with an empty block, then a SEND with 5 bytes of inline data: first as the library
+    /// writes it, then as the reference does.
     fn rings() -> (Vec<u8>, Vec<u8>) {
         let (mut ours, mut theirs) = (vec![!PATTERN; 192], vec![PATTERN; 192]);
         for ring in [&mut ours, &mut theirs] {
@@ -133,19 +134,20 @@ mod tests {
         let (ours, theirs) = rings();
         let before = vec![!PATTERN; 192];
         assert_eq!(compare(&ours, &before, &theirs, 1, 1), None);
-        // These bytes count: the control segment without its immediate data, and the inline data.
+        // A difference in one of these bytes must be found: the control segment without its immediate data,
+        // and the inline data.
         for at in (64..76).chain(80..89) {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // The blocks next to the request must be unchanged.
+        // A changed byte in a block next to the request must be found.
         for at in [0, 63, 128, 191] {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // If the reference writes the immediate data, these bytes count as well.
+        // If the reference writes the immediate data, a difference there must be found too.
         let mut wrong = theirs.clone();
         wrong[76] = 0;
         assert!(compare(&ours, &before, &wrong, 1, 1).is_some());

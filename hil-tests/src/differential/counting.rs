@@ -1,4 +1,5 @@
-//! Counts the features of a chain that libmlx5 and the library have posted and the software devices executed.
+//! Counts which features occur in a chain of requests that libmlx5 and the library have posted and the
+//! software devices have executed.
 
 use super::case::{Config, SignatureStep, WINDOW_INDEX, Work};
 use super::compare::{SET_PSV, straight, word};
@@ -19,11 +20,12 @@ pub(super) struct Issued {
     /// The first block in the ring, and the number of blocks.
     pub(super) start: usize,
     pub(super) count: usize,
-    /// The blocks of the chain, in order.
+    /// The blocks of the chain, in order, without a break at the end of the ring.
     pub(super) requests: Vec<u8>,
 }
 
-/// The blocks of a request and its SET_PSVs, counted from the beginning of the chain.
+/// The place of a request, together with its SET_PSVs: first block, counted from the beginning of the chain,
+/// and number of blocks.
 struct Span {
     start: usize,
     blocks: usize,
@@ -64,7 +66,7 @@ impl Issued {
         (self.start + span.start) % self.blocks() + span.blocks > self.blocks()
     }
 
-    /// Returns whether a request contains this block. `block` is a number as in completions.
+    /// Returns whether a request contains this block. `block` is the 16-bit counter of a completion entry.
     fn contains(&self, span: &Span, block: u16) -> bool {
         let first = (self.start + span.start) as u16;
         let behind = block.wrapping_sub(first) & (self.blocks() as u16).wrapping_sub(1);
@@ -72,7 +74,7 @@ impl Issued {
     }
 }
 
-/// Whether a signature and crypto properties are in force.
+/// Whether the mkey has a signature, and whether it has crypto properties.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InForce {
     signature: bool,
@@ -113,7 +115,7 @@ struct Configured<'c> {
     config: &'c Config,
     signaled: bool,
     wraps: bool,
-    /// The properties in force before the configuration.
+    /// The mkey's properties before the configuration.
     in_force: InForce,
 }
 
@@ -177,7 +179,8 @@ impl Coverage {
         self.executed += 1;
         self.older += u64::from(config.older);
         self.crypto += u64::from(config.crypto.is_some());
-        // A configuration that changes the signature or the crypto properties writes both.
+        // A configuration that changes signature or crypto properties writes the BSFs of both, also of the
+        // unchanged ones.
         self.kept_signatures += u64::from(kept.signature && config.crypto.is_some());
         self.kept_crypto += u64::from(kept.crypto && sets_or_resets);
         self.changed_behind_errors += u64::from(changed && pair.erred);

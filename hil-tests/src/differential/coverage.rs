@@ -1,13 +1,14 @@
-//! The counts of a run of the differential test, and the counts that must not be 0.
+//! The counts of a run of the differential test. Some of them must not be 0, because the run would then have
+//! missed a feature.
 
 use super::lifted::Lifted;
 use super::sizes::{MIN_BLOCKS, SIZES};
 use crate::way::Way;
 
-/// The result of a run of the differential test. Both sides are libmlx5 and the library.
+/// The result of a run of the differential test, which compares libmlx5 and the library ("both sides").
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Number of chains of requests.
+    /// Number of chains. A chain is a series of requests that are posted together.
     pub chains: u64,
     /// Configurations of mkeys in all chains.
     pub configurations: u64,
@@ -26,12 +27,12 @@ pub struct Tally {
     pub presence_only: u64,
     /// Descriptions of the first differences.
     pub differences: Vec<String>,
-    /// Counts that must not be 0.
+    /// Counts of features, none of which may be 0.
     pub coverage: Coverage,
 }
 
-/// Counts of features, none of which may be 0 after a run. Both sides are libmlx5 and the library; both
-/// devices are the software devices that execute their rings.
+/// Counts of features, none of which may be 0 after a run. "Both sides" are libmlx5 and the library. "Both
+/// devices" are the two software devices that execute the rings of the two sides.
 #[derive(Debug, Default)]
 pub struct Coverage {
     /// Configurations that both devices have executed.
@@ -46,11 +47,11 @@ pub struct Coverage {
     pub errors_again: u64,
     /// Signature errors that both sides decode alike, value by value (`mlx5dv_mkey_check`).
     pub checked: u64,
-    /// Configurations changed in place, on mkeys with an earlier signature error.
+    /// Configurations that were changed in place, of mkeys that have had a signature error.
     pub changed_behind_errors: u64,
-    /// Configurations that write BSFs and keep a signature in force.
+    /// Configurations that write BSFs, and keep the mkey's signature.
     pub kept_signatures: u64,
-    /// Configurations that write BSFs and keep crypto properties in force.
+    /// Configurations that write BSFs, and keep the mkey's crypto properties.
     pub kept_crypto: u64,
     /// Executed atomic requests.
     pub atomics: u64,
@@ -64,11 +65,12 @@ pub struct Coverage {
     pub older: u64,
     /// Configurations with crypto properties.
     pub crypto: u64,
-    /// Chains that libmlx5 refused for a limit that the library's queue did not have.
+    /// Chains of requests that libmlx5 refused because of a limit that the library's queue did not have.
     pub lifted: u64,
-    /// Counts for each posting method.
+    /// Counts for each posting method of the library.
     pub ways: [OfWay; Way::ALL.len()],
-    /// Chains that both sides have posted, by the limits of the library's queue (`Lifted::NAMES`).
+    /// Chains of requests that both sides have posted, by the limits of the library's queue
+    /// (`Lifted::NAMES`).
     pub limits: [u64; Lifted::NAMES.len()],
     /// Queue pairs by the size of their ring, the smallest first.
     pub rings: [u64; SIZES],
@@ -83,26 +85,27 @@ pub struct OfWay {
     pub silent: u64,
     /// Executed configurations that were changed in place.
     pub changed: u64,
-    /// Executed configurations whose prepared value was posted before.
+    /// Executed configurations that were posted with the prepared configuration of the previous one in the
+    /// same chain.
     pub again: u64,
-    /// Executed configurations that keep a signature or crypto properties in force.
+    /// Executed configurations that keep the mkey's signature or crypto properties.
     pub kept: u64,
     /// Configurations across the end of the ring.
     pub wrapped: u64,
-    /// Configurations of mkeys with an earlier signature error.
+    /// Configurations of mkeys that have had a signature error.
     pub behind_errors: u64,
     /// Requests of any kind that both devices have executed.
     pub requests: u64,
-    /// Executed copies inside memory.
+    /// Executed requests that copy local memory.
     pub copies: u64,
     /// Executed raw requests.
     pub raw: u64,
-    /// Chains that a full queue refused.
+    /// Chains of requests that both sides refused because the queue was full.
     pub full: u64,
 }
 
 impl Coverage {
-    /// Returns each count with its name.
+    /// Returns each count with a description of what it counts.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let mut counts: Vec<(String, u64)> = [
             ("configurations executed", self.executed),

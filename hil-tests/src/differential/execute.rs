@@ -1,6 +1,7 @@
-//! Executes the rings of the reference and of the library, each on its own software device.
+//! Executes the rings of libmlx5 (the reference) and of the library, each on a software device of its own.
 //!
-//! Both devices begin with equal objects and equal memory. They must stay equal.
+//! Both devices begin with equal objects and equal memory. After each chain of requests they must still be
+//! equal.
 
 use super::case::{INNER, Kind, OUTER, REGION_BYTES, REGION_INDEX, WINDOW_INDEX};
 use super::sizes::MAX_BLOCKS;
@@ -31,7 +32,7 @@ const BYTES: usize = 0x30_0000;
 const _: () = assert!(INNER == BASE + 0x2_2000 && OUTER == INNER + REGION_BYTES as u64);
 const _: () = assert!(SEND_RING + MAX_BLOCKS as u64 * 64 <= BASE + BYTES as u64);
 
-/// The visible effects of executing a ring.
+/// The effects of executing a ring that a driver can observe.
 #[derive(Debug, PartialEq, Eq)]
 struct Effects {
     sent: Vec<Cqe>,
@@ -43,7 +44,7 @@ struct Effects {
     psvs: Vec<PsvView>,
 }
 
-/// The result of executing a chain, equal on both devices.
+/// The result of executing a chain of requests. It is equal on both devices.
 pub(super) struct Executed {
     /// Completions of the send queue, oldest first.
     pub(super) completions: Vec<Cqe>,
@@ -51,7 +52,7 @@ pub(super) struct Executed {
     pub(super) failed: Option<u16>,
     /// Number of signature errors.
     pub(super) signature_errors: u64,
-    /// Whether memory changed that mkeys map or that transfers use.
+    /// Whether the execution changed memory that mkeys map or transfers use.
     pub(super) moved: bool,
 }
 
@@ -71,7 +72,7 @@ impl Twins {
         work(&mut self.ours)
     }
 
-    /// Replaces the queue pair and the memory window of both devices.
+    /// Replaces the queue pair and the memory window of both devices by new ones.
     pub(super) fn set_queue(&mut self, number: u32, blocks: usize) -> io::Result<()> {
         self.both(|side| {
             side.blocks = blocks;
@@ -85,12 +86,13 @@ impl Twins {
         self.both(|side| side.set_mkey(key, kind, max_entries))
     }
 
-    /// Creates the missing PSVs on both devices.
+    /// Creates those of the PSVs that do not exist yet, on both devices.
     pub(super) fn add_psvs(&mut self, numbers: &[u32]) -> io::Result<()> {
         self.both(|side| side.add_psvs(numbers))
     }
 
-    /// Executes both rings, each with its doorbell record. Returns the difference, if any, as a sentence.
+    /// Executes both rings, each with the counter of its doorbell record. Returns the result, or the first
+    /// difference between the devices as a sentence.
     pub(super) fn execute(
         &mut self,
         theirs: (&[u8], [u8; 4]),
@@ -103,7 +105,8 @@ impl Twins {
             return Ok(Err(format!("executed: {difference}")));
         }
         let (data, our_data) = (self.theirs.data()?, self.ours.data()?);
-        // Development builds compare whole slices much faster than single bytes.
+        // Two slices are compared first: in builds without optimization, a comparison byte by byte would take
+        // long.
         if data != our_data {
             let at = data.iter().zip(our_data).position(|(theirs, ours)| theirs != ours);
             return Ok(Err(format!("executed: byte {} of memory differs", at.unwrap_or(data.len()))));
@@ -138,7 +141,7 @@ fn differs(ours: &Effects, theirs: &Effects) -> Option<String> {
         .or_else(|| one("PSVs", &ours.psvs, &theirs.psvs))
 }
 
-/// One of the two software devices, with the numbers of its objects.
+/// One of the two software devices, with the numbers of the objects on it.
 struct Side {
     device: Device<Arena>,
     pd: u32,
@@ -197,7 +200,7 @@ impl Side {
         self.device.memory_mut().bytes_mut(address, length).ok_or_else(|| refused("no memory"))
     }
 
-    /// Returns all memory that requests can reach.
+    /// Returns all memory that requests can access.
     fn data(&self) -> io::Result<&[u8]> {
         self.device.memory().bytes(INNER, 3 * REGION_BYTES).ok_or_else(|| refused("no memory"))
     }
@@ -221,8 +224,8 @@ impl Side {
             doorbell_record: RECORDS[0],
             send_cqn,
             recv_cqn: Some(recv_cqn),
-            // The first queue pair of libmlx5 has the user index 0, and libmlx5 has only one queue pair at a
-            // time.
+            // The user index must be that of libmlx5's queue pair. libmlx5 numbers its queue pairs from 0,
+            // and has only one at a time.
             user_index: 0,
             drain_sigerr: false,
             rnr_retry: Retries::Count(0),
@@ -256,7 +259,7 @@ impl Side {
         Ok(())
     }
 
-    /// Creates a memory window of type 2, which replaces the old one.
+    /// Replaces the memory window by a new one of type 2.
     fn set_window(&mut self) -> io::Result<()> {
         if let Some(old) = self.window.take() {
             self.device.destroy_mkey(old).map_err(refused)?;
@@ -278,8 +281,8 @@ impl Side {
         Ok(())
     }
 
-    /// Copies a ring and the counter of its doorbell record into the device, and executes the published
-    /// requests.
+    /// Copies a ring and the counter of its doorbell record into the device's memory, and executes the
+    /// published requests.
     fn run(&mut self, ring: &[u8], counter: [u8; 4]) -> io::Result<Effects> {
         self.memory(SEND_RING, ring.len())?.copy_from_slice(ring);
         self.memory(RECORDS[0] + 4, 4)?.copy_from_slice(&counter);
@@ -319,7 +322,7 @@ impl Side {
         Ok(entries)
     }
 
-    /// Prepares for the next chain: posts receives, and replaces a failed queue pair.
+    /// Prepares the device for the next chain of requests: posts receives, and replaces a failed queue pair.
     fn go_on(&mut self, queue: QpView) -> io::Result<()> {
         let number = self.qpn.unwrap_or_default();
         if queue.state != QpState::ReadyToSend {
@@ -345,7 +348,7 @@ mod tests {
         twins
     }
 
-    /// Returns a ring of 16 blocks with an RDMA WRITE of one byte from the first region to the second.
+    /// Returns a ring of 16 blocks with an RDMA WRITE of one inline byte to the second region.
     fn write(inline: u8) -> Vec<u8> {
         let mut ring = vec![0; 16 * 64];
         ring[..12].copy_from_slice(&[0, 0, 0, 8, 0, 1, 0, 3, 0, 0, 0, 8]);
@@ -360,10 +363,11 @@ mod tests {
         let (one, counter) = (write(0xa5), [0, 0, 0, 1]);
         let executed = twins().execute((&one, counter), (&one, counter)).unwrap().unwrap();
         assert!(executed.moved && executed.failed.is_none());
-        // Only the written byte differs.
+        // Two different inline bytes: the error must name exactly the byte of memory that they are written
+        // to.
         let said = twins().execute((&one, counter), (&write(0xa4), counter)).unwrap().err().unwrap();
         assert_eq!(said, format!("executed: byte {} of memory differs", REGION_BYTES));
-        // Any byte of the memory counts.
+        // A difference in any byte of the memory must be found.
         for at in [0, REGION_BYTES - 1, 2 * REGION_BYTES, 3 * REGION_BYTES - 1] {
             let mut twins = twins();
             twins.ours.memory(INNER + at as u64, 1).unwrap()[0] ^= 1;

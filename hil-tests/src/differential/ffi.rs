@@ -1,4 +1,4 @@
-//! Posts requests through libmlx5.
+//! Posts the requests of the differential test through libmlx5.
 
 #![allow(unsafe_code)]
 
@@ -17,12 +17,12 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, Seed};
 use mlx5_mkey::wqe::Sge;
 
-/// Posts a chain of requests on an mkey through libmlx5. The first request has the id (`wr_id`) `first`.
-/// Returns 0 or the errno of the chain.
+/// Posts a chain of requests through libmlx5, between `ibv_wr_start` and `ibv_wr_complete`. The first request
+/// has the id (`wr_id`) `first`. Returns 0, or the errno of `ibv_wr_complete`.
 pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], mkey: &RefMkey) -> c_int {
     let ex = queue.ex();
-    // SAFETY: the queue pair is live and belongs to libmlx5, which has set the functions of all operations
-    // that the queue pair was created with. Nothing else uses it.
+    // SAFETY: the queue pair is live and belongs to libmlx5, which has set the function pointers of all
+    // operations that the queue pair was created with. Nothing else uses it.
     let result = unsafe {
         ((*ex).start)(ex);
         for (id, (flags, work)) in (first..).zip(chain) {
@@ -34,7 +34,7 @@ pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], m
     result.abs()
 }
 
-/// Returns the flags of a request as verbs has them (`enum ibv_send_flags`).
+/// Returns the flags of a request as verbs encodes them (`enum ibv_send_flags`).
 fn wr_flags(flags: Flags, work: &Work) -> u32 {
     const FENCE: u32 = 1;
     const SIGNALED: u32 = 2;
@@ -85,7 +85,7 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
                 let access = access | if *zero_based { ZERO_BASED } else { 0 };
                 let length = range.length.into();
                 let info = BindInfo { mr: &region, address: range.address, length, access };
-                // `next` is the key with the next tag, as `ibv_inc_rkey` makes it.
+                // `next` is the key with its tag (the low byte) increased by one, as `ibv_inc_rkey` does.
                 let next = key.get() & !0xff | key.get().wrapping_add(1) & 0xff;
                 ((*ex).bind_mw)(ex, &window, next, &info);
             }
@@ -143,7 +143,8 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
             }
             Request::Raw(wqe) => {
                 let mlx5 = queue.mlx5();
-                // `wqe` has as many bytes as the size field of its control segment says.
+                // The size field of the control segment says how many bytes libmlx5 reads: as many as `wqe`
+                // has.
                 ((*mlx5).raw_wqe)(mlx5, wqe.as_ptr().cast());
             }
             Request::Nop
@@ -160,10 +161,10 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
     }
 }
 
-/// Sets the payload of the last request.
+/// Sets the data of the request that was begun last.
 ///
 /// # Safety
-/// As for `issue_one`, after the builder of a request that moves data.
+/// As for `issue_one`, after the call that begins a request with data.
 unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
     let ex = queue.ex();
     match data {
@@ -176,7 +177,7 @@ unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
     }
 }
 
-/// Sets the data segments of the last request.
+/// Sets the data segments of the request that was begun last.
 ///
 /// # Safety
 /// As for `data_of`.
@@ -193,7 +194,7 @@ unsafe fn sges_of(queue: &mut RefQueue, sges: &[Sge]) {
     }
 }
 
-/// Configures the mkey.
+/// Configures the mkey by the older calls of libmlx5 or by the newer ones.
 ///
 /// # Safety
 /// As for `issue_one`.
@@ -215,7 +216,7 @@ unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
     }
 }
 
-/// Configures the mkey by a builder and setters.
+/// Configures the mkey by `mlx5dv_wr_mkey_configure` and a call for each property (setter).
 ///
 /// # Safety
 /// As for `issue_one`.
@@ -233,8 +234,8 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
     // SAFETY: see the contract; mkey and attributes live during the call.
     unsafe { ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), count, &mut attr) };
     for step in config.order {
-        // SAFETY: after the builder follow as many setters as announced. Their arguments live during the
-        // calls.
+        // SAFETY: `mkey_configure` above announced as many setters as follow here. Their arguments live
+        // during the calls.
         unsafe {
             match step {
                 0 => {
@@ -258,7 +259,7 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
 /// Calls the setter of the layout, if there is a layout.
 ///
 /// # Safety
-/// As for `issue_one`, after the builder.
+/// As for `issue_one`, after the call of `mkey_configure`.
 unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
     let mlx5 = queue.mlx5();
     match layout {
@@ -279,7 +280,7 @@ unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
 /// Calls the setter of the signature, if there is a signature.
 ///
 /// # Safety
-/// As for `issue_one`, after the builder.
+/// As for `issue_one`, after the call of `mkey_configure`.
 unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
     let SignatureStep::Set { memory, wire, check_mask, copy_mask } = step else { return };
     let mlx5 = queue.mlx5();
@@ -319,7 +320,7 @@ fn block_size(size: BlockSize) -> u32 {
         BlockSize::B4048 => 2,
         BlockSize::B4096 => 3,
         BlockSize::B4160 => 4,
-        // libmlx5 has no blocks of 1 MiB, and refuses the number 5.
+        // libmlx5 has no block size of 1 MiB, and refuses this number.
         BlockSize::MIB1 => 5,
     }
 }
@@ -337,7 +338,7 @@ fn crypto_attr(crypto: &Crypto, dek: *mut c_void) -> CryptoAttr {
     }
 }
 
-/// The parameters of a domain's signature (T10-DIF or CRC), and the number of its block size.
+/// The parameters of a domain's signature (T10-DIF or CRC), with libmlx5's number of the block size.
 enum Details {
     Dif(DifAttr, u32),
     Crc(CrcAttr, u32),

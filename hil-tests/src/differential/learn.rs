@@ -1,5 +1,6 @@
-//! Learns two values that only libmlx5 (the reference) knows, the DEK's index and the address of the opaque
-//! buffer, from requests that libmlx5 posts.
+//! Finds out two values that only libmlx5 (the reference) knows: the index of its DEK, and address and key of
+//! the opaque buffer that memory copies name. libmlx5 posts a request with each, from which the value is
+//! read.
 
 use super::case::{self, Kind, Work};
 use super::compare::word;

@@ -1,4 +1,5 @@
-//! Compares the limits of the library's queue with the limits of libmlx5's queue (the reference).
+//! The limits of the library's queue in the differential test: those of libmlx5's queue (the reference), or
+//! fewer ("lifted").
 
 use super::case::Random;
 use super::post::{Ours, Silent};
@@ -10,10 +11,11 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{Local, MemcpyConfig};
 use std::io;
 
-/// log2 of the longest copy, as the stand-in's device reports it.
+/// log2 of the most bytes that a request can copy, as the stand-in's device reports it.
 const LOG_MAX_COPY: u8 = 21;
 
-/// The limits of the reference's queue that the library's queue lacks.
+/// Which limits of the reference's queue the library's queue lacks: the number of requests, the bytes of
+/// inline data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifted {
     requests: bool,
@@ -35,7 +37,7 @@ impl Lifted {
         usize::from(self.requests) + 2 * usize::from(self.inline)
     }
 
-    /// Returns whether a refusal comes from a lifted limit.
+    /// Returns whether a queue without the lifted limits would not refuse the request with this error.
     pub(super) fn lifts(self, error: &PostError) -> bool {
         match error {
             PostError::TooManyRequests { .. } => self.requests,
@@ -47,7 +49,8 @@ impl Lifted {
         }
     }
 
-    /// Returns the settings of the library's queue. `outstanding` requests count against the limit.
+    /// Returns the settings of the library's queue. `outstanding` requests of another queue already count
+    /// against the limit of requests.
     fn config(self, reference: &RefQueue, opaque: Local, outstanding: u32) -> SendQueueConfig {
         let qpn = Qpn::from_low_bits(reference.number);
         SendQueueConfig {

@@ -1,28 +1,29 @@
 //! Random requests, posted by the installed libmlx5 (the *reference*) and by the library: the two *sides* of
 //! this test. Their bytes are compared, then executed.
 //!
-//! The reference writes into the ring of a queue pair that its device does not execute. The library writes
-//! into an array, with the same numbers and limits. Some numbers only the reference knows: PSVs of an mkey,
-//! the DEK, and the opaque buffer of copies. The library takes them from the first request of the reference
-//! that contains them; in later requests they must stay the same.
+//! A *chain* is a series of requests that each side posts together. The reference writes chains into the ring
+//! of a queue pair that its device does not execute. The library writes chains into an array, with the same
+//! numbers and limits. Only the reference knows some numbers: PSVs of an mkey, the DEK, and the opaque buffer
+//! of copies. The test takes them for the library from the first request of the reference that contains them.
+//! In later requests they must stay the same.
 //!
 //! Both rings are then copied to two software devices, which were equal so far and must be equal afterwards
 //! (`execute`). The completions of the devices go to the reference's completion queue and to one of the
-//! library. Completions free room in the rings and report signature errors; both sides must report the same.
+//! library. Completions free room in the rings and report signature errors. Both sides must report the same.
 //!
 //! The library's queue has the reference's limits, or lacks one or both of them. Each chain is posted by one
 //! of the methods of `way.rs`, in a ring of each size that libmlx5 creates.
 //!
-//! A memory window of type 2 is bound to a region, moves data, and is revoked. Other bindings have random
+//! A memory window of type 2 is bound to a region, moves data, and is invalidated. Other bindings have random
 //! keys, which both devices refuse.
 //!
 //! Two subjects are excluded, because libmlx5 cannot be compared with the library there. The first are
 //! completion entries of 128 bytes and timestamps: both sides poll entries of 64 bytes that the software
-//! devices wrote, and unit tests and scenarios cover the rest. The second is BlueFlame: the register of the
-//! stand-in keeps nothing, and the vectors `blueflame` cover it byte by byte.
+//! devices wrote, and unit tests and scenarios cover the rest. The second is BlueFlame: the stand-in's
+//! register does not keep the written bytes, and the recorded vectors `blueflame` cover them.
 //!
 //! Also excluded are deliberate differences (`vectors/DIFFERENCES.md`), and sums of lengths over 2^31. After
-//! a chain that both sides refuse, nothing is compared and the mkey is created anew.
+//! a chain that both sides refuse, nothing is compared and the test creates the mkey anew.
 
 mod case;
 mod check;
@@ -45,8 +46,8 @@ pub use coverage::{Coverage, OfWay, Tally};
 use session::Session;
 use std::io;
 
-/// Runs chains until `count` configurations were tried. With `single_block` the AES-XTS engine of the
-/// software devices processes a single data unit per mkey.
+/// Posts random chains of requests until `count` configurations were tried. With `single_block` the AES-XTS
+/// engine of the software devices handles a single data unit per mkey.
 ///
 /// # Errors
 /// An error of the installed libraries.

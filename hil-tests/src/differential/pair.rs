@@ -11,34 +11,36 @@ use mlx5_mkey::types::{Key, PsvIndex};
 use std::io;
 use std::rc::Rc;
 
-/// The most chains that are posted on an mkey.
+/// The most chains of requests that use an mkey.
 const LIFE: u32 = 8;
-/// The most chains that are posted on an mkey that had a signature error.
+/// The most chains of requests that use an mkey after a signature error.
 const LIFE_BEHIND_ERRORS: u32 = 24;
 
-/// An mkey that both libmlx5 (`reference`) and the library (`ours`) have.
+/// An mkey of both sides: the mkey of libmlx5 (`reference`) and the library's (`ours`).
 pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) max_entries: u16,
     pub(super) reference: RefMkey,
-    /// The indexes of the PSVs of memory and wire domain, as soon as a request of the reference has contained
-    /// them.
+    /// The indexes of the PSVs of memory and wire domain. Each is known as soon as a request of the reference
+    /// has contained it.
     psvs: [Option<u32>; 2],
-    /// The library's mkey, created after the first chain of the reference.
+    /// The library's mkey. The test creates it after the reference's first chain, which shows the indexes of
+    /// the PSVs.
     pub(super) ours: Option<Mkey>,
-    /// Number of chains that were posted on this mkey.
+    /// Number of chains of requests that have used this mkey.
     pub(super) life: u32,
-    /// Whether the mkey had a signature error (`erred`), and whether it was configured since (`rearmed`).
+    /// Whether the mkey has had a signature error (`erred`), and whether it was configured after the error
+    /// (`rearmed`).
     pub(super) erred: bool,
     pub(super) rearmed: bool,
-    /// Notes about a polled signature error, for which neither side was asked yet.
+    /// What the test knows about a polled signature error that it has not yet asked both sides for.
     unread: Option<Unread>,
-    /// The number of requests since the last poll, and whether any of them but the first has configured the
-    /// mkey: a polled error may be older than this configuration.
+    /// The number of requests since the last poll, and whether any of them except the first has configured
+    /// the mkey: a polled error may then be older than this configuration.
     unpolled: usize,
     reconfigured: bool,
-    /// Whether the reference keeps a state that the library has rolled back. The mkey must then not be used
-    /// again.
+    /// Whether the reference's mkey has a state that the library does not have, for example after a refused
+    /// chain. The test then no longer uses the mkey.
     pub(super) torn: bool,
 }
 
@@ -72,7 +74,8 @@ impl Pair {
         }
     }
 
-    /// Notes a posted chain, which may change the signature by which an error is decoded.
+    /// Records that a chain was posted: a configuration in it changes the signature by which an error is
+    /// decoded.
     pub(super) fn note_posted(&mut self, chain: &[(Flags, Work)]) {
         for (_, work) in chain {
             let configures = matches!(work, Work::Configure(_));
@@ -82,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// Notes polled completions. `errors` of them report signature errors.
+    /// Records a poll that has reported `errors` signature errors.
     pub(super) fn note_polled(&mut self, errors: usize) {
         if errors != 0 {
             self.erred = true;
@@ -95,21 +98,22 @@ impl Pair {
         (self.unpolled, self.reconfigured) = (0, false);
     }
 
-    /// Removes and returns the notes about the signature error for which both sides are asked next.
+    /// Returns and forgets what the test knows about the signature error for which it now asks both sides.
     pub(super) fn take_unread(&mut self) -> Unread {
         let unread = self.unread.take().unwrap_or_default();
         Unread { stale: unread.stale || self.torn, ..unread }
     }
 
-    /// Returns whether the mkey must not be used again.
+    /// Returns whether the test must not use the mkey again.
     pub(super) fn is_spent(&self) -> bool {
         let life = if self.erred { LIFE_BEHIND_ERRORS } else { LIFE };
-        // The next chain needs the numbers that only the reference knows: the indexes of both PSVs.
+        // A next chain could not be posted by the library if one of the PSVs' indexes is unknown.
         let known = !self.kind.signature || self.psvs.iter().all(Option::is_some);
         self.torn || self.life >= life || !known
     }
 
-    /// Reads the indexes of the PSVs from the SET_PSVs, the memory domain first.
+    /// Reads the indexes of the PSVs from the SET_PSVs of a chain. A SET_PSV of the memory domain precedes
+    /// the one of the wire domain.
     pub(super) fn learn(&mut self, chain: &[(Flags, Work)], requests: &[u8]) {
         let mut set = Requests::new(requests)
             .filter(|(_, request)| request.bytes()[3] == SET_PSV)
@@ -133,7 +137,8 @@ impl Pair {
         self.psvs.iter().flatten().copied().collect()
     }
 
-    /// Returns a copy of the library's mkey, or a new mkey if there is none yet.
+    /// Returns a copy of the library's mkey. If there is none yet, returns a new mkey with the indexes of
+    /// PSVs that are known.
     pub(super) fn mkey(&self, single_block: bool) -> Mkey {
         if let Some(mkey) = &self.ours {
             return mkey.clone();

@@ -1,4 +1,5 @@
-//! Passes completions to libmlx5 (the reference) and to the library, and compares their reports.
+//! Passes the software devices' completions to libmlx5 (the reference) and to the library, and compares what
+//! both report.
 
 use super::check::{self, Answers};
 use super::pair::Pair;
@@ -13,7 +14,7 @@ use mlx5_mkey::queue::{
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use std::io;
 
-/// The work completions and the number of signature errors that the library reports.
+/// The completions of requests and the number of signature errors that the library reports.
 #[derive(Default)]
 struct Polled {
     /// For each completion: id of the request (`wr_id`), `enum ibv_wc_status` and, for a success, `enum
@@ -24,8 +25,8 @@ struct Polled {
 }
 
 impl Session {
-    /// Passes the waiting completions to libmlx5 and to the library. Returns the difference of their reports,
-    /// if any.
+    /// Passes the waiting completions to libmlx5 and to the library. Returns the difference between their
+    /// reports, if any.
     pub(super) fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> io::Result<Option<String>> {
         let mut ring = self.deliver()?;
         let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
@@ -65,12 +66,12 @@ impl Session {
         Ok(ring)
     }
 
-    /// Asks libmlx5 and the library for the mkey's signature error. Returns the difference of the answers, if
-    /// any.
+    /// Asks libmlx5 and the library for the mkey's signature error. Returns the difference between the
+    /// answers, if any.
     fn ask(&mut self, pair: &mut Pair) -> Option<String> {
         let unread = pair.take_unread();
         let (ours, theirs) = (pair.ours.as_mut()?.take_error(), pair.reference.check());
-        // If libmlx5 cannot decode an error, libmlx5 keeps the error until the next call.
+        // libmlx5 keeps an error that it cannot decode, and would report it for a later error.
         pair.torn |= pair.kind.signature && theirs.is_err();
         match check::compare(&ours, &theirs, unread) {
             Answers::NoError => self.tally.without_error += 1,

@@ -1,4 +1,4 @@
-//! Posts random requests with the library.
+//! Posts the random requests of the differential test with the library.
 
 use super::case::{Config, SignatureStep, Work};
 use crate::request::{Flags, Objects, Request};
@@ -11,7 +11,7 @@ use mlx5_mkey::wqe::PreparedConfig;
 /// The library's send queue in this test.
 pub(super) type Ours<'r> = SendQueue<'r, Silent>;
 
-/// A doorbell without effect: the software devices read the rings when the test tells them to.
+/// A doorbell without effect: the test itself copies the ring to a software device.
 pub(super) struct Silent;
 
 impl Doorbell for Silent {
@@ -26,8 +26,9 @@ pub(super) struct Chain<'c> {
     pub(super) works: &'c [(Flags, Work)],
 }
 
-/// Posts a chain with the library and rings the doorbell. Returns the refused request and its error. A
-/// refusal suppresses the doorbell, except that a batch publishes the requests before it.
+/// Posts a chain of requests with the library and rings the doorbell. Returns the position of a refused
+/// request, and its error. After a refusal the doorbell does not ring, but a batch publishes the requests
+/// before the refused one.
 pub(super) fn post_chain(
     queue: &mut Ours<'_>,
     chain: &Chain<'_>,
@@ -43,7 +44,8 @@ pub(super) fn post_chain(
     Ok(())
 }
 
-/// The configuration of the last request and its prepared value, which the next request may use again.
+/// The last configuration of the chain, and its prepared configuration. The next configuration uses the
+/// prepared one again if it differs only in the layout.
 type Last<'c> = Option<(&'c Config, PreparedConfig)>;
 
 /// Posts a request of a chain with the library.
@@ -108,8 +110,8 @@ fn signature(step: &SignatureStep) -> Result<SignatureChange, ConfigError> {
     }))
 }
 
-/// Converts access rights from verbs to the library: the bits IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE,
-/// REMOTE_READ and REMOTE_ATOMIC.
+/// Converts access rights of verbs (the bits IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and
+/// REMOTE_ATOMIC) to the library's.
 fn access(bits: u32) -> Access {
     [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC]
         .into_iter()

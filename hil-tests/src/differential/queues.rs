@@ -1,4 +1,4 @@
-//! The two queues of a run: libmlx5's and the library's, with the limits of both.
+//! The two send queues that the test compares: libmlx5's and the library's, with the limits of both.
 
 use super::case::Random;
 use super::coverage::Coverage;
@@ -13,7 +13,7 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
-/// Requested sizes of inline data. Queue pairs may get more.
+/// The sizes of inline data, in bytes, that the test requests of libmlx5. A queue pair may get more.
 pub(super) const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 700, 380, 200];
 pub(super) const SGES: [u32; 4] = [16, 1, 4, 30];
 
@@ -22,14 +22,15 @@ pub(super) struct Queues<'r> {
     pub(super) reference: RefQueue,
     pub(super) ours: Ours<'r>,
     pub(super) lifted: Lifted,
-    /// The opaque buffer that memory copies name.
+    /// The opaque buffer of libmlx5, which each request that copies memory names.
     pub(super) opaque: Local,
-    /// The library's ring before the chain.
+    /// The content of the library's ring before the current chain.
     pub(super) before: Vec<u8>,
 }
 
 impl<'r> Queues<'r> {
-    /// Creates the library's queue over a ring that is filled with the complement of [`PATTERN`].
+    /// Creates the library's queue over a ring that is filled with the complement of [`PATTERN`], so that
+    /// unwritten bytes differ from those of libmlx5's ring.
     pub(super) fn new(
         reference: RefQueue,
         opaque: Local,
@@ -52,8 +53,7 @@ impl<'r> Queues<'r> {
         bytes
     }
 
-    /// Returns the number of blocks that libmlx5 reserves for a request, at most 16, the maximum of a
-    /// request.
+    /// Returns the number of blocks that libmlx5 reserves for a request: at most 16, the longest request.
     pub(super) fn max_blocks(&self) -> u32 {
         (self.reference.blocks as u32 / self.reference.max_requests.max(1)).clamp(1, 16)
     }
@@ -64,19 +64,19 @@ impl<'r> Queues<'r> {
         blocks - self.ours.producer() % blocks
     }
 
-    /// Returns whether the queue has no room for another request. The caller has taken all completions, so
-    /// that none of them can free room.
+    /// Returns whether the queue has no room for another request. The caller has polled all completions, so
+    /// that waiting is no use.
     pub(super) fn is_stuck(&self) -> bool {
         self.ours.outstanding() >= self.reference.max_requests
     }
 }
 
-/// Returns the capacity that a queue pair requests.
+/// Returns the limits (`struct ibv_qp_cap`) that the test requests for a queue pair.
 pub(super) fn capacity(max_send_wr: u32, max_inline_data: u32, max_send_sge: u32) -> QpCap {
     QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() }
 }
 
-/// Creates a queue pair of libmlx5. Its ring has one of the sizes that the run has used least.
+/// Creates a queue pair of libmlx5. Of the ring sizes that the run has used least, one is chosen at random.
 pub(super) fn create(
     device: &Rc<Device>,
     random: &mut Random,

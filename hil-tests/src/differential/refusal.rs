@@ -1,5 +1,5 @@
-//! Checks that the library refuses the chains that libmlx5 (the reference) refuses, and that a refusal
-//! changes nothing.
+//! Checks that the library refuses the chains of requests that libmlx5 (the reference) refuses, and that a
+//! refusal changes nothing.
 
 use super::lifted::Lifted;
 use super::post::{Chain, post_chain};
@@ -11,10 +11,10 @@ use mlx5_mkey::queue::{DoorbellRecord, SendSlot};
 use mlx5_mkey::wire::Wqebb;
 use std::io;
 
-/// `ENOMEM`, the reference's errno for a full queue.
+/// `ENOMEM`, the errno of libmlx5 (the reference) for a full queue.
 const ENOMEM: i32 = 12;
 
-/// The refused request of a chain, and its error.
+/// The position of the refused request in its chain, and its error.
 type Refusal = (usize, PostError);
 
 impl Session {
@@ -39,7 +39,8 @@ impl Session {
             let what = format!("the reference refuses with errno {errno}, the library: {error:?}");
             return Ok(Verdict::Differs(what));
         }
-        // The mkey has some of these limits too, and refuses the request also on a queue without limits.
+        // If the queue lacks the limit, the mkey may still have it: the attempt on a queue without the limit
+        // shows this.
         if queues.lifted.lifts(&error)
             && attempt(queues, queues.lifted, 0, mkey, chain)? != Err((number, error))
         {
@@ -54,7 +55,7 @@ impl Session {
     }
 }
 
-/// Posts a chain to a new, empty queue of the library, and to a copy of the mkey.
+/// Posts a chain of requests to a new, empty queue of the library, and to a copy of the mkey.
 fn attempt(
     queues: &Queues<'_>,
     lifted: Lifted,
@@ -69,7 +70,8 @@ fn attempt(
     Ok(post_chain(&mut trial, chain, &mut mkey.clone()))
 }
 
-/// Posts a chain, whose first request is refused, to the library's queue. Nothing may change.
+/// Posts a chain whose first request is refused to the library's queue in use, and checks that nothing
+/// changes.
 fn refuse_here(
     queues: &mut Queues<'_>,
     mkey: &Mkey,
@@ -82,7 +84,7 @@ fn refuse_here(
     };
     let (mut again, before) = (mkey.clone(), counters(queues));
     match post_chain(&mut queues.ours, chain, &mut again) {
-        // The copy of the queue was empty, the queue itself may be full.
+        // The attempt was on an empty queue. The queue in use may be full, and then refuses for this reason.
         Err((0, error)) if error == *expected || is_full(&error) => {}
         other => return Err(format!("the library's queue has {other:?} instead")),
     }
@@ -94,7 +96,8 @@ fn refuse_here(
     }
     let ring = queues.ring();
     let (blocks, free) = (queues.reference.blocks, queues.ours.free_blocks() as usize);
-    // The library may have written to free blocks, which the device does not read.
+    // The library may have written to free blocks, which the device does not read. Only the other blocks must
+    // be unchanged.
     let written = if is_found_while_writing(expected) { free } else { 0 };
     let start = queues.ours.producer() as usize;
     for block in start + written..start + blocks {

@@ -1,5 +1,5 @@
-//! A run of the differential test: creates queue pairs and mkeys, posts chains by libmlx5 (the reference) and
-//! by the library, and compares the results.
+//! A run of the differential test: creates queue pairs and mkeys, posts chains of requests by libmlx5 (the
+//! reference) and by the library, and compares the results.
 
 use super::case::{self, Limits, Random, Window, Work};
 use super::compare::{compare, in_words, straight};
@@ -25,19 +25,20 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
-/// The name of the stand-in's device, which libmlx5 opens.
+/// The name of the device behind the stand-in for the kernel, which libmlx5 opens.
 const DEVICE: &str = "mlx5_0";
-/// The most chains of a queue pair, by the size of its ring: long rings take long to compare.
+/// The most chains of requests on a queue pair: one of these numbers, at random. Rings of `LONG_RING` blocks
+/// or more get `CHAINS_OF_LONG`, because long rings take long to compare.
 const CHAINS: [u32; 3] = [50, 200, 500];
 const LONG_RING: usize = 2048;
 const CHAINS_OF_LONG: u32 = 16;
-/// A shorter ring also gets few chains, because few requests fit.
+/// Rings shorter than this number of blocks get `CHAINS_OF_SHORT`, because few requests fit.
 const SHORT_RING: usize = 16;
 const CHAINS_OF_SHORT: u32 = 50;
-/// Number of differences that are described. The others are counted only.
+/// Number of differences that the report describes. Further ones are only counted.
 const DESCRIBED: usize = 5;
 
-/// The result of posting a chain on both sides.
+/// The result of posting a chain of requests on both sides.
 pub(super) enum Verdict {
     Same,
     Refused {
@@ -84,11 +85,12 @@ impl Session {
         })
     }
 
-    /// Creates a queue pair and runs chains on it. `kept` is the mkey of the last chain, if it can be used
-    /// again.
+    /// Creates a queue pair and runs chains of requests on it. `kept` is the mkey of the last chain, if the
+    /// next one can use it.
     pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
         let reference = queues::create(&self.device, &mut self.random, &mut self.tally.coverage)?;
-        // A lazy run leaves completions waiting until the queue is full.
+        // A lazy run polls only when many completions wait or the mkey was used for the last time. The queue
+        // thus becomes full at times.
         let lazy = self.random.percent(50);
         let chains = match reference.blocks {
             ..SHORT_RING => CHAINS_OF_SHORT,
@@ -115,12 +117,12 @@ impl Session {
             if !self.note(verdict, &queues, &pair)? {
                 return Ok(());
             }
-            // Polling may have made the mkey unusable.
+            // The poll may have shown that the mkey must not be used again.
             if same && !last && !pair.torn {
                 *kept = Some(pair);
             }
         }
-        // This queue ends here, so its waiting completions are polled now.
+        // This queue is not used after this point. Its waiting completions are therefore polled now.
         if let Some(mut pair) = kept.take()
             && let Some(what) = self.poll(&mut queues, &mut pair)?
         {
@@ -136,8 +138,8 @@ impl Session {
         Ok(pair)
     }
 
-    /// Runs a chain, and polls unless completions may wait. Also returns whether the chain was the mkey's
-    /// last.
+    /// Runs a chain of requests, and polls unless completions may wait. Returns the result, and whether the
+    /// test must not use the mkey again.
     fn run_and_poll(
         &mut self,
         queues: &mut Queues<'_>,
@@ -145,10 +147,10 @@ impl Session {
         lazy: bool,
     ) -> io::Result<(Verdict, bool)> {
         let verdict = self.run_chain(queues, pair, lazy)?;
-        // After a refused chain, libmlx5's mkey keeps half of the chain's changes.
+        // After a refused chain, libmlx5's mkey keeps a part of the chain's changes.
         pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
         let last = pair.is_spent();
-        // The mkey must stay until its completions are polled.
+        // The mkey must exist until its completions are polled.
         let poll = !lazy || last || self.pending.len() >= COMPLETIONS / 2;
         if poll
             && !matches!(verdict, Verdict::Differs(_))
@@ -159,7 +161,7 @@ impl Session {
         Ok((verdict, last))
     }
 
-    /// Counts the result of a chain. Returns whether the queues can continue.
+    /// Counts the result of a chain of requests. Returns whether the queue pair can be used further.
     fn note(&mut self, verdict: Verdict, queues: &Queues<'_>, pair: &Pair) -> io::Result<bool> {
         match verdict {
             Verdict::Same => Ok(true),
@@ -225,8 +227,8 @@ impl Session {
         })
     }
 
-    /// Posts a chain by libmlx5 and by the library, compares the rings, and executes both on the software
-    /// devices. If libmlx5 refuses the chain, checks that the library refuses it as well.
+    /// Posts a chain of requests by libmlx5 and by the library, compares the rings, and executes both on the
+    /// software devices. If libmlx5 refuses the chain, checks that the library refuses it as well.
     fn compare_chain(
         &mut self,
         queues: &mut Queues<'_>,
@@ -278,8 +280,8 @@ impl Session {
     }
 }
 
-/// Posts a chain with the library, and compares ring and counter of the doorbell record with libmlx5's ring
-/// and counter. Returns the library's ring.
+/// Posts a chain of requests with the library, and compares ring and counter of the doorbell record with
+/// those of libmlx5. Returns the content of the library's ring.
 fn post_alike(
     queues: &mut Queues<'_>,
     chain: &Chain<'_>,

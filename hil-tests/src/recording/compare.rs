@@ -2,12 +2,12 @@
 //! request of the library. The requests of one doorbell are posted together, at their place in a ring of the
 //! recorded size, and compared byte by byte.
 //!
-//! One byte of the control segment, with fence and completion (`fm_ce_se`), is compared in part. The library
-//! must signal the same requests as the driver. The mode of unsignalled requests is not compared: the driver
-//! suppresses the completion of an unsignalled request that is flushed, and the library asks for a completion
-//! of each unsignalled request that fails. The library's fences follow other rules than the driver's, and the
-//! differences are counted (`vectors/DIFFERENCES.md`). The library must fence each request that the driver
-//! fences after a configuration.
+//! One byte of the control segment, with fence mode and completion mode (`fm_ce_se`), is compared in part.
+//! The library must signal the same requests as the driver. The completion mode of unsignalled requests is
+//! not compared: the driver suppresses the completion of an unsignalled request that is flushed, and the
+//! library asks for a completion of each unsignalled request that fails. The library's fences follow other
+//! rules than the driver's, and the differences are counted (`vectors/DIFFERENCES.md`). The library must
+//! fence each request that the driver fences after a configuration.
 
 use super::event::{Engine, Event};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
@@ -27,28 +27,28 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The byte that fills the ring before a chain.
+/// The byte that fills the ring before the requests of a doorbell are posted.
 const PATTERN: u8 = 0xa5;
 
 /// Offset of `fm_ce_se` in a control segment.
 const FM_CE_SE: usize = 11;
 
-/// The number of entries of each mkey of the recorded driver.
+/// The number of entries that each mkey of the recorded driver has room for.
 const ENTRIES: u32 = 128;
 
 /// The result of comparing the library's requests with the recorded ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Equal requests, by kind.
+    /// Number of equal requests, for each kind.
     pub same: BTreeMap<&'static str, usize>,
-    /// The differences and their places.
+    /// The differences, each with its line in the recording and its offset.
     pub differences: Vec<String>,
-    /// Requests in chains that the library cannot express, by reason.
+    /// Number of requests in chains that the library cannot express, for each reason.
     pub not_compared: BTreeMap<&'static str, usize>,
     /// Number of compared chains. A chain is the requests of one doorbell.
     pub chains: usize,
-    /// Numbers of compared requests that at least one side fences: alike, by different modes, by the library
-    /// alone, by the driver alone.
+    /// Numbers of compared requests that at least one side fences: both with the same mode, both with
+    /// different modes, only the library, only the driver.
     pub fences: [usize; 4],
 }
 
@@ -74,7 +74,8 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A request of the library, and the mkey and the configuration if the request is one.
+/// A recorded request as a request of the library. If it configures an mkey, also the mkey and the
+/// configuration.
 struct Said {
     kind: &'static str,
     request: Request,
@@ -88,7 +89,7 @@ impl Said {
     }
 }
 
-/// The queue pair of a recording.
+/// The state of the recorded driver's queue pair.
 #[derive(Clone, Copy, Default)]
 struct Queue {
     blocks: usize,
@@ -97,7 +98,7 @@ struct Queue {
 }
 
 /// The requests of one doorbell, with their line in the recording, their queue pair, the number of their
-/// first block, and the device's engine.
+/// first block, and the kind of the device's AES-XTS engine.
 struct Chain<'c> {
     line: usize,
     qpn: Qpn,
@@ -129,8 +130,8 @@ pub fn compare(events: &[Event]) -> Comparison {
 }
 
 impl Comparison {
-    /// Posts a chain with the library, and compares its requests with the recorded ones. Returns an error of
-    /// the whole chain.
+    /// Posts a chain with the library, and compares its requests with the recorded ones. Returns an error if
+    /// the chain as a whole is refused or differs.
     fn add(&mut self, queue: &mut Queue, chain: &Chain<'_>) -> Result<(), String> {
         let mut all = Vec::new();
         for (_, request) in Requests::new(chain.bytes) {
@@ -161,7 +162,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Compares a request with the recorded one, and counts its fence.
+    /// Compares the library's request `ours` with the recorded one, and counts how both are fenced.
     fn compare_one(
         &mut self,
         ours: &[u8],
@@ -189,7 +190,7 @@ impl Comparison {
     }
 }
 
-/// Returns the byte of a control segment that holds fence and completion mode (`fm_ce_se`).
+/// Returns the byte of a request's control segment with fence mode and completion mode (`fm_ce_se`).
 fn flags(request: &[u8]) -> FmCeSe {
     FmCeSe::from_bits(request.get(FM_CE_SE).copied().unwrap_or_default())
 }
@@ -198,7 +199,8 @@ fn is_signaled(request: &[u8]) -> bool {
     flags(request).ce() == FmCeSe::CE_ALWAYS
 }
 
-/// Translates a recorded request to one of the library.
+/// Translates a recorded request to one of the library. Returns the reason if the library has no such
+/// request.
 fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
     match request.body() {
         Body::Configure(umr) => configure(&umr, engine),
@@ -271,7 +273,7 @@ fn transfer_parts(transfer: &DataPath<'_>) -> Result<(Remote, Vec<Sge>), &'stati
     Ok((remote, sges.collect::<Result<_, _>>()?))
 }
 
-/// A doorbell that records the control segments.
+/// A doorbell that records the control segment of the last request at each ring.
 struct Recorder(Vec<[u8; 8]>);
 
 impl Doorbell for Recorder {
@@ -280,7 +282,7 @@ impl Doorbell for Recorder {
     }
 }
 
-/// Posts a chain at its place in a ring, with one doorbell. Returns its bytes.
+/// Posts a chain at its place in a ring, with one doorbell. Returns the written bytes of the chain.
 fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(Said, bool)>) -> Result<Vec<u8>, String> {
     let text = |error: QueueError| error.to_string();
     let (mut ring, record) = (vec![Wqebb([PATTERN; 64]); queue.blocks], DoorbellRecord::new());

@@ -1,4 +1,4 @@
-//! The events of a recording.
+//! The events of a recording: created objects, posted requests, completions, results.
 
 use crate::vectors::format::Hex;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub enum Engine {
     SingleBlock,
 }
 
-/// An event of a recording. Events are in order of time.
+/// An event of a recording. Events are in the order in which they happened.
 #[allow(missing_docs)] // The fields are named and explained in FORMAT.md.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,8 +1,8 @@
-//! Recorded work requests of another driver, with their memory, which the software device executes again
+//! Recorded work requests of another driver, with their memory. The software device executes them again
 //! (`vectors/FORMAT.md`).
 //!
-//! This module does not know the driver. It creates the objects as recorded, fills rings with the recorded
-//! bytes, and compares the written memory with the results that were computed at recording time.
+//! This module has no code of the recorded driver. It creates the objects as recorded, fills rings with the
+//! recorded bytes, and compares the written memory with the results that were computed at recording time.
 
 pub mod compare;
 mod event;
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(tally, Tally { devices: 2, requests: 5688, completions: 1016, results: 1152 });
     }
 
-    /// SPDK's requests rely on each rule that one of these faults breaks.
+    /// SPDK's requests rely on each rule of the device that one of these faults breaks: the replay must fail.
     #[test]
     fn a_broken_device_is_noticed() {
         let events = spdk();
@@ -56,7 +56,8 @@ mod tests {
         }
     }
 
-    /// Requests that run on hardware can be decoded completely and have no finding that a device may refuse.
+    /// All recorded requests can be decoded completely. They ran on hardware, so that no finding may be worse
+    /// than a note.
     #[test]
     fn inspect_has_no_more_than_notes_for_spdk() {
         let (mut device, mut requests) = (DeviceContext::UNKNOWN, 0);

@@ -16,17 +16,17 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const BLOCK: usize = 64;
 
-/// The number of octowords of a BSF.
+/// The number of octowords (16 bytes) of a BSF.
 const BSF: u32 = 4;
 
-/// log2 of the entries of the completion queue, which is several times smaller than the number of
-/// completions.
+/// log2 of the number of entries of the completion queue. The recording has several times as many
+/// completions, so that the owner bit changes.
 const LOG_ENTRIES: u8 = 6;
 
-/// The most blocks of a send ring.
+/// The most blocks that a recorded send ring may have.
 const MAX_BLOCKS: u32 = 1 << 15;
 
-/// Numbers of objects that a replay has executed or compared.
+/// Numbers of things that a replay has executed or compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of software devices that the recording describes. They exist one after the other.
@@ -35,14 +35,14 @@ pub struct Tally {
     pub requests: usize,
     /// Number of completions that equal the recorded ones.
     pub completions: usize,
-    /// Number of ranges of memory with the expected content.
+    /// Number of ranges of memory that were compared and have the expected content.
     pub results: usize,
 }
 
-/// Executes a recording on a device with these faults.
+/// Executes a recording on a software device with these faults.
 ///
 /// # Errors
-/// The first line with another result, and the difference.
+/// The first line with another result than the recorded one, and the difference.
 pub fn replay(events: &[Event], faults: Faults) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let (mut profile, mut machine) = (DeviceProfile::default(), None);
@@ -83,7 +83,8 @@ struct Machine {
     device: Device<Arena>,
     pd: u32,
     cqn: u32,
-    /// Addresses after the data: the completion queue, the doorbell records, and the send ring.
+    /// Addresses in the device's memory, after the recorded region: the completion queue, the doorbell
+    /// records, and the send ring.
     cq: u64,
     records: u64,
     sq: u64,
@@ -106,7 +107,8 @@ fn same<T: PartialEq + Debug>(what: &str, found: T, recorded: T) -> Result<(), S
 }
 
 impl Machine {
-    /// Makes a device over the recorded region of memory, with room for rings after the region.
+    /// Makes a device over the recorded region of memory, with memory for the completion queue, the doorbell
+    /// records and the send ring after the region.
     fn new(
         profile: DeviceProfile,
         faults: Faults,
@@ -208,7 +210,7 @@ impl Machine {
         same("DEK", self.device.create_dek(attributes).map_err(said)?, number)
     }
 
-    /// Creates a queue pair connected to itself, which replaces the one before.
+    /// Creates a queue pair connected to itself, in place of the previous one.
     fn qp(&mut self, ring: QpRing) -> Result<(), String> {
         if let Some(old) = self.qp.take() {
             self.device.destroy_qp(old.number).map_err(said)?;
@@ -251,7 +253,8 @@ impl Machine {
         self.device.doorbell(qp).map_err(said)
     }
 
-    /// Takes a completion as SPDK does, without an update of the consumer index.
+    /// Takes the next completion entry, if there is one. The consumer index in the doorbell record stays as
+    /// it is, because the recorded driver (SPDK) does not update it.
     fn poll(&mut self) -> Option<Cqe> {
         let slot = u64::from(self.consumer & ((1 << LOG_ENTRIES) - 1));
         let bytes = self.device.memory().bytes(self.cq + slot * 64, 64)?;
@@ -265,13 +268,14 @@ impl Machine {
     }
 }
 
-/// Returns opcode, counter and, for an error, the syndrome.
+/// Returns opcode, counter and, for an error completion, the syndrome.
 fn completion(cqe: &Cqe) -> (u8, u16, u8) {
     let failed = cqe.opcode() == CqeOpcode::REQUESTER_ERROR;
     (cqe.opcode().0, cqe.wqe_counter.get(), if failed { cqe.as_error().syndrome } else { 0 })
 }
 
-/// Returns pseudorandom memory (splitmix64, each number in little endian).
+/// Returns pseudorandom bytes (splitmix64 from `state`, each number in little endian). A recording describes
+/// the initial content of memory by such a state.
 fn filled(length: usize, mut state: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
     while bytes.len() < length {
@@ -284,7 +288,7 @@ fn filled(length: usize, mut state: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns the FNV-1a hash of 64 bits.
+/// Returns the FNV-1a hash (64 bits) of these bytes.
 fn hash_of(bytes: &[u8]) -> u64 {
     bytes
         .iter()

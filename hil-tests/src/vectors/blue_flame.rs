@@ -1,5 +1,5 @@
-//! The library's BlueFlame doorbell over ordinary memory. The memory takes the place of the device's
-//! register, and keeps the bytes that the doorbell writes.
+//! The library's BlueFlame doorbell over ordinary memory instead of the device's register. The memory keeps
+//! the bytes that the doorbell writes, so that they can be compared.
 
 #![allow(unsafe_code)]
 
@@ -32,7 +32,7 @@ impl Page {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Returns a doorbell for the queue pair. Its next write goes to the half at `offset`. Returns `None` if
+    /// Returns a doorbell for the queue pair, whose next write is to the half at `offset`. Returns `None` if
     /// the recorded queue pair has no BlueFlame register of this size.
     pub(super) fn register(&self, qp: &Qp, offset: usize) -> Option<Register<'_>> {
         if qp.bf.uuarn == 0 || qp.bf.buf_size != HALF {
@@ -49,8 +49,8 @@ impl Page {
         Some(register)
     }
 
-    /// Returns the offset of the doorbell's next write. The doorbell is rung twice, so that the next half
-    /// stays the same.
+    /// Returns the offset of the half to which the doorbell writes next. The function finds the offset by a
+    /// doorbell, and rings a second one, so that the next half is the same as before.
     pub(super) fn next(&self, register: &mut Register<'_>) -> Option<usize> {
         self.clear();
         register.ring();
@@ -68,19 +68,20 @@ impl Page {
         self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
     }
 
-    /// Compares the bytes that the doorbell has written for a chain with the bytes that libmlx5 wrote. In the
-    /// case [`Written::Preferred`], compares them with the whole request instead.
+    /// Compares the bytes that the library's doorbell has written for a chain with the bytes that libmlx5
+    /// wrote. If libmlx5 wrote only 8 bytes because the queue does not prefer BlueFlame, compares them with
+    /// the whole request instead.
     ///
     /// # Errors
-    /// The difference.
+    /// A description of the difference.
     pub(super) fn compare(&self, qp: &Qp, chain: &Chain) -> Result<Written, String> {
         let result = &chain.result;
         let rung = result.doorbell.as_ref().ok_or("nothing was rung for")?;
         let last = result.wqes.last().ok_or("rung for no request")?;
         let written = match rung.kind.as_str() {
             "blueflame" => Written::Request,
-            // Without `prefer_bf`, libmlx5 copies only requests with inline data to the register. It counts
-            // UMRs as requests with inline data.
+            // Without `prefer_bf`, libmlx5 copies only requests with inline data to the register. libmlx5
+            // treats UMRs as requests with inline data.
             "ctrl8" if qp.bf.prefer_bf == 0 && result.wqes.len() == 1 && fits(last) => Written::Preferred,
             "ctrl8" => Written::Control,
             other => return Err(format!("recorded is a doorbell of a kind {other}")),
@@ -113,17 +114,17 @@ pub(super) enum Written {
     Control,
     /// The whole request, as libmlx5 writes it.
     Request,
-    /// The whole request, although libmlx5 writes its first 8 bytes only, because the queue does not prefer
+    /// The whole request, although libmlx5 writes only its first 8 bytes: the queue does not prefer
     /// BlueFlame.
     Preferred,
 }
 
-/// Returns whether a request is longer than its control segment and fits a half of the register.
+/// Returns whether the request has more than a control segment and fits into a half of the register.
 fn fits(wqe: &WqeSpec) -> bool {
     wqe.ds > 1 && wqe.ds * 16 <= HALF
 }
 
-/// Returns the recorded bytes of a request, with `None` for bytes that libmlx5 leaves unchanged.
+/// Returns the recorded bytes of a request, with `None` for bytes that libmlx5 does not write.
 fn request(chain: &Chain, wqe: &WqeSpec) -> Result<Vec<Option<u8>>, String> {
     let blocks = chain.result.bbs.iter().skip_while(|block| block.bb != wqe.bb).take(wqe.n_bb);
     let mut bytes = Vec::new();
@@ -142,7 +143,7 @@ pub(super) struct Register<'p> {
 }
 
 impl Register<'_> {
-    /// Rings the doorbell for a request of one octoword, on a queue of its own. The doorbell writes 8 bytes.
+    /// Posts a request of one octoword to a queue of its own, and rings the doorbell, which writes 8 bytes.
     fn ring(&mut self) {
         let (mut ring, mut slots, record) = ([Wqebb::ZERO], SendSlot::array::<1>(), DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));

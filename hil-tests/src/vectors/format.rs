@@ -1,4 +1,4 @@
-//! The file format of the vectors, as plain data. See `vectors/FORMAT.md`.
+//! The types of the vectors' file format. See `vectors/FORMAT.md`.
 
 #![allow(missing_docs)] // FORMAT.md describes the fields.
 
@@ -6,7 +6,7 @@ use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// A number, written as a number or as a string `0x…`.
+/// A number, which the file format writes as a JSON number or as a string `0x…`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Int(pub u64);
 
@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Int {
     }
 }
 
-/// Bytes, written as hexadecimal digits.
+/// Bytes, which the file format writes as hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hex(pub Vec<u8>);
 

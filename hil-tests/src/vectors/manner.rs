@@ -1,9 +1,9 @@
-//! The manner of replaying vectors (queue limits and posting method), and the result of each chain.
+//! How vectors are replayed (queue limits and posting method), and the result of each chain.
 
 use crate::way::Way;
 use std::fmt;
 
-/// The result of replaying a chain of requests.
+/// The result of replaying a chain: requests that are posted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The library wrote the same bytes as libmlx5 (the reference).
@@ -16,16 +16,16 @@ pub enum Verdict {
     NotCompared(&'static str),
 }
 
-/// The limits of the library's queue in a replay.
+/// Whether the library's queue in a replay has the limits of libmlx5's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limits {
-    /// The limits of libmlx5's queue, as recorded.
+    /// The library's queue has the limits of libmlx5's queue, as recorded.
     Recorded,
-    /// The only limits on requests and inline data are the limits of ring and device.
+    /// Requests and inline data are limited only by ring and device.
     Lifted,
 }
 
-/// The manner in which the library replays the recorded vectors.
+/// How the library replays the recorded vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replay {
     /// The limits of the library's queue.
@@ -35,7 +35,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Returns all manners: each choice of limits with each posting method.
+    /// Returns all combinations of limits and posting method.
     pub fn all() -> impl Iterator<Item = Self> {
         [Limits::Recorded, Limits::Lifted]
             .into_iter()

@@ -1,5 +1,5 @@
-//! Ground truth: replays recorded inputs, and compares the ring bytes with the bytes that the reference
-//! provider wrote.
+//! Replays recorded inputs with the library, and compares the bytes in the ring with the bytes that the
+//! reference provider (libmlx5) wrote.
 //!
 //! `vectors/FORMAT.md` describes the format. [`mod@format`] reads it, [`mod@replay`] posts the inputs with
 //! the library, [`mod@rules`] names the deliberate refusals of the library (`vectors/DIFFERENCES.md`).
@@ -17,14 +17,15 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The name of a file in the folder of the vectors. It holds work requests of SPDK's driver instead of
-/// vectors ([`mod@crate::recording`]).
+/// The file in the folder of the vectors that contains no vectors, but recorded work requests of SPDK's
+/// driver ([`mod@crate::recording`]).
 pub const SPDK: &str = "spdk.jsonl.gz";
 
-/// Counts of many vectors, replayed in one manner.
+/// Counts of a replay of many vectors.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Number of vectors. Each is a sequence of chains.
+    /// Number of vectors. A vector is a sequence of chains, a chain a series of requests that are posted
+    /// together.
     pub sequences: usize,
     /// Chains whose bytes equal the recorded ones.
     pub matched: usize,
@@ -34,16 +35,16 @@ pub struct Tally {
     pub refused: usize,
     /// Chains not compared, by reason.
     pub not_compared: BTreeMap<&'static str, usize>,
-    /// Configurations of mkeys in chains whose bytes are equal.
+    /// Number of configurations of mkeys in chains whose bytes are equal.
     pub configured: usize,
-    /// Compared mkeys ([`Outcome::mkeys`]).
+    /// Numbers of compared mkeys ([`Outcome::mkeys`]).
     pub mkeys: [usize; 2],
-    /// Compared BlueFlame doorbells ([`Outcome::blue_flame`]).
+    /// Numbers of compared BlueFlame doorbells ([`Outcome::blue_flame`]).
     pub blue_flame: [usize; 3],
 }
 
 impl Tally {
-    /// Replays vectors in one manner.
+    /// Replays vectors, all with these limits and by this posting method.
     pub fn of(vectors: &[format::Vector], how: Replay) -> Self {
         let mut tally = Self::default();
         vectors.iter().for_each(|vector| tally.add(vector, how));
@@ -154,12 +155,13 @@ mod tests {
     use super::*;
     use crate::way::Way;
 
-    /// Returns all vectors of the repository.
+    /// Reads all vectors of the repository.
     fn vectors() -> Vec<format::Vector> {
         repository_files().unwrap().iter().flat_map(|file| read_file(file).unwrap()).collect()
     }
 
-    /// Counts of a replay of all vectors that must stay the same.
+    /// Counts of a replay of all vectors of the repository. They must stay the same, so that no vector is
+    /// lost.
     #[derive(Debug, PartialEq)]
     struct Counts {
         matched: usize,
@@ -199,11 +201,11 @@ mod tests {
             }
             not_compared.sort_unstable();
             let (matched, refused) = (788, if lifted { 64 } else { 73 });
-            // One chain has two mkeys, and one chain was refused after its own configuration. The library
-            // refused 7 chains on purpose.
+            // One chain has two mkeys. One chain was refused after a configuration in it, and its mkeys are
+            // not compared. The library refused 7 chains on purpose.
             let mkeys = [matched + 1, refused - 1 + 7];
-            // Counts of 16 vectors. Two of them post a UMR before a request that a queue without a preference
-            // for BlueFlame does not copy.
+            // The doorbells of 16 vectors. Two of the vectors ring twice: for a UMR, then for a request that
+            // libmlx5 does not copy, because the queue does not prefer BlueFlame.
             Self { matched, refused, not_compared, configured: 613, mkeys, blue_flame: [4, 12, 2] }
         }
     }
@@ -214,7 +216,7 @@ mod tests {
         for how in Replay::all() {
             let tally = Tally::of(&vectors, how);
             assert_eq!(tally.differences, [], "{how}: {}", tally.summary());
-            // These are the numbers of all chains and vectors of the 18 files: none may be lost.
+            // The numbers of all chains and vectors of the 18 files: none may be missing.
             assert_eq!((tally.chains(), tally.sequences), (877, 787), "{how}");
             assert_eq!(Counts::of(&tally), Counts::expected(how), "{how}");
         }

@@ -21,18 +21,17 @@ use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Remote, Sge};
 
-/// The number of blocks of the largest ring that is replayed.
+/// The number of blocks of the largest ring that a replay supports.
 const MAX_BLOCKS: usize = 4096;
 
-/// The errno of the reference for a full queue.
+/// `ENOMEM`, the errno of libmlx5 (the reference) for a full queue.
 const ENOMEM: u32 = 12;
 
-/// The byte that fills the ring before a chain. A byte that the library forgets to write would keep this
-/// value.
+/// The byte that fills the ring before each chain. A byte that the library forgets to write keeps this value.
 const PATTERN: u8 = 0xa5;
 
-/// A doorbell that records control segments, and writes whole requests if the reference has a BlueFlame
-/// register.
+/// A doorbell that records the last request's control segment. If the recorded queue pair has a BlueFlame
+/// register, the doorbell also writes to memory in its place.
 struct Recorder<'p> {
     control: Option<[u8; 8]>,
     register: Option<Register<'p>>,
@@ -54,15 +53,14 @@ type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>>;
 pub struct Outcome {
     /// The result of each chain.
     pub verdicts: Vec<Verdict>,
-    /// Configurations of mkeys in chains whose bytes are equal.
+    /// Number of configurations of mkeys in chains whose bytes are equal.
     pub configured: usize,
-    /// Mkeys whose length and error count were compared, once per chain. The first number counts comparisons
-    /// with the recorded values after a posted chain, the second one comparisons with the values before a
-    /// refused chain.
+    /// Numbers of mkeys whose length and error count were compared, counted once per chain: with the recorded
+    /// values after a posted chain, and with the values before a refused chain.
     pub mkeys: [usize; 2],
-    /// Numbers of BlueFlame doorbells: with 8 bytes, as the reference wrote them; with a whole request, as
-    /// the reference wrote it; with a whole request where the reference wrote 8 bytes, because the queue does
-    /// not prefer BlueFlame.
+    /// Numbers of BlueFlame doorbells of the library: with 8 bytes, like libmlx5's (the reference); with a
+    /// whole request, like libmlx5's; with a whole request where libmlx5 wrote 8 bytes, because the queue
+    /// does not prefer BlueFlame.
     pub blue_flame: [usize; 3],
 }
 
@@ -83,8 +81,8 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
             Some(reason) => Verdict::NotCompared(reason),
             None => judge(&vector.qp, chain, how, &mut state, &mut outcome),
         };
-        // After a failed chain, libmlx5 keeps half of the changes, and the library has rolled back. Later
-        // chains are therefore not compared.
+        // After a failed chain, libmlx5's mkeys keep a part of the chain's changes, and the library's mkeys
+        // have none. Later chains are therefore not compared.
         if stopped.is_none() && verdict != Verdict::Matched {
             stopped = Some("behind a chain that was refused or aborted");
         }
@@ -97,17 +95,18 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
 #[derive(Clone)]
 struct State {
     mkeys: Vec<Mkey>,
-    /// The number of entries for which each mkey was created.
+    /// The number of entries that each mkey has room for.
     max_entries: Vec<usize>,
     /// Length and error count of each mkey after the last chain, as recorded.
     known: Vec<Known>,
     fence: u8,
     outstanding: u32,
-    /// Offset of the next half of the BlueFlame register, in bytes.
+    /// Offset of the half of the BlueFlame register that the next doorbell writes, in bytes.
     half: usize,
 }
 
-/// Length and error count of an mkey, and whether the device must still learn the count (`pending`).
+/// Length and error count of an mkey, and whether the next configuration must tell the device the count
+/// (`pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     length: u64,
@@ -126,14 +125,14 @@ impl Known {
         Self { length: after.length.0, errors: after.err_count, pending: after.err_count_updated }
     }
 
-    /// Returns the state of the library's mkey. An mkey without signature counts no errors.
+    /// Returns length and error count of the library's mkey. An mkey without signature counts no errors.
     fn of(mkey: &Mkey) -> Self {
         let count = mkey.error_count().unwrap_or(ErrorCount { seen: 0, pending: false });
         Self { length: mkey.length(), errors: count.seen, pending: count.pending }
     }
 }
 
-/// A chain that the library has posted or refused.
+/// The result of posting a chain with the library, which may have refused it.
 struct Posted {
     outcome: Step,
     ring: Vec<Wqebb>,
@@ -162,8 +161,8 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
             },
             None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
         },
-        // The library may report a full queue only if the reference does, even if the request has other
-        // errors too.
+        // The library may report a full queue only if the reference also does, even if the chain has other
+        // errors.
         (errno, Err(refusal)) if rules::no_room(refusal) && errno != ENOMEM => Verdict::Differs(format!(
             "the reference refuses it with errno {errno}, the library has no room: {refusal:?}"
         )),
@@ -192,14 +191,14 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
     }
 }
 
-/// Returns whether the library refuses the chain in a queue with the limits of libmlx5's queue.
+/// Returns whether the library refuses the chain if its queue has the limits of libmlx5's queue.
 fn is_limited(qp: &Qp, chain: &Chain, how: Replay, before: &State) -> bool {
     let recorded = post(qp, chain, Replay { limits: Limits::Recorded, ..how }, &mut before.clone());
     recorded.is_some_and(|posted| posted.outcome.is_err_and(|refusal| rules::is_limit(&refusal)))
 }
 
-/// Posts a chain to a new queue of the library. Returns `None` if no queue of the library can have the
-/// recorded properties.
+/// Posts a chain to a new queue of the library. Returns `None` if the library does not accept the recorded
+/// properties of the queue.
 fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
     let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
     let mut slots = vec![SendSlot::EMPTY; qp.wqe_cnt];
@@ -279,8 +278,8 @@ struct After {
     fence: u8,
     outstanding: u32,
     doorbell: Option<[u8; 8]>,
-    /// The result of comparing the BlueFlame register with the recorded one, and the offset of the half that
-    /// is next.
+    /// If there is a BlueFlame register: the result of comparing its bytes with the recorded ones, and the
+    /// offset of the half that the next doorbell writes.
     register: Option<(Result<Written, String>, Option<usize>)>,
 }
 
@@ -316,7 +315,8 @@ fn compare(
         let (Some(Wqebb(ours)), 64) = (ring.get(block.bb), theirs.len()) else {
             return Err(format!("block {} is not one of the ring, or not of 64 bytes", block.bb));
         };
-        // The library need not produce the signature byte of a control segment.
+        // libmlx5 signs requests if the queue pair demands it (`wq_sig`). The library never does: the
+        // signature byte of a control segment is not compared.
         let signature = qp.wq_sig != 0 && result.wqes.iter().any(|wqe| wqe.bb == block.bb);
         for offset in 0..64 {
             let free = block.untouched.iter().any(|&(start, len)| (start..start + len).contains(&offset))
@@ -338,7 +338,7 @@ fn compare(
     match (&result.doorbell, after.doorbell) {
         (None, Some(_)) => return Err("doorbell rung".into()),
         (Some(_), None) => return Err("doorbell not rung".into()),
-        // Doorbells that write whole requests (BlueFlame) are compared below.
+        // A doorbell that wrote a whole request (BlueFlame) is compared further below.
         (Some(spec), Some(ours)) if spec.kind == "ctrl8" => {
             let theirs = spec.hex.as_ref().map(|Hex(bytes)| bytes.as_slice());
             if theirs != Some(&ours[..]) {
@@ -398,7 +398,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
     })
 }
 
-/// A configuration that waits for the rest of its setters.
+/// A recorded configuration, of which some setters have not been read yet.
 struct OpenConfig {
     mkey: usize,
     setters_to_come: usize,
@@ -420,7 +420,7 @@ fn mapped(layout: &OwnedLayout) -> Option<u64> {
     }
 }
 
-/// Returns the lengths of the entries of a list, or the strides of an interleaved layout.
+/// Returns the lengths of the entries of a list, or the strides (bytes and skip) of an interleaved layout.
 fn spans(layout: &OwnedLayout) -> Vec<u32> {
     let stride = |entry: &InterleavedEntry| u32::from(entry.bytes) + u32::from(entry.skip);
     match layout {
@@ -430,7 +430,7 @@ fn spans(layout: &OwnedLayout) -> Vec<u32> {
     }
 }
 
-/// The data of a request until the setter of its data comes.
+/// Stands in for the data of a request whose data setter has not been read yet.
 const NO_DATA: Data = Data::Sges(Vec::new());
 
 #[derive(Clone)]
@@ -447,21 +447,21 @@ impl Wr {
 
 struct Driver<'d> {
     how: Replay,
-    /// The number of octowords that a request may have for layout and BSFs.
+    /// The number of octowords of a request that layout and BSFs may fill.
     octowords: usize,
-    /// The number of entries for which each mkey was created.
+    /// The number of entries that each mkey has room for.
     max_entries: &'d [usize],
     mkeys: &'d mut [Mkey],
     configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
-    /// A request that waits for the setter of its data.
+    /// A request whose data setter has not been read yet.
     data: Option<Request>,
 }
 
 type Step = Result<(), Refusal>;
 
-/// Returns the refusal of an input that the library's types cannot express.
+/// Returns the refusal of a recorded input for which the library has no types.
 fn inexpressible<T>(what: &'static str) -> Result<T, Refusal> {
     Err(Refusal::Inexpressible(what))
 }
@@ -470,12 +470,12 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
     if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
 }
 
-/// The object that posts the requests of a chain, by the posting method of the replay.
+/// Posts the requests of a chain, by the posting method of the replay.
 type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>>;
 
 impl Driver<'_> {
-    /// Runs all steps of a chain. The requests that the reference posts with one doorbell are posted
-    /// together.
+    /// Performs all recorded steps of a chain. The library posts together what the reference posts with one
+    /// doorbell.
     fn run(&mut self, queue: &mut Queue<'_, '_>, chain: &Chain) -> Step {
         let mut ops = chain.ops.as_slice();
         while let [op, rest @ ..] = ops {
@@ -711,8 +711,8 @@ impl Driver<'_> {
         let request = self.request(out)?;
         let prepared =
             self.how.way.prepare_with_any_data_unit(mkey.kind(), &config).map_err(Refusal::Config)?;
-        // An interleaved layout of this length fits the reference, which forgets the header, but not the
-        // library.
+        // The reference accepts an interleaved layout of this length, because it does not count the layout's
+        // header. The library refuses the layout.
         let interleaved_to_the_brim = match &open.layout {
             OwnedLayout::Interleaved(_, entries) => entries.len() == max_entries,
             _ => false,
@@ -736,7 +736,7 @@ impl Driver<'_> {
         result.map_err(|error| Refusal::Configure { error, asked })
     }
 
-    /// Returns the number of entries that fit mkey and request.
+    /// Returns the number of entries for which both mkey and request have room.
     fn max_entries(&self, mkey: usize) -> Result<usize, Refusal> {
         let max = self.max_entries.get(mkey).ok_or(Refusal::Inexpressible("mkey that is not there"))?;
         Ok(self.octowords.min(*max))
@@ -778,7 +778,8 @@ fn remote(rkey: u32, address: u64) -> Remote {
     Remote { address, rkey: Key::from_raw(rkey) }
 }
 
-/// Converts data segments. Segments of length 0 are dropped, as in verbs, because the library refuses them.
+/// Converts data segments. Segments of length 0 are left out: verbs allows and ignores them, the library
+/// refuses them.
 fn sge_list(specs: &[SgeSpec]) -> Vec<Sge> {
     let sge =
         |spec: &SgeSpec| Sge { address: spec.addr.0, length: spec.length, lkey: Key::from_raw(spec.lkey) };
@@ -912,8 +913,8 @@ fn crypto(op: &Op) -> Result<Crypto, Refusal> {
 }
 
 fn cancel(queue: &mut Queue<'_, '_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
-    // The device's counter has more bits than the number of a block in the ring. The reference uses only the
-    // low bits.
+    // The recorded block number has more bits than the number of a block in the ring. The reference uses only
+    // the low bits.
     let before = chain.result.pi_before.0 as u32;
     let mask = queue.free_blocks() + queue.producer().wrapping_sub(before) - 1;
     let counter = before.wrapping_add(hw_counter.wrapping_sub(before) & mask);

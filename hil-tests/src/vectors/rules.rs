@@ -1,14 +1,14 @@
-//! The rules by which the library refuses requests that the reference posts. `vectors/DIFFERENCES.md` gives
-//! the reasons.
+//! The rules by which the library deliberately refuses requests that the reference (libmlx5) posts.
+//! `vectors/DIFFERENCES.md` gives the reasons.
 
 use mlx5_mkey::error::{ConfigError, PostError};
 
 /// The reason why the library did not post a recorded chain.
 #[derive(Clone, Debug)]
 pub enum Refusal {
-    /// The library's types cannot express the request.
+    /// The library has no types for the request.
     Inexpressible(&'static str),
-    /// A change of an mkey was refused.
+    /// The library refused to change an mkey (its tag) or to prepare its configuration.
     Config(ConfigError),
     /// Bytes or skip of an interleaved entry exceed 16 bits, the size of the library's type.
     Stride {
@@ -29,19 +29,19 @@ pub enum Refusal {
         /// The fields of the configuration that rules depend on.
         asked: Asked,
     },
-    /// A refused data-path request.
+    /// A refused request that moves data.
     Transfer {
         /// The library's error.
         error: PostError,
         /// The lengths of the request's data segments, in bytes.
         lengths: Vec<u32>,
     },
-    /// Any other refused request.
+    /// A refused request of another kind.
     Post(PostError),
 }
 
 impl Refusal {
-    /// Returns the library's error for a request.
+    /// Returns the library's error for a posted request, if the refusal has one.
     const fn post_error(&self) -> Option<&PostError> {
         match self {
             Self::Configure { error, .. } | Self::Transfer { error, .. } | Self::Post(error) => Some(error),
@@ -50,12 +50,12 @@ impl Refusal {
     }
 }
 
-/// The fields of a configuration that rules depend on.
+/// The fields of a refused configuration that the rules depend on.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The lengths of list entries, or the strides of interleaved entries, in bytes.
     pub entries: Vec<u32>,
-    /// Whether the layout is interleaved, and would fit only without its header.
+    /// Whether the layout is interleaved, and its entries without the header fill all the room.
     pub interleaved_to_the_brim: bool,
     /// The number of bytes that the mkey maps.
     pub length: u64,
@@ -63,18 +63,19 @@ pub struct Asked {
     pub signature_kept: bool,
     /// Whether the configuration leaves the crypto properties unchanged.
     pub crypto_kept: bool,
-    /// Whether the mkey had a signature or crypto properties before.
+    /// Whether the mkey had a signature or crypto properties before this configuration.
     pub bsf_in_force: bool,
 }
 
-/// The rule for a configuration that lacks some of its announced setters.
+/// The rule for a configuration that lacks some of the setters that it announced (`num_setters`).
 pub const UNFINISHED: &str = "deliberate: configuration with setters missing";
-/// The rule for a second layout after an empty list.
+/// The rule for a configuration with a second layout, after an empty list.
 pub const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list";
 /// The rule for an RDMA READ with inline data.
 pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
 
-/// The reason not to compare a chain that libmlx5 refused because of a limit that the library's queue lacks.
+/// The reason not to compare a chain of requests that libmlx5 refused because of a limit that the library's
+/// queue lacks.
 pub const LIFTED: &str = "refused by the reference for a limit that is lifted here";
 /// The longest list entry, data segment and stride of the library, in bytes (`vectors/DIFFERENCES.md`). The
 /// library's own constants are not used, so that a change of them is noticed.
@@ -82,10 +83,10 @@ const MAX_ENTRY_BYTES: u32 = 1 << 31;
 const MAX_SGE_BYTES: u32 = (1 << 31) - 1;
 const MAX_STRIDE: u64 = 0xffff;
 
-/// Returns the rule for a request that the library refuses and the reference posts, or `None` for an
-/// unexpected difference.
+/// Returns the rule for a chain that the library refuses and the reference posts, or `None` if no rule
+/// explains the difference.
 ///
-/// `overlaps` tells that the reference wrote more blocks than the ring has.
+/// `overlaps` means that the reference wrote more blocks than the ring has.
 pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     match refusal {
         Refusal::Inexpressible(UNFINISHED) => Some(UNFINISHED),
@@ -136,8 +137,8 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the library refused a chain because of a limit of its queue that a replay with lifted
-/// limits lacks.
+/// Returns whether the library refused a chain because of a limit of its queue. A replay with lifted limits
+/// does not have these limits.
 pub fn is_limit(refusal: &Refusal) -> bool {
     matches!(
         refusal.post_error(),
@@ -149,12 +150,13 @@ pub fn is_limit(refusal: &Refusal) -> bool {
     )
 }
 
-/// Returns whether the library refused a chain because the ring has no block left or the queue no request.
+/// Returns whether the library refused a chain because the queue is full: the ring has too few free blocks,
+/// or the number of requests reached its limit.
 pub fn no_room(refusal: &Refusal) -> bool {
     matches!(refusal.post_error(), Some(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. }))
 }
 
-/// The rule for an entry of an interleaved layout that is too long.
+/// The rule for an entry of an interleaved layout whose bytes and skip exceed 16 bits.
 const STRIDE: &str = "deliberate: interleaved stride over 16 bits";
 
 /// The rule for a chain that is longer than the ring. libmlx5 counts requests instead of blocks, and
