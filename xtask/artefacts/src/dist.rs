@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: packs the stand-in and its launcher, or everything that validates a card, for machines
-//! without cargo and Rust.
+//! `cargo xtask dist`: packs archives for machines without cargo and Rust. One contains the stand-in for the
+//! kernel and its launcher, the other everything that validates a card.
 
 use super::emulated::System;
 use super::files::{ARCHITECTURES, PAGE, cross, put, put_emulator, stand_in};
@@ -43,8 +43,8 @@ uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs wi
   --help          print this text
 ";
 
-/// The page, the script and the programs of the archive that validates a card: the package, the name of the
-/// program, and its name in the archive.
+/// The archive that validates a card: its page, its script, and its programs. Each program has a cargo
+/// package, a name there, and a name in the archive.
 const VALIDATION_PAGE: &str = "src/guide/bluefield.md";
 const SCRIPT: &str = "xtask/boards/src/hil/validate/validate.sh";
 const VALIDATION: &[(&str, &str, &str)] = &[
@@ -54,13 +54,13 @@ const VALIDATION: &[(&str, &str, &str)] = &[
     ("hil-storage", STORAGE[0], STORAGE[0]),
     ("hil-storage", STORAGE[1], STORAGE[1]),
 ];
-/// The example of the package `hil-tests` in the archive.
+/// The example of the cargo package `hil-tests` that the archive for validation contains.
 const EXAMPLE: &str = "protected_write";
 
-/// Debian's user `nobody`. Root runs checks as this user.
+/// The number of Debian's user `nobody`. If root runs `dist`, checks run as this user.
 const NOBODY: u32 = 65534;
 
-/// The packages that the first steps of [`PAGE`] need.
+/// The Debian packages that the first steps of the README ([`PAGE`]) need.
 const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
 
 /// The checks that the options ask for: `--check`, `--check-chroot` and `--twice`.
@@ -71,7 +71,7 @@ struct Checks {
     twice: bool,
 }
 
-/// An archive.
+/// The two kinds of archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Emulator,
@@ -160,7 +160,7 @@ fn made(
     Ok(archive)
 }
 
-/// Builds the archive twice, each time from the beginning, and compares both.
+/// Builds the archive twice, each time without earlier results, and compares both.
 fn twice(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let read = |archive: &Path| fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()));
     let built = cross(triple);
@@ -196,7 +196,7 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     }
     let archive = dist.join(format!("{name}.tar"));
     let mut tar = program("tar", &["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
-    // The permissions of files are set above. The permissions of folders would depend on the umask.
+    // `put` has set the permissions of files. The permissions of folders would depend on the umask.
     tar.args(["--format=ustar", "--mode=u=rwX,go=rX", "--directory"]).arg(&dist);
     tar.arg("--create").arg("--file").arg(&archive).arg(&name);
     check(tar)?;
@@ -204,7 +204,7 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     Ok(archive.with_extension("tar.gz"))
 }
 
-/// Builds everything that validates a card, and puts it into a folder.
+/// Builds everything that the archive for validation contains, and copies it to a folder.
 fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<(), String> {
     let selection = VALIDATION.iter().flat_map(|(package, name, _)| ["--package", package, "--bin", name]);
     let words: Vec<&str> = ["build", "--quiet", "--release"].into_iter().chain(selection).collect();
@@ -231,7 +231,7 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
         fs::write(&file, format!("{text}\n")).map_err(|error| format!("{}: {error}", file.display()))
     };
     write("machine", triple.split('-').next().unwrap_or_default())?;
-    // A checkout without git has no commit.
+    // Sources without a git repository have no commit.
     let commit = answer(program("git", &["describe", "--always", "--dirty"]));
     write("bin/commit", &commit.unwrap_or_else(|_| "unknown".into()))?;
     put_emulator(triple, &folder.join("emulator"))?;
@@ -244,9 +244,10 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
     Ok(())
 }
 
-/// Runs the script of the unpacked archive on the stand-in in an empty environment: a case that passes, the
-/// example, then a case that fails by a fault of the device. The report of the latter has to explain the
-/// failure. On this machine the user has no privileges; in another system the script is all there is.
+/// Runs the script of the unpacked archive on the stand-in, in an empty environment: a case that passes, the
+/// example, then a case that fails by a fault of the device. The report of the failing case must explain the
+/// failure. On this machine, root runs the script as user `nobody`. In another system (`system`), the script
+/// can use only the programs of that system.
 fn validate(archive: &Path, system: Option<&System>) -> Result<(), String> {
     let folder = match system {
         None => run::temporary("dist")?,
@@ -311,19 +312,19 @@ fn validate(archive: &Path, system: Option<&System>) -> Result<(), String> {
     }
 }
 
-/// Unpacks the archive into a folder, and returns the path of the contents.
+/// Unpacks the archive into a folder, and returns the path of the archive's own folder in it.
 fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
     check(program("tar", &["-xzf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()]))?;
     let name = archive.file_stem().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();
     Ok(folder.join(name))
 }
 
-/// Runs `ibv_devinfo` on the software device of the unpacked archive, with an empty environment. On this
-/// machine's architecture (`is_own`), root runs the program without privileges. For another architecture, the
-/// program is emulated.
+/// Runs `ibv_devinfo` on the software device of the unpacked archive, with an empty environment. If the
+/// archive is for this machine's architecture (`is_own`), root runs the program as user `nobody`. Otherwise
+/// qemu-user runs it.
 fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
-    // The unprivileged user has to enter the folder.
+    // The user `nobody` must be allowed to enter the folder.
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
     opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
     let unpacked = unpack(archive, folder.path())?;
@@ -339,8 +340,8 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
             command.gid(NOBODY).uid(NOBODY);
         }
     } else {
-        // The shell and the loader are programs of this machine. They print that they cannot load the arm64
-        // library. Only the emulated program can load the library.
+        // The launcher's shell and loader are programs of this machine. Each prints that it cannot load the
+        // arm64 library, which only the emulated program can load.
         let system = debian::unpack(Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
         command.args(["qemu-aarch64", "-L"]).arg(&system).arg(system.join("usr/bin/ibv_devinfo"));
     }
@@ -353,7 +354,8 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     }
 }
 
-/// Runs the first steps of [`PAGE`] in a new Debian system, with only the packages that these steps need.
+/// Runs the first steps of the README ([`PAGE`]) in a new Debian system, with only the packages that these
+/// steps need.
 fn follow_the_page(archive: &Path) -> Result<(), String> {
     let page = root().join(PAGE);
     let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
@@ -378,7 +380,7 @@ fn follow_the_page(archive: &Path) -> Result<(), String> {
     if active && turns == 2 { Ok(()) } else { Err(format!("the first steps of {PAGE} say:\n{printed}")) }
 }
 
-/// Returns the first shell commands of the text of [`PAGE`].
+/// Returns the shell commands of the section "First steps" of the README.
 fn first_steps(page: &str) -> Option<&str> {
     let (_, block) = page.split_once("## First steps\n")?.1.split_once("```sh\n")?;
     Some(block.split_once("```")?.0)

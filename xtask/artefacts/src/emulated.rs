@@ -1,12 +1,12 @@
-//! A minimal arm64 Debian system in a folder. The kernel starts its programs by qemu-user, so that shell
-//! scripts and the programs that they start run unchanged.
+//! A minimal arm64 Debian system in a folder, for checks on a machine of another architecture. The kernel
+//! starts its programs by qemu-user, so that shell scripts and the programs that they start run unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::debian::{self, Architecture, Dependencies};
 use xtask::run::program;
 
-/// The packages of the system: those of every Debian system that the script of the validation needs, and
+/// The Debian packages of the system: those that the validation script assumes on every Debian system, and
 /// libmlx5.
 const PACKAGES: &[&str] = &[
     "base-files",
@@ -23,9 +23,9 @@ const PACKAGES: &[&str] = &[
     "util-linux",
 ];
 
-/// Enters the system. A user namespace makes the kernel start arm64 programs by qemu-user, for the processes
-/// of the namespace alone (Linux 6.7 or later). The arguments are the folder of the system, the emulator, the
-/// folder of the command, and the command with its environment.
+/// A shell script that runs a command in the system. A user namespace makes the kernel start arm64 programs
+/// by qemu-user, only for the processes of the namespace (Linux 6.7 or later). The arguments are the folder
+/// of the system, the emulator, the folder of the command, and the command with its environment.
 const ENTER: &str = "\
 root=$1 emulator=$2 folder=$3
 shift 3
@@ -41,14 +41,14 @@ exec chroot \"$root\" /usr/bin/env -i --chdir=\"$folder\" PATH=/usr/sbin:/usr/bi
 TMPDIR=\"$folder\" \"$@\"
 ";
 
-/// The system, and the emulator of its programs.
+/// The folder of the system, and the emulator of its programs.
 pub(super) struct System {
     root: PathBuf,
     emulator: PathBuf,
 }
 
 impl System {
-    /// Unpacks the system and the emulator below `target`.
+    /// Unpacks the system and the emulator into folders below `target`.
     pub(super) fn make() -> Result<Self, String> {
         let root = debian::unpack(Architecture::Arm64, "minimal", PACKAGES, Dependencies::Included)?;
         let emulator = debian::unpack(
@@ -60,18 +60,19 @@ impl System {
         Ok(Self { root, emulator: emulator.join("usr/bin/qemu-aarch64-static") })
     }
 
-    /// Makes a folder in the system, which is removed with the value.
+    /// Makes a folder in the system. Dropping the returned value removes the folder.
     pub(super) fn temporary(&self) -> Result<tempfile::TempDir, String> {
         let lost = |error| format!("{}: {error}", self.root.display());
         tempfile::Builder::new().prefix("check").tempdir_in(&self.root).map_err(lost)
     }
 
-    /// Returns the path by which the programs of the system know a file.
+    /// Returns the path that a file has for programs of the system.
     pub(super) fn inside(&self, path: &Path) -> PathBuf {
         Path::new("/").join(path.strip_prefix(&self.root).unwrap_or(path))
     }
 
-    /// Returns a command that runs a program of the system in a folder of it, with a variable.
+    /// Returns a command that runs a program of the system in a folder of the system, with an environment
+    /// variable.
     pub(super) fn command(&self, folder: &Path, variable: Option<String>, path: &Path) -> Command {
         let words =
             ["--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-ec", ENTER, "sh"];

@@ -1,5 +1,5 @@
-//! The target architectures of `cargo xtask dist`, and the files of the emulator, which archives and packages
-//! contain.
+//! The target architectures of `cargo xtask dist`, and the files of the emulator (the stand-in for the kernel
+//! and its launcher), which archives and Debian packages contain.
 
 use super::glibc;
 use std::fs;
@@ -9,22 +9,22 @@ use xtask::emulate;
 use xtask::run::{check, root};
 use xtask::toolchain::Toolchain;
 
-/// A target architecture.
+/// A target architecture of `cargo xtask dist`, with its names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
-    /// The name for the command line.
+    /// The name on the command line (`--arch`).
     pub(super) name: &'static str,
     /// The compiler's triple.
     pub(super) triple: &'static str,
-    /// The name of `std::env::consts::ARCH`.
+    /// The name in `std::env::consts::ARCH`.
     pub(super) own: &'static str,
-    /// Debian's name.
+    /// The name in Debian packages.
     pub(super) debian: &'static str,
-    /// The name of Debian's folder of libraries.
+    /// The name of Debian's folder for libraries of this architecture.
     pub(super) multiarch: &'static str,
 }
 
-/// The target architectures.
+/// The target architectures of `cargo xtask dist`.
 pub(super) static ARCHITECTURES: [Target; 2] = [
     Target {
         name: "x86-64",
@@ -50,7 +50,8 @@ const GATEWAY: &str = "mlx5-fabric";
 /// The page for users of the archive. It becomes the README of the archive.
 pub(super) const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
 
-/// The other files of the archive: the path in the repository, the path in the archive, and the permissions.
+/// The other files of the emulator's archive: the path in the repository, the path in the archive, and the
+/// permissions.
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
     ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
@@ -123,7 +124,7 @@ pub(super) fn put_emulator(triple: &str, folder: &Path) -> Result<(), String> {
     put_crate(folder)
 }
 
-/// Copies a file, makes its folders, and sets its permissions.
+/// Copies a file, makes the folders above it, and sets its permissions.
 pub(super) fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
     let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
     let copied = folder

@@ -1,5 +1,5 @@
-//! Checks the required glibc: at most Ubuntu 22.04's for programs on a BlueField, at most Debian 12's for the
-//! archive of the stand-in.
+//! Checks which glibc a program or library needs: at most the glibc of Ubuntu 22.04 for programs on a
+//! BlueField, at most Debian 12's for the archive of the stand-in.
 
 use object::Endianness;
 use object::elf::FileHeader64;
@@ -7,11 +7,11 @@ use object::read::elf::FileHeader;
 use std::fs;
 use std::path::Path;
 
-/// The glibc of Ubuntu 22.04, the system of a BlueField.
+/// The version of glibc in Ubuntu 22.04, the system of a BlueField: major, minor.
 pub(super) const UBUNTU_22_04: (u32, u32) = (2, 34);
 pub(super) const DEBIAN_12: (u32, u32) = (2, 36);
 
-/// Checks the symbol versions that a program or library needs from glibc.
+/// Checks the symbol versions that a program or library needs from glibc. Returns a line with the newest one.
 ///
 /// # Errors
 /// The versions that are too new.
@@ -36,7 +36,7 @@ pub(super) fn check(path: &Path, newest: (u32, u32)) -> Result<String, String> {
     Ok(format!("{}: glibc {major}.{minor} is enough", path.display()))
 }
 
-/// Returns the names of all needed versions (section `.gnu.version_r`).
+/// Returns the names of all symbol versions that a file needs (section `.gnu.version_r`).
 fn needs(data: &[u8]) -> Result<Vec<String>, object::Error> {
     let endian = Endianness::Little;
     let header = FileHeader64::<Endianness>::parse(data)?;
@@ -53,8 +53,8 @@ fn needs(data: &[u8]) -> Result<Vec<String>, object::Error> {
     Ok(names)
 }
 
-/// Returns the version in a name such as `GLIBC_2.34`. `GLIBC_PRIVATE` counts as newer than any. Returns
-/// `None` for a version of another library.
+/// Returns the version in a name such as `GLIBC_2.34`. `GLIBC_PRIVATE` counts as newer than any version.
+/// Returns `None` for a symbol version of another library.
 fn version(name: &str) -> Option<(u32, u32)> {
     let number = name.strip_prefix("GLIBC_")?;
     let mut parts = number.split('.').map(str::parse);

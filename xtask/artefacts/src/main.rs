@@ -1,5 +1,5 @@
-//! Checks of the built programs and libraries for the Arm cores: a step of `cargo xtask test`. Also `cargo
-//! xtask dist`, which packs the stand-in.
+//! Checks the programs and libraries that are built for the Arm cores of a BlueField: a step of `cargo xtask
+//! test`. Also `cargo xtask dist`, which packs archives and Debian packages.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 /// Builds everything for the Arm cores in release mode, and checks the compiled code.
 ///
 /// # Errors
-/// The first failed check, as a sentence.
+/// A description of the first failed check.
 fn check_all() -> Result<(), String> {
     let say = |text: String| writeln!(io::stdout(), "{text}").map_err(|error| error.to_string());
     let public = public()?;
@@ -59,11 +59,12 @@ fn check_all() -> Result<(), String> {
     say(smallest_service()?)
 }
 
-/// Builds the library with the feature `defmt` for bare metal. One build is enough for both boards.
+/// Checks that the library builds for bare metal with the feature `defmt`. One build is enough for both
+/// boards.
 fn with_defmt() -> Result<(), String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
-    // `rustc` instead of `check`, because `check` would compile the standard library again. Optimisation is
-    // off, because nobody runs the result.
+    // `rustc` instead of `check`: `check` would compile the standard library again. Optimisation is off,
+    // because the result is never run.
     let arguments =
         ["rustc", "--quiet", "--release", "--lib", "--package", "mlx5-mkey", "--features", "defmt"];
     let mut command = toolchain.cargo(&arguments);
@@ -71,8 +72,8 @@ fn with_defmt() -> Result<(), String> {
     check(command)
 }
 
-/// Builds the smallest service for a Cortex-A72, optimised for size and speed, and checks the size of its
-/// code.
+/// Builds the smallest service (a bare-metal program) for a Cortex-A72, optimised for size and speed, and
+/// checks the size of its code.
 fn smallest_service() -> Result<String, String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
     check(toolchain.cargo(&["build", "--quiet", "--profile", "bench", "--package", "hil-minimal"]))?;
@@ -80,7 +81,7 @@ fn smallest_service() -> Result<String, String> {
     size::check(&fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
-/// Returns the disassembly of a file.
+/// Returns objdump's disassembly of a file.
 fn disassemble(path: &Path) -> Result<String, String> {
     debian::install(debian::LINKER)?;
     let mut objdump = program("aarch64-linux-gnu-objdump", &["--disassemble", "--no-show-raw-insn"]);
@@ -88,16 +89,17 @@ fn disassemble(path: &Path) -> Result<String, String> {
     answer(objdump)
 }
 
-/// Returns the calls of the freestanding program, which uses every generic function of the library. In this
-/// build nothing is inlined or left to other crates. One build is enough for both boards, since the calls do
-/// not depend on the core.
+/// Returns the calls in the freestanding program, which uses every generic function of the library. In this
+/// build nothing is inlined or left to other crates. One build is enough for both boards, because the calls
+/// do not depend on the core.
 fn called() -> Result<Graph, String> {
     let bare = Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: root() };
     let flags = ["-Copt-level=0", "-Clink-dead-code", "-Zshare-generics=no", "-Csymbol-mangling-version=v0"];
     Graph::read(&[bare.freestanding(&flags)?.1]).map_err(|error| error.to_string())
 }
 
-/// Builds the library for bare metal and checks its code. Returns a summary.
+/// Builds the library for bare metal and checks its compiled code: barriers, panics, completeness. Returns a
+/// summary.
 fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, String> {
     let bare = Bare { toolchain: Toolchain::find(board, System::None)?, folder: root() };
     let (program, freestanding) = bare.freestanding(&[])?;
@@ -109,8 +111,8 @@ fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, Stri
     Ok(format!("{}, none: {barriers}; {panics}; {reached}", board.name()))
 }
 
-/// Checks that the search for panics covers each public function: in a copy of the library, each contains a
-/// panic, and each panic must be found.
+/// Checks that the search for panics covers each public function: each public function of a copy of the
+/// library gets a panic, and the search must find each.
 fn check_planted(public: &str) -> Result<String, String> {
     let places = reached::places(public).ok_or("rustdoc's JSON has no places")?;
     let copy = planted::Copy::make(&places)?;
@@ -118,20 +120,21 @@ fn check_planted(public: &str) -> Result<String, String> {
     panics::check_planted(&[bare.freestanding(&[])?.1, bare.library()?], planted::MODULE, &copy.functions)
 }
 
-/// Builds libraries for bare metal, from a workspace folder.
+/// Builds libraries for bare metal from the workspace in `folder`.
 struct Bare {
     toolchain: Toolchain,
     folder: PathBuf,
 }
 
 impl Bare {
-    /// Builds the program that uses every generic function of the library. Returns its path and its bytes.
+    /// Builds the freestanding program, which uses every generic function of the library. Returns its path
+    /// and its bytes.
     fn freestanding(&self, flags: &[&str]) -> Result<(PathBuf, Vec<u8>), String> {
         self.rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", flags)
     }
 
-    /// Builds the library with all its functions, also the functions that the freestanding program does not
-    /// call, and the functions that are usually inlined.
+    /// Builds the library with all its functions, including those that the freestanding program does not call
+    /// and those that are usually inlined.
     fn library(&self) -> Result<Vec<u8>, String> {
         let whole =
             ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
@@ -155,9 +158,9 @@ impl Bare {
     }
 }
 
-/// Returns rustdoc's JSON of the library.
+/// Returns rustdoc's description of the library in JSON.
 fn public() -> Result<String, String> {
-    // The toolchain for Linux contains the standard library, which would have to be built for bare metal.
+    // The toolchain for Linux has a built standard library. For bare metal it would have to be built.
     let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
     let mut rustdoc =
         toolchain.cargo(&["rustdoc", "--quiet", "--release", "--package", "mlx5-mkey", "--lib"]);

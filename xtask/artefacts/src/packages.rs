@@ -1,7 +1,7 @@
 //! Debian packages of the emulator and of the library for C, a list of the crates in each (CycloneDX), and
-//! checksums, in `target/dist`.
+//! checksums. All are written to `target/dist`.
 
-// A JSON value without the index gives null.
+// Indexing a JSON value never panics: a missing index gives null.
 #![allow(clippy::indexing_slicing)]
 
 use super::files::{Target, put, put_emulator, stand_in};
@@ -17,13 +17,13 @@ use xtask::{debian, host};
 const SUMS: &str = "SHA256SUMS";
 /// The SONAME of the library for C.
 const SONAME: &str = "libmlx5_mkey.so.1";
-/// Maintainer of the packages: whoever publishes them sets the variable `DEBEMAIL`.
+/// The maintainer of the packages, if the variable `DEBEMAIL` names none.
 const NOBODY: &str = "nobody <nobody@localhost>";
 
-/// The Debian packages that `try_out` installs in a new system before ours.
+/// The Debian packages that `try_out` installs in a new system before the packages of this project.
 const CHECKED_WITH: &[&str] = &["ibverbs-providers", "ibverbs-utils", "gcc", "libc6-dev", "pkg-config"];
 
-/// A C program that needs header, library and the file for pkg-config.
+/// A C program that compiles only if header, library and the file for pkg-config are installed.
 const PROGRAM: &str = "\
 #include <mlx5_mkey.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ int main(void)
 }
 ";
 
-/// A package: its files below a folder, and the fields of its control file.
+/// A Debian package: fields of its control file.
 struct Package<'a> {
     name: &'a str,
     section: &'a str,
@@ -66,7 +66,8 @@ const DEVELOPMENT: Package<'_> = Package {
                   for pkg-config.",
 };
 
-/// Makes all packages for a target, the lists of crates and the checksums. Returns the packages.
+/// Makes all Debian packages for a target, the lists of crates and the checksums. Returns the paths of the
+/// packages.
 pub(super) fn make(target: &Target) -> Result<Vec<PathBuf>, String> {
     let dist = root().join("target/dist");
     let folder = dist.join("deb");
@@ -89,7 +90,7 @@ pub(super) fn make(target: &Target) -> Result<Vec<PathBuf>, String> {
     Ok(files.into())
 }
 
-/// Writes a file of a package, with its folders.
+/// Writes a file of a package with these permissions, and makes the folders above it.
 fn write(file: &Path, text: &str, rights: u32) -> Result<(), String> {
     let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
     folder
@@ -106,7 +107,7 @@ fn emulator(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     EMULATOR.build(target, folder)
 }
 
-/// Returns the folder of the installation that `cargo xtask capi` makes.
+/// Returns the folder in which `cargo xtask capi` has installed the library for C.
 fn installation(target: &Target) -> PathBuf {
     root().join("target/capi").join(target.name)
 }
@@ -149,7 +150,7 @@ fn development(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     DEVELOPMENT.build(target, folder)
 }
 
-/// Returns the file for pkg-config with the folders of a Debian system.
+/// Returns the file for pkg-config with the folders that the package has on a Debian system.
 fn installed(text: &str, multiarch: &str) -> String {
     let line = |line: &str| match line.split_once('=') {
         Some(("prefix", _)) => "prefix=/usr\n".to_owned(),
@@ -181,16 +182,17 @@ impl Package<'_> {
         );
         write(&folder.join("DEBIAN/control"), &control, 0o644)?;
         let file = root().join("target/dist").join(format!("{}_{version}_{}.deb", self.name, target.debian));
-        // All files of a package have the time of the sources, so that two builds make the same bytes.
+        // All files of a package get the time of the sources, so that two builds make the same bytes.
         let mut pack = program("dpkg-deb", &["--root-owner-group", "-Zgzip", "--build"]);
         pack.arg(folder).arg(&file).env("SOURCE_DATE_EPOCH", "0");
-        // dpkg-deb prints a line to standard output, which has the paths of the results.
+        // `dpkg-deb` prints a line. It is not passed on, because standard output lists the paths of the
+        // results.
         answer(pack)?;
         Ok(file)
     }
 }
 
-/// Returns the crates that are compiled into a package, in the format CycloneDX 1.5.
+/// Returns the list of the crates that are compiled into a cargo package, in the format CycloneDX 1.5.
 fn bill(package: &str, triple: &str) -> Result<String, String> {
     let mut ask = cargo(&["metadata", "--format-version", "1", "--filter-platform", triple]);
     if package == "mlx5-mkey" {
@@ -202,7 +204,7 @@ fn bill(package: &str, triple: &str) -> Result<String, String> {
     components(&metadata, package, &checksums(&lock))
 }
 
-/// Returns the checksums of a lock file by name and version.
+/// Returns the checksums in a `Cargo.lock` by name and version of the crate.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let value = |block: &str, key: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(key))?;
@@ -212,7 +214,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     lock.split("[[package]]").filter_map(entry).collect()
 }
 
-/// Follows the dependencies that are neither of tests nor of build scripts.
+/// Follows the dependencies of a crate, except those of tests and build scripts.
 fn components(
     metadata: &serde_json::Value,
     package: &str,
@@ -263,7 +265,7 @@ fn components(
     serde_json::to_string_pretty(&bill).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
-/// Writes the checksums of all files in a folder.
+/// Writes a file with the checksums of all files in a folder.
 fn sums(dist: &Path) -> Result<(), String> {
     let lost = |error: std::io::Error| format!("{}: {error}", dist.display());
     let mut names: Vec<String> = Vec::new();

@@ -1,19 +1,21 @@
-//! The library contains no panic and no allocator.
+//! Checks that compiled code of the library reaches no panic and no allocator.
 
 use super::reach::Graph;
 
 /// A function of core with a panic that cannot happen: the function compares the number of names with the
-/// number of values, and both are constants. Derived `Debug` calls the function for more than five fields.
+/// number of values, and both are constants. Derived `Debug` calls the function for structs of more than five
+/// fields.
 const NEVER: &str = "<core::fmt::Formatter>::debug_struct_fields_finish";
 
-/// An entry of the freestanding program that can panic. The check must find this panic.
+/// A function of the freestanding program that can panic. If the check does not find this panic, the check
+/// does not work.
 const CONTROL: &str = "control_that_panics";
 
 /// Checks that no function of the library reaches the panic handler or an allocator, and that the archives
-/// contain everything the library needs.
+/// (compiled libraries) contain everything the library needs.
 ///
 /// Every function of the library counts, also a function that the freestanding program does not call. The
-/// check knows no arguments: a path to a panic counts even if no caller takes it.
+/// check does not consider arguments: a path to a panic counts even if no arguments lead to it.
 ///
 /// # Errors
 /// The functions on a path to a panic or an allocator, or the missing symbols.
@@ -38,14 +40,14 @@ pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
     Ok(format!("none of {} functions reaches a panic or an allocator", own.len()))
 }
 
-/// Returns whether a function has to be free of panics: a function of the library, or an entry of the
-/// freestanding program.
+/// Returns whether a function must be free of panics: a function of the library, or one of the freestanding
+/// program that calls the library.
 fn is_looked_at(name: &str) -> bool {
     is_own(name) || name.starts_with("entry_")
 }
 
-/// Checks that [`check`] covers every function of a copy of the library in which each function calls a
-/// panicking function of its own. The panicking functions are in `module`, named `p` and a number.
+/// Checks that [`check`] covers every public function. `archives` are a copy of the library in which each
+/// calls a panicking function of its own. The panicking functions are in `module`, named `p` and a number.
 ///
 /// # Errors
 /// The functions whose panics are not found.
@@ -61,7 +63,7 @@ pub(super) fn check_planted(
     let handler = graph.named(|name| name.contains("rust_begin_unwind"));
     let never = graph.named(|name| name == NEVER);
     let own = graph.named(|name| is_looked_at(name) && !name.starts_with(module));
-    // Both sets are computed once, because there are many functions.
+    // Both sets are computed once for all functions: a search for each function would take long.
     let (reached, reaching) = (graph.reached(&own, &never), graph.reaching(&handler, &never));
     let planted = graph.keyed(|name| name.strip_prefix(module)?.strip_prefix('p')?.parse::<usize>().ok());
     let is_found = |number: usize| {
@@ -80,8 +82,8 @@ pub(super) fn check_planted(
     }
 }
 
-/// Checks that no function of the library reaches a panic or an allocator in a whole image. Other parts of
-/// the image may do both.
+/// Checks that no function of the library reaches a panic or an allocator in a complete bare-metal image.
+/// Other parts of the image may do both.
 ///
 /// # Errors
 /// The functions on a path to a panic or an allocator.
@@ -96,8 +98,8 @@ pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
                 .into(),
         );
     }
-    // Writing to the caller's string may allocate, and so may other callbacks. Freeing is allowed as well:
-    // the library frees only values of the caller, such as a boxed doorbell.
+    // A callback of the caller, such as one that writes to its string, may allocate. The library may free
+    // memory too, because it frees only values of the caller, such as a boxed doorbell.
     let callers = |name: &str| name.contains(" as core::fmt::Write>") || name.contains("__rust_dealloc");
     let allocator = graph.named(|name| is_allocator(name) && !callers(name));
     let wrong = &handler | &allocator;
@@ -107,7 +109,8 @@ pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
     Ok(format!("none of the library's {} functions in the image reaches a panic or an allocator", own.len()))
 }
 
-/// Returns whether a function belongs to core, by its path or by a primitive type that it is implemented for.
+/// Returns whether a function belongs to core: by its path, or because it is implemented for a primitive
+/// type.
 fn is_core(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']);
     path.starts_with("core::") || path.starts_with(['[', '*']) || is_language(path)
@@ -120,9 +123,9 @@ fn is_language(path: &str) -> bool {
     integer || ["bool", "char", "str", "dyn"].contains(&word)
 }
 
-/// Returns whether a function belongs to the library, by its path or by the type and trait that it is
-/// implemented for. Blanket implementations of alloc, and implementations for types of other crates, belong
-/// to others.
+/// Returns whether a function belongs to the library: by its path, or by the type and trait that it is
+/// implemented for. Blanket implementations of alloc, and implementations for types of other crates, do not
+/// belong to the library.
 fn is_own(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']).trim_start_matches("mut ");
     let of = name.split_once(" as ").map_or("", |(_, of)| of);

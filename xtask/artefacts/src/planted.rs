@@ -1,4 +1,5 @@
-//! Plants a panic in each public function of a copy of the library, to test the search for panics.
+//! Plants a panic in each public function of a copy of the library, to test that the search for panics finds
+//! them.
 
 use crate::reached::Place;
 use proc_macro2::Ident;
@@ -10,22 +11,22 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use xtask::run::{files, root};
 
-/// The module of the copy that contains a panicking function for each public function.
+/// The path of a module in the copy, which contains a panicking function for each public function.
 pub(super) const MODULE: &str = "mlx5_mkey::planted::";
 
-/// The least number of functions that get a panic. Functions that macros generate get none.
+/// The least number of functions that must get a panic. Functions that macros generate get none.
 const LEAST: usize = 10;
 
-/// A copy of the library with panics, in a workspace of links to all other files.
+/// A copy of the library with planted panics. Its workspace has links to all other files of the repository.
 pub(super) struct Copy {
     /// The workspace folder.
     pub(super) folder: PathBuf,
-    /// The names of the functions, in the order of their numbers.
+    /// The names of the functions that got a panic. The position of a name is the number of its panic.
     pub(super) functions: Vec<String>,
 }
 
 impl Copy {
-    /// Makes the copy, below `target`.
+    /// Makes the copy in a folder below `target`.
     pub(super) fn make(places: &[Place]) -> Result<Self, String> {
         let folder = root().join("target/planted");
         let mut copy = Self { folder, functions: Vec::new() };
@@ -45,7 +46,7 @@ impl Copy {
         if count < LEAST { Err(format!("panics were planted in only {count} functions")) } else { Ok(copy) }
     }
 
-    /// Copies a file, with panics in the functions at these places.
+    /// Copies a source file, and plants panics in the functions at these places.
     fn add(&mut self, name: &Path, places: &[Place]) -> Result<(), String> {
         let (from, to) = (root().join(name), self.folder.join(name));
         let say = |error: io::Error| error.to_string();
@@ -64,8 +65,7 @@ impl Copy {
     }
 }
 
-/// Makes links to all other files of the repository, also to `target`, so that the copy shares built
-/// dependencies.
+/// Makes links to all other files of the repository. A link to `target` lets the copy use built dependencies.
 fn link(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(root())? {
@@ -79,9 +79,9 @@ fn link(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the text of the module with `count` panicking functions.
+/// Returns the source text of a module with `count` panicking functions.
 fn panics(count: usize) -> String {
-    // Each function has its own message. The compiler would merge equal functions.
+    // Each function has its own message: otherwise the compiler would merge equal functions.
     let one = |number| {
         format!(
             "#[inline(never)]\npub(crate) const fn p{number}() -> ! {{\n\
@@ -107,7 +107,7 @@ fn plant(source: &str, places: &[&Place], first: usize) -> Result<(String, Vec<S
     Ok((text, finder.found.into_values().collect()))
 }
 
-/// Finds the beginnings of function bodies.
+/// Finds the offsets in a source at which the bodies of the wanted functions begin.
 struct Finder<'p> {
     places: &'p [&'p Place],
     found: BTreeMap<usize, String>,

@@ -1,22 +1,22 @@
-//! The graph of references between the functions of built archives.
+//! The graph of references between the functions and constants of compiled archives.
 
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter;
 
-/// A section of an object file. Each function and each constant has its own section.
+/// A section of an object file. Each function and each constant is in a section of its own.
 #[derive(Debug, Default)]
 struct Section {
     /// The symbols in the section.
     names: Vec<String>,
     /// The indices of the sections that this section refers to, by calls or by addresses.
     refers: BTreeSet<usize>,
-    /// The symbols that this section refers to and no archive contains.
+    /// The symbols that this section refers to and that no archive defines.
     missing: BTreeSet<String>,
 }
 
-/// Returns the nodes that can be reached from `from`, which is included.
+/// Returns all nodes that can be reached from the nodes `from`, including these.
 fn closure(from: &BTreeSet<usize>, next: impl Fn(usize) -> Vec<usize>) -> BTreeSet<usize> {
     let (mut found, mut waiting) = (from.clone(), Vec::from_iter(from.iter().copied()));
     while let Some(at) = waiting.pop() {
@@ -25,14 +25,14 @@ fn closure(from: &BTreeSet<usize>, next: impl Fn(usize) -> Vec<usize>) -> BTreeS
     found
 }
 
-/// The functions and constants of some archives.
+/// The functions and constants of some archives, as nodes of a graph.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     sections: Vec<Section>,
 }
 
 impl Graph {
-    /// Reads archives. If a symbol is defined twice, the first definition counts.
+    /// Reads archives (`.a`, `.rlib`). If a symbol is defined twice, the first definition counts.
     pub(super) fn read(archives: &[Vec<u8>]) -> Result<Self, object::Error> {
         let mut objects = Vec::new();
         for data in archives {
@@ -86,7 +86,8 @@ impl Graph {
         Ok(Self { sections })
     }
 
-    /// Reads the calls of a linked program from objdump's disassembly. Calls through pointers are missing.
+    /// Reads the direct calls of a linked program from objdump's disassembly. Calls through pointers are not
+    /// in the graph.
     pub(super) fn read_calls(disassembly: &str) -> Self {
         let function = |line: &'_ str| Some(line.strip_suffix(">:")?.split_once(" <")?.1.to_owned());
         let places: BTreeMap<String, usize> =
@@ -97,8 +98,8 @@ impl Graph {
                 let name = format!("{:#}", rustc_demangle::demangle(&name));
                 sections.push(Section { names: vec![name], ..Section::default() });
             } else if line.contains("\tadrp\t") {
-                // The operand is the address of a page. objdump prints the name of the function at that
-                // address, which is not the target.
+                // The operand is the address of a memory page. objdump prints the name of the function at
+                // that address, which is not referred to.
             } else if let Some((_, target)) = line.split_once('<') {
                 let place = target.split_once('>').and_then(|(name, _)| places.get(name));
                 if let (Some(place), Some(section)) = (place, sections.last_mut()) {
@@ -113,7 +114,7 @@ impl Graph {
         self.sections.iter().flat_map(|section| &section.names).map(String::as_str).collect()
     }
 
-    /// Returns the sections with a symbol that fulfils a condition.
+    /// Returns the sections with a symbol whose name fulfils a condition.
     pub(super) fn named(&self, is_meant: impl Fn(&str) -> bool) -> BTreeSet<usize> {
         let sections = self.sections.iter().enumerate();
         sections
@@ -122,14 +123,14 @@ impl Graph {
             .collect()
     }
 
-    /// Returns the shortest path from one of `from` to one of `to` that avoids `but`, as symbols.
+    /// Returns the shortest path from one of `from` to one of `to` that avoids `but`, as names of symbols.
     pub(super) fn path(
         &self,
         from: &BTreeSet<usize>,
         to: &BTreeSet<usize>,
         but: &BTreeSet<usize>,
     ) -> Option<Vec<&str>> {
-        // The predecessor of each reached section. A start is its own predecessor.
+        // The predecessor of each reached section on its path. A section of `from` is its own predecessor.
         let mut before: BTreeMap<usize, usize> = from.iter().map(|start| (*start, *start)).collect();
         let mut waiting: VecDeque<usize> = from.iter().copied().collect();
         while let Some(at) = waiting.pop_front() {
@@ -150,13 +151,15 @@ impl Graph {
         None
     }
 
-    /// Returns the sections that can be reached from `from` on paths that avoid `but`. `from` is included.
+    /// Returns the sections that can be reached from `from` on paths that avoid `but`. The result includes
+    /// `from`.
     pub(super) fn reached(&self, from: &BTreeSet<usize>, but: &BTreeSet<usize>) -> BTreeSet<usize> {
         let refers = |at: usize| self.sections.get(at).into_iter().flat_map(|section| &section.refers);
         closure(from, |at| refers(at).copied().filter(|next| !but.contains(next)).collect())
     }
 
-    /// Returns the sections from which `to` can be reached on paths that avoid `but`. `to` is included.
+    /// Returns the sections from which `to` can be reached on paths that avoid `but`. The result includes
+    /// `to`.
     pub(super) fn reaching(&self, to: &BTreeSet<usize>, but: &BTreeSet<usize>) -> BTreeSet<usize> {
         let mut referring: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (from, section) in self.sections.iter().enumerate() {
@@ -167,7 +170,7 @@ impl Graph {
         closure(to, |at| referring.get(&at).cloned().unwrap_or_default())
     }
 
-    /// Returns the sections by key. `key` computes the key from a symbol.
+    /// Groups the sections by a key that `key` computes from the name of a symbol.
     pub(super) fn keyed<K: Ord>(&self, key: impl Fn(&str) -> Option<K>) -> BTreeMap<K, BTreeSet<usize>> {
         let mut found: BTreeMap<K, BTreeSet<usize>> = BTreeMap::new();
         for (at, section) in self.sections.iter().enumerate() {
@@ -178,14 +181,15 @@ impl Graph {
         found
     }
 
-    /// Returns the missing symbols of all sections that can be reached from `from`.
+    /// Returns the undefined symbols of all sections that can be reached from `from`.
     pub(super) fn missing(&self, from: &BTreeSet<usize>) -> BTreeSet<&str> {
         let reached = self.reached(from, &BTreeSet::new());
         let sections = reached.into_iter().filter_map(|at| self.sections.get(at));
         sections.flat_map(|section| &section.missing).map(String::as_str).collect()
     }
 
-    /// Returns a symbol of the section. Symbols with `$` only mark the begin of code (x) or constants (d).
+    /// Returns the name of a symbol in the section. Symbols with `$` are left out: they only mark the
+    /// beginning of code (x) or constants (d).
     fn name(&self, at: usize) -> &str {
         let names = self.sections.get(at).into_iter().flat_map(|section| &section.names);
         names.map(String::as_str).find(|name| !name.starts_with('$')).unwrap_or("a constant")

@@ -1,35 +1,38 @@
-//! Checks that every public function of the library is among the checked functions.
+//! Checks that the searches of `check_bare` see every public function of the library.
 //!
-//! The functions come from rustdoc's JSON. A function without generic parameters is compiled in the library
-//! itself. Another function has to be called by the freestanding program. If it has a parameter for a user's
-//! type, the call has to pass a type of that program. The symbols of an unoptimised build show the calls.
+//! rustdoc's JSON lists the functions. A function without generic parameters is compiled in the library
+//! itself. The freestanding program has to call any other function. If a function has a parameter for a
+//! user's type, the call has to pass a type of that program. The symbols of an unoptimised build show the
+//! calls.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// A public function, a method, or a function of a trait implementation.
+/// A public function: a free function, a method, or a function of a trait implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Function {
-    /// The name of the type that has the function, without path and parameters. Empty for a free function.
+    /// The name of the type that has the function, without path and parameters. For a free function the text
+    /// is empty.
     of: String,
     /// The name of the implemented trait, or an empty text.
     by: String,
     name: String,
 }
 
-/// The instances that must exist of a function.
+/// The compiled instances of a function that must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The function itself, which has no generic parameters.
     One,
-    /// An instance for a constant or for a type of the library.
+    /// An instance with any arguments for its generic parameters: the parameters are constants or types of
+    /// the library.
     OfSize,
-    /// An instance for a user's type.
+    /// An instance with a type of the freestanding program, which represents a user's type.
     OfType,
 }
 
-/// The place of a function in the source.
+/// The place of a function in the library's sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: String,
@@ -37,16 +40,17 @@ pub(super) struct Place {
     pub(super) lines: RangeInclusive<usize>,
 }
 
-/// Traits that only types of the library implement.
+/// Traits that no type outside of the library implements.
 const SEALED: [&str; 1] = ["CqeSlot"];
 
-/// The crate whose types stand for a user's types.
+/// The crate (the freestanding program) whose types represent a user's types.
 const USER: &str = "hil_freestanding::";
 
-/// Checks that all public functions exist among the demangled symbols of the library or of the program.
+/// Checks that all public functions exist among the demangled symbols of the library or of the freestanding
+/// program.
 ///
 /// # Errors
-/// The missing functions, or too few functions for a complete list.
+/// The missing functions, or the reason why the list of functions cannot be complete.
 pub(super) fn check(
     json: &str,
     library: &BTreeSet<&str>,
@@ -148,7 +152,8 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
     Some(found)
 }
 
-/// Returns the places of public functions. Derived functions are included, at the place of their attribute.
+/// Returns the places of public functions. For a derived function, the place is that of the attribute
+/// `derive`.
 pub(super) fn places(json: &str) -> Option<Vec<Place>> {
     let json: Value = serde_json::from_str(json).ok()?;
     let place = |entry: &Value| {
@@ -172,7 +177,7 @@ impl Wanted {
     }
 }
 
-/// Returns the instances that generic parameters require.
+/// Returns which instances the generic parameters of a function require.
 fn wanted(generics: &Value) -> Option<Wanted> {
     let kinds = generics.get("params")?.as_array()?.iter().map(|parameter| parameter.get("kind"));
     kinds.into_iter().try_fold(Wanted::One, |before, kind| {
@@ -187,7 +192,7 @@ fn wanted(generics: &Value) -> Option<Wanted> {
     })
 }
 
-/// Returns whether only types of the library can stand for a type parameter.
+/// Returns whether a type parameter can only be a type of the library.
 fn is_sealed(parameter: &Value) -> bool {
     let bounds = parameter.get("bounds").and_then(Value::as_array);
     let path = |bound: &Value| Some(last(bound.pointer("/trait_bound/trait/path")?.as_str()?).to_owned());
@@ -213,8 +218,8 @@ fn last(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// Parses a demangled symbol. References to any type become `&?`, because the library implements traits for
-/// no specific reference.
+/// Parses a demangled symbol. A reference to any type becomes `&?`, because the library implements its traits
+/// for references to all types alike.
 fn parse(symbol: &str) -> Option<Function> {
     let free = |name: &str| Function { of: String::new(), by: String::new(), name: last(name).to_owned() };
     let Some(rest) = symbol.strip_prefix('<') else {
@@ -223,7 +228,7 @@ fn parse(symbol: &str) -> Option<Function> {
     let end = closing(rest)?;
     let (inside, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
     let name = plain(behind.strip_prefix("::")?);
-    // A closure is part of its function, and no function of its own.
+    // A closure is part of its function and not counted as a function.
     if name.contains("::") {
         return None;
     }
@@ -236,18 +241,18 @@ fn parse(symbol: &str) -> Option<Function> {
     Some(Function { of, by: last(&plain(by)).to_owned(), name })
 }
 
-/// Returns each character with its offset and with the nesting depth of angle brackets after it.
+/// Returns each character with its offset, and with the nesting depth of angle brackets after the character.
 fn depths(text: &str) -> impl Iterator<Item = (usize, char, i32)> {
     let (mut depth, mut before) = (0, ' ');
     text.char_indices().map(move |(at, letter)| {
-        // The arrow `->` closes no bracket.
+        // The `>` of an arrow `->` closes no bracket.
         depth += i32::from(letter == '<') - i32::from(letter == '>' && before != '-');
         before = letter;
         (at, letter, depth)
     })
 }
 
-/// Returns a path without the parts in angle brackets.
+/// Returns a path without its generic arguments (the parts in angle brackets).
 fn plain(path: &str) -> String {
     let outside = depths(path).filter(|(_, letter, depth)| *depth == 0 && *letter != '>');
     let kept: String = outside.map(|(_, letter, _)| letter).collect();
@@ -259,7 +264,7 @@ fn closing(text: &str) -> Option<usize> {
     depths(text).find(|(_, _, depth)| *depth < 0).map(|(at, _, _)| at)
 }
 
-/// Returns the offset of a word outside of angle brackets.
+/// Returns the offset of a word that is outside of all angle brackets.
 fn top_level(text: &str, word: &str) -> Option<usize> {
     text.match_indices(word).map(|(at, _)| at).find(|at| {
         let before = text.get(..*at).unwrap_or_default();
@@ -271,9 +276,9 @@ fn top_level(text: &str, word: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// rustdoc's JSON for a type with a function that has a constant parameter and one that takes a callback;
-    /// a trait of the library with a default method, and a type that implements the trait; a free function; a
-    /// derived function.
+    /// rustdoc's JSON for: a type with a function that has a constant parameter and one that takes a
+    /// callback; a trait of the library with a default method, and a type that implements the trait; a free
+    /// function; a derived function.
     const JSON: &str = r#"{"index": {
         "0": {"name": "ring", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
         "1": {"name": "restart", "inner": {"function": {"generics": {"params": [{"kind": {"type": {}}}]},
@@ -325,8 +330,8 @@ mod tests {
             let error = check(JSON, &without(&library), &without(&program)).unwrap_err();
             assert!(error.ends_with(&format!(": {name}")), "{error}");
         }
-        // An instance of a generic function does not count if only the library contains it. An instance with
-        // a type of the library does not count either.
+        // The check fails if only the library has an instance of a generic function. The check also fails if
+        // no instance of a function for a user's type has such a type.
         let moved: BTreeSet<_> = LIBRARY.into_iter().chain([PROGRAM[1]]).collect();
         let rest = BTreeSet::from([PROGRAM[0], PROGRAM[2]]);
         assert!(check(JSON, &moved, &rest).unwrap_err().ends_with(": Queue::ring"));

@@ -1,11 +1,11 @@
-//! The size of the smallest service's code.
+//! Checks the size of the smallest service, a bare-metal program with the library.
 
 use object::{File, Object, ObjectSection};
 
-/// The limit of the code's size, in bytes.
+/// The most bytes of code that the program may have.
 const LIMIT: u64 = 14 * 1024 + 512;
 
-/// Checks the size of a program's code sections.
+/// Adds up the sizes of a program's code sections.
 ///
 /// # Errors
 /// The size, if it is over the limit.

@@ -1,5 +1,5 @@
-//! The ABI of a header as sorted lines: constants, functions with their types, and structs with sizes and
-//! offsets.
+//! Reads the ABI of the C header as sorted lines: constants, functions with their types, and structs with
+//! sizes and offsets.
 
 use crate::header::ZERO;
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ struct Struct {
 
 /// The declarations of a header.
 pub(super) struct Declared {
-    /// A line for each declaration except structs.
+    /// A line for each constant, function and handle.
     lines: Vec<String>,
     structs: Vec<Struct>,
 }
 
 impl Declared {
-    /// Reads a header that `header::make` has written.
+    /// Reads the declarations of a header that `header::make` has generated.
     pub(super) fn read(header: &str) -> Result<Self, String> {
         let (mut lines, mut structs, mut rest) = (Vec::new(), Vec::new(), String::new());
         for line in header.lines() {
@@ -49,8 +49,7 @@ impl Declared {
         functions.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next()).collect()
     }
 
-    /// Returns the functions of a header that can fail and have no paragraph `Errors:` in their
-    /// documentation.
+    /// Returns the functions of a header that can fail and whose documentation has no paragraph `Errors:`.
     pub(super) fn without_errors(header: &str) -> Vec<&str> {
         let (mut is_told, mut found) = (false, Vec::new());
         for line in header.lines().map(str::trim) {
@@ -66,7 +65,7 @@ impl Declared {
         found
     }
 
-    /// Returns a C program that prints size and offsets of each struct.
+    /// Returns a C program that prints the size of each struct and the offsets of its fields.
     pub(super) fn program(&self) -> String {
         let mut text = "#include <mlx5_mkey.h>\n#include <stdio.h>\n\nint main(void)\n{\n".to_owned();
         for Struct { name, fields } in &self.structs {
@@ -84,7 +83,7 @@ impl Declared {
         text
     }
 
-    /// Returns the ABI lines. `printed` is the output of the C program.
+    /// Returns the ABI as sorted lines. `printed` is the output of [`Self::program`].
     pub(super) fn listing(&self, printed: &str) -> String {
         let mut lines: Vec<&str> = self.lines.iter().map(String::as_str).chain(printed.lines()).collect();
         lines.sort_unstable();
@@ -117,7 +116,8 @@ fn structure(head: &str, body: &str) -> Result<Struct, String> {
     Ok(Struct { name: name.trim().into(), fields: fields.collect::<Option<_>>().ok_or_else(odd)? })
 }
 
-/// Returns the lines that only one of two texts has, marked as by `diff`. Returns `None` if there are none.
+/// Returns the lines that only one of two texts has, marked with `-` and `+` as by `diff`. Returns `None` if
+/// there are none.
 pub(super) fn difference(recorded: &str, found: &str) -> Option<String> {
     let only = |mark: char, these: &str, those: &str| {
         let lines = these.lines().filter(|line| those.lines().all(|other| other != *line));

@@ -1,10 +1,10 @@
-//! `mlx5_mkey.h`, generated from the sources of `src/capi`.
+//! Generates `mlx5_mkey.h`, the header for C and C++, from the sources of `src/capi`.
 
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 use std::fs;
 use xtask::run::root;
 
-/// The source files, in the order for readers of the header.
+/// The source files below `src/capi`, in the order in which readers of the header should see them.
 const FILES: &[&str] = &[
     "version",
     "error",
@@ -32,7 +32,7 @@ const FILES: &[&str] = &[
     "inspect",
 ];
 
-/// The types: the name in Rust, and the name in C without the prefix `mlx5mk_`.
+/// The types of the header: the name in Rust, and the name in C without the prefix `mlx5mk_`.
 const TYPES: &[(&str, &str)] = &[
     ("Address", "address"),
     ("Answer", "answer"),
@@ -82,7 +82,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Windows", "windows"),
 ];
 
-/// The header as it is published with the crate: whoever builds the library from the crate alone, as
+/// The header that is published with the crate. Whoever builds the library for C from the published crate, as
 /// packagers do by cargo-c, has no generator.
 pub(super) const PUBLISHED: &str = "src/capi/mlx5_mkey.h";
 
@@ -115,9 +115,9 @@ pub(super) fn make() -> Result<String, String> {
     Ok(with_defaults(&header))
 }
 
-/// The macro behind each field of a struct. In C++ a field that a designated initialiser leaves out then has
-/// a default, and compilers do not warn of it. C has zeros there in any case. Before C++14 a struct with
-/// defaults would be no aggregate.
+/// A macro that the header has after each field of a struct. In C++ the macro gives the field a default, so
+/// that compilers do not warn of a field that a designated initialiser leaves out. In C such a field is zero
+/// in any case. Before C++14 a struct with defaults would be no aggregate.
 pub(super) const ZERO: &str = " MLX5MK_ZERO";
 
 const DEFAULTS: &str = "
@@ -129,7 +129,7 @@ const DEFAULTS: &str = "
 #endif
 ";
 
-/// Adds [`ZERO`] to the fields of all structs, and its definition.
+/// Adds the macro [`ZERO`] to the fields of all structs, and its definition to the header.
 fn with_defaults(header: &str) -> String {
     let (mut text, mut is_in_struct) = (String::new(), false);
     for line in header.lines() {
@@ -150,7 +150,8 @@ fn with_defaults(header: &str) -> String {
     text
 }
 
-/// Returns the documentation of the module, up to its example, as a C comment.
+/// Returns the documentation of the module `capi`, up to its example, as a C comment for the beginning of the
+/// header.
 fn comment(page: &str) -> String {
     let lines = page.lines().map_while(|line| line.strip_prefix("//!")).take_while(|line| *line != " ```");
     let text: Vec<String> = lines

@@ -1,4 +1,4 @@
-//! The installation: libraries, header, and the file for pkg-config.
+//! The installation of the library for C in a folder: libraries, header, and the file for pkg-config.
 
 use crate::header;
 use std::fs;
@@ -9,19 +9,20 @@ use xtask::debian;
 use xtask::run::{self, cargo, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
-/// The SONAME, by which the dynamic linker finds the library. Its number grows with each change that breaks
-/// compiled programs.
+/// The SONAME, by which the dynamic linker finds the library for C. Its number grows with each change that
+/// breaks compiled programs.
 const SONAME: &str = "libmlx5_mkey.so.1";
 const SHARED: &str = "libmlx5_mkey.so";
 pub(super) const STATIC: &str = "libmlx5_mkey.a";
 
-/// A C program that adopts objects of libibverbs.
+/// A C program that passes objects of libibverbs to the library.
 pub(super) const ADOPT: &str = "hil-tests/capi/adopt.c";
 
-/// Libraries that the static library needs, from `rustc --print native-static-libs` on Linux with glibc.
+/// The libraries that programs with the static library also need, from `rustc --print native-static-libs` on
+/// Linux with glibc.
 const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// The architecture of a library.
+/// The architecture for which a library is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Architecture {
     X86,
@@ -50,7 +51,7 @@ impl Architecture {
         Self::ALL.into_iter().find(|architecture| architecture.is_this_machine())
     }
 
-    /// Builds the libraries, and returns cargo's output folder.
+    /// Builds the static and the shared library, and returns cargo's output folder.
     fn build(self) -> Result<PathBuf, String> {
         let soname = format!("-Clink-arg=-Wl,-soname,{SONAME}");
         let arguments = [
@@ -75,7 +76,7 @@ impl Architecture {
         if self == Self::X86 {
             return Err("libraries for x86-64 are built on an x86-64 machine only".into());
         }
-        // The same flags as for the program `hil`, so dependencies are built once for both.
+        // The program `hil` is built with the same flags, so that cargo builds common dependencies only once.
         let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
         let mut command = toolchain.cargo(&arguments);
         command.args(["--", &soname]);
@@ -83,20 +84,20 @@ impl Architecture {
         Ok(root().join("target/cross").join(&toolchain.triple).join("release"))
     }
 
-    /// Returns the name of the C compiler.
+    /// Returns the name of the C compiler for this architecture.
     pub(super) fn compiler(self) -> &'static str {
         if self.is_this_machine() { "gcc" } else { "aarch64-linux-gnu-gcc" }
     }
 }
 
-/// An installation in a folder that has the structure of `/usr/local`.
+/// An installation in a folder that has the structure of `/usr/local`: `include` and `lib`.
 pub(super) struct Installed {
     pub(super) architecture: Architecture,
     pub(super) folder: PathBuf,
     pub(super) header: String,
 }
 
-/// The kind of linking.
+/// How a program is linked with the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Linked {
     Static,
@@ -104,7 +105,8 @@ pub(super) enum Linked {
 }
 
 impl Installed {
-    /// Builds the libraries, and installs them with the header and the file for pkg-config.
+    /// Builds the libraries, and installs them with the header and the file for pkg-config below
+    /// `target/capi`.
     pub(super) fn make(architecture: Architecture) -> Result<Self, String> {
         let folder = root().join("target/capi").join(architecture.name());
         let built = architecture.build()?;
@@ -125,8 +127,8 @@ impl Installed {
         Ok(Self { architecture, folder, header })
     }
 
-    /// Installs by `cargo cinstall` of cargo-c, as a packager does. Debian's stable release has no cargo-c
-    /// that reads this package.
+    /// Installs the library by `cargo cinstall` of cargo-c, as a packager does. cargo-c comes from Debian's
+    /// unstable release: the stable one cannot read this package.
     pub(super) fn by_cargo_c() -> Result<Self, String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("cargo-c is unpacked on x86-64 machines only".into());
@@ -141,7 +143,7 @@ impl Installed {
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
-        // The tool was unpacked, not installed: its own loader starts it with its own libraries.
+        // cargo-c was unpacked, not installed: its own dynamic loader starts it with its own libraries.
         let mut install = program(&tool.join("usr/lib64/ld-linux-x86-64.so.2").to_string_lossy(), &[]);
         install.arg("--library-path").arg(tool.join("usr/lib/x86_64-linux-gnu"));
         install.arg(tool.join("usr/bin/cargo-cinstall")).args(["cinstall", "--release"]);
@@ -153,11 +155,11 @@ impl Installed {
         Ok(Self { architecture: Architecture::X86, folder, header })
     }
 
-    /// Compiles a program with the flags of pkg-config. A warning is an error.
+    /// Compiles a C or C++ program with the flags of pkg-config. A warning is an error.
     pub(super) fn compile(&self, source: &Path, linked: Linked, to: &Path) -> Result<(), String> {
         let mut compiler = match source.extension().and_then(|extension| extension.to_str()) {
             Some("cpp") => program("g++", &["-std=c++11"]),
-            // Designated initialisers came with C++20.
+            // Designated initialisers are part of C++ since C++20.
             Some("cc") => program("g++", &["-std=c++20"]),
             _ => program(self.architecture.compiler(), &["-std=c11"]),
         };
@@ -166,8 +168,8 @@ impl Installed {
         check(compiler)
     }
 
-    /// Returns the flags from pkg-config. The program [`ADOPT`] also needs the flags of libibverbs and
-    /// libmlx5.
+    /// Returns the flags for a program from pkg-config. The program [`ADOPT`] also needs the flags of
+    /// libibverbs and libmlx5.
     fn flags(&self, source: &Path, linked: Linked) -> Result<Vec<String>, String> {
         let mut ask = Command::new("pkg-config");
         ask.env("PKG_CONFIG_PATH", self.folder.join("lib/pkgconfig"));
@@ -180,7 +182,7 @@ impl Installed {
         }
         let flags = run::answer(ask)?;
         let word = |word: &str| match (word, linked) {
-            // If both libraries are in one folder, the linker prefers the shared one.
+            // The linker prefers the shared library if both are in one folder.
             ("-lmlx5_mkey", Linked::Static) => format!("-l:{STATIC}"),
             _ => word.into(),
         };
@@ -191,21 +193,22 @@ impl Installed {
         Ok(words)
     }
 
-    /// Returns the names that the shared library exports.
+    /// Returns the names of the functions that the shared library exports.
     pub(super) fn exports(&self) -> Result<Vec<String>, String> {
         symbols(&self.folder.join("lib").join(SHARED), "--defined-only")
     }
 }
 
-/// Returns names of the dynamic symbol table of a file, without versions. `which` selects defined or
-/// undefined symbols.
+/// Returns names of the dynamic symbol table of a file, without symbol versions. `which` is an option of
+/// `nm`, which selects defined or undefined symbols.
 pub(super) fn symbols(file: &Path, which: &str) -> Result<Vec<String>, String> {
     let listed = run::answer(program("nm", &["--dynamic", which, &file.to_string_lossy()]))?;
     let names = listed.lines().filter_map(|line| line.rsplit(' ').next()?.split('@').next());
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Returns the file for pkg-config. Paths are relative to the file, so that the folder can be moved.
+/// Returns the text of the file for pkg-config. Paths are relative to the file, so that the folder can be
+/// moved.
 fn pkg_config() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(

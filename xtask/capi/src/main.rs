@@ -31,7 +31,7 @@ lib/pkgconfig. It can be copied to a folder such as /usr/local. The guide for C 
 ";
 
 fn main() -> ExitCode {
-    // `itself` remembers the path: a later build may replace this program.
+    // The call remembers the path of this program, because a later build may replace the file.
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {

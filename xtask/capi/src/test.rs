@@ -11,27 +11,28 @@ use xtask::run::{self, check, root};
 use xtask::toolchain::Board;
 use xtask::{debian, emulate, qemu_user};
 
-/// The recorded ABI.
+/// The file with the recorded ABI.
 const LISTING: &str = "hil-tests/capi/abi.txt";
-/// The example that the guide quotes.
+/// The C example that the guide quotes.
 const EXAMPLE: &str = "hil-tests/examples/c/protected_write.c";
-/// A service of two processes.
+/// An example of a service in two processes, which the guide also quotes.
 const STORE: &str = "hil-tests/examples/c/block_store.c";
-/// A program that calls most functions, also with invalid arguments.
+/// A C program that calls most functions of the library, also with invalid arguments.
 const EVERY_CALL: &str = "hil-tests/capi/every_call.c";
-/// A program with the other calls: digests, streams, shared memory, caches and events.
+/// A C program that calls further functions: digests, streams, shared memory, caches and events.
 const MORE_CALLS: &str = "hil-tests/capi/more_calls.c";
-/// A program with the calls about the device itself.
+/// A C program that calls the functions about the device itself.
 const DEVICE_CALLS: &str = "hil-tests/capi/device_calls.c";
 const GUIDE: &str = "src/guide/c.md";
 
-/// Returns the packages for compiling and running programs.
+/// Returns the Debian packages for compiling and running C programs.
 pub(super) fn packages() -> Vec<debian::Package> {
     [debian::C, debian::VERBS_HEADERS, debian::VERBS, debian::VALGRIND, debian::LINKER, debian::EMULATORS]
         .concat()
 }
 
-/// The folder for programs. It is kept, so that a person can look at a program.
+/// The folder of the compiled test programs. It is kept after the tests, so that a person can look at a
+/// program.
 struct Programs(PathBuf);
 
 impl Programs {
@@ -41,7 +42,7 @@ impl Programs {
         Ok(Self(folder))
     }
 
-    /// Compiles a source file, and returns the path of the program.
+    /// Compiles a source file, and returns the path of the compiled program.
     fn compile(&self, library: &Installed, source: &Path, linked: Linked) -> Result<PathBuf, String> {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
         let program = self.0.join(format!("{name}-{}-{linked:?}", library.architecture.name()));
@@ -84,14 +85,14 @@ pub(super) fn cinstall() -> Result<(), String> {
     BUILDERS.iter().try_for_each(|builder| builder.check(&library, &example))
 }
 
-/// A program that builds projects in C.
+/// A build system for C programs: CMake or Meson.
 struct Builder {
-    /// The language of its lines in the guide.
+    /// The language that marks its lines in the guide.
     language: &'static str,
     file: &'static str,
-    /// The lines before those of the guide.
+    /// The lines that precede the guide's lines in its build file.
     head: &'static str,
-    /// Its commands, which build the program `build/service`.
+    /// Its commands. The second one builds the program `build/service`.
     commands: [&'static [&'static str]; 2],
 }
 
@@ -111,7 +112,7 @@ const BUILDERS: &[Builder] = &[
 ];
 
 impl Builder {
-    /// Builds a program with the lines of the guide, and runs the program.
+    /// Builds a program by a build file with the guide's lines, and runs the program on the software device.
     fn check(&self, library: &Installed, source: &Path) -> Result<(), String> {
         let page = read(GUIDE)?;
         let fence = format!("```{}\n", self.language);
@@ -135,7 +136,7 @@ impl Builder {
     }
 }
 
-/// The C programs for this machine.
+/// The compiled C programs for this machine.
 struct Compiled {
     /// The example, linked with the static library.
     by_itself: PathBuf,
@@ -143,7 +144,7 @@ struct Compiled {
     shared: Vec<PathBuf>,
 }
 
-/// Runs the tests that need no device: of the header, the ABI and the guide. Compiles all programs.
+/// Runs the tests that need no device: of the header, the ABI and the guide. Also compiles all programs.
 pub(super) fn compile() -> Result<(), String> {
     debian::install(&[debian::C, debian::VERBS_HEADERS].concat())?;
     compiled(&Programs::new()?).map(drop)
@@ -189,8 +190,8 @@ pub(super) fn run() -> Result<(), String> {
         if program.contains("device_calls") {
             let words = [VALGRIND, &[&program, "wrapped"]].concat();
             check(emulate::command(owned(&words), "wrapped", "multi-block")?)?;
-            // The library keeps the memory of an object that the kernel does not destroy: valgrind would call
-            // it a leak.
+            // This run is without valgrind: the library keeps the memory of an object that the kernel does
+            // not destroy, which valgrind would report as a leak.
             software_device(&[&program, "kept"])?;
         }
     }
@@ -201,7 +202,7 @@ fn own() -> Result<Installed, String> {
     Installed::make(Architecture::own().ok_or("this machine is neither x86-64 nor arm64")?)
 }
 
-/// Checks that each struct has the same size in C and in Rust.
+/// Checks that each struct of the header has the same size in C and in Rust.
 fn layouts(listing: &str) -> Result<(), String> {
     macro_rules! sizes {
         ($($name:literal: $rust:ident,)+) => { [$(($name, size_of::<capi::$rust>())),+] };
@@ -260,7 +261,7 @@ fn compare(found: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the published header is the generated one.
+/// Checks that the published header equals the generated one.
 fn published(header: &str) -> Result<(), String> {
     let found =
         fs::read_to_string(root().join(PUBLISHED)).map_err(|error| format!("{PUBLISHED}: {error}"))?;
@@ -301,7 +302,7 @@ fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
 }
 
-/// Checks that one of the examples contains each snippet of the guide.
+/// Checks that each C snippet of the guide occurs in one of the two examples that the guide quotes.
 fn guide() -> Result<(), String> {
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
@@ -323,7 +324,8 @@ fn guide() -> Result<(), String> {
 fn both_languages(programs: &Programs, library: &Installed) -> Result<(), String> {
     let text = "#include <mlx5_mkey.h>\n#include <mlx5_mkey.h>\n\n\
                 int main()\n{\n    return mlx5mk_code_words(MLX5MK_OK)[0] == 'a' ? 0 : 1;\n}\n";
-    // A warning of a field that an initialiser leaves out would be an error.
+    // Warnings are errors. A compiler that warned of fields without an initialiser would therefore refuse
+    // this program.
     let designated = "#include <mlx5_mkey.h>\n\nint main()\n{\n    \
                       mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16};\n    \
                       mlx5mk_config config = {.parts = 2, .wire = {.kind = MLX5MK_CRC32}};\n    \
@@ -337,7 +339,7 @@ fn both_languages(programs: &Programs, library: &Installed) -> Result<(), String
     Ok(())
 }
 
-/// valgrind ends a program with its own status after an invalid access or a leak.
+/// Runs a program under valgrind, which ends with status 99 after an invalid access or a leak.
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
@@ -351,7 +353,7 @@ fn software_device(words: &[&str]) -> Result<(), String> {
     check(emulate::command(owned(words), "plaintext", "multi-block")?)
 }
 
-/// Runs both processes of the store, each under valgrind.
+/// Runs both processes of the example `block_store`, each under valgrind.
 fn two_processes(program: &str) -> Result<(), String> {
     let folder = run::temporary("store")?;
     let socket = folder.path().join("socket").display().to_string();
@@ -368,7 +370,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Tests the example on an emulated Arm core.
+/// Compiles the example for arm64 and runs it on an emulated Arm core.
 fn arm64(programs: &Programs) -> Result<(), String> {
     let library = Installed::make(Architecture::Arm64)?;
     let program = programs.compile(&library, &root().join(EXAMPLE), Linked::Shared)?;

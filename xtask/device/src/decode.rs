@@ -1,5 +1,5 @@
-//! `cargo xtask decode`: prints or draws work requests or completion entries, and says what a device would
-//! refuse in them.
+//! `cargo xtask decode`: prints or draws work requests or completion entries, and describes what a device
+//! would refuse in them.
 
 mod card;
 mod labels;
@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use xtask::run;
 use xtask_parsers::hex::{self, Input, WordOrder};
 
-/// The exit status if no finding is a refusal.
+/// The exit status if a device would refuse nothing.
 const CLEAN: u8 = 0;
-/// The exit status if a device would refuse something.
+/// The exit status if a device would refuse a request.
 const REFUSED: u8 = 1;
 
 /// Runs `cargo xtask decode` with the arguments after `decode`.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// Decodes the input, and returns the text to print and the exit status.
+/// Decodes the input that the arguments name, and returns the text to print and the exit status.
 fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     let options = parse_args(args)?;
     if options.help {
@@ -56,7 +56,7 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     Ok((format!("{file}: {count} drawn\n"), status))
 }
 
-/// Returns the name of the input's source.
+/// Returns where the input comes from, in words for the title of the page.
 fn source(input: &[String]) -> String {
     match input {
         [one] if one == "-" => "standard input".into(),
@@ -75,7 +75,7 @@ fn read_input(input: &[String], order: Option<WordOrder>) -> Result<Input, Strin
         [one] if std::path::Path::new(one).is_file() => {
             std::fs::read(one).map_err(|error| format!("{one}: {error}"))?
         }
-        // One word may contain a whole log with several lines.
+        // The input is on the command line. One word may contain a whole log with several lines.
         words => {
             let read = hex::read_text(&words.join(" "), order);
             return read.map_err(|what| format!("neither a file nor hex: {what}"));
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(status(&[NOP]), Ok(CLEAN));
         // The request has a size field of 0.
         assert_eq!(status(&["00000000 00001000 00000008 00000000"]), Ok(REFUSED));
-        // If a dump ends within a request, the missing part is no reason for a refusal.
+        // A dump may end inside of a request. The missing part is no reason for a refusal.
         assert_eq!(status(&["00000000 00001002 00000008 00000000"]), Ok(CLEAN));
         assert_eq!(status(&["--words", "little", "25000000"]), status(&["--words", "memory", "25000000"]));
         assert!(status(&["--words", "big", NOP]).is_err());
@@ -181,7 +181,8 @@ mod tests {
         Ok(())
     }
 
-    /// The log names the kind of a queue, unless it is a connected one.
+    /// The log names the kind of a queue pair, unless it is a connected one. The kind decides how segments
+    /// are decoded.
     #[test]
     fn a_log_names_the_kind_of_its_queues() -> Result<(), String> {
         let bytes = "0000000a00004202000000080000000000000011000000000000004300000000";

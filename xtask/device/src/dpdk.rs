@@ -1,5 +1,5 @@
-//! The input files of DPDK's test programs: vectors, which are computed independently of the device, and
-//! credentials.
+//! Writes the input files for DPDK's test programs: vectors of AES-XTS, which are computed independently of
+//! the device, and wrapped credentials.
 
 use hil_tests::expected;
 use mlx5_mkey::types::{BlockSize, Tweak};
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use xtask::run;
 
-/// The tweak of all vectors. Its bytes in reverse order make another number, so a wrong byte order changes
-/// the result.
+/// The tweak of all vectors. Its bytes in reverse order are another number, so that a wrong byte order
+/// changes the result.
 const TWEAK: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 
-/// The option `keytag` of DPDK. All keys here are wrapped with this keytag.
+/// The keytag with which the vectors' keys are wrapped. It is also the device argument `keytag` of DPDK.
 const KEYTAG: u64 = 0x0123_4567_89ab_cdef;
 
-/// Writes the files into the folder that the arguments name.
+/// Writes the files to the folder that the argument names.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let [folder] = arguments else { return run::misuse("not called by `cargo xtask peer`") };
     let credential = |kek: &[u8]| hexadecimal(&wrapped(kek, &factory::CREDENTIAL));

@@ -1,4 +1,5 @@
-//! `cargo xtask vectors`: compares the library's bytes with recorded vectors.
+//! `cargo xtask vectors`: posts the recorded inputs with the library, and compares its bytes with the
+//! recorded ones.
 
 use hil_tests::recording::{self, compare::compare};
 use hil_tests::vectors::{Replay, SPDK, Tally, folder, read, read_file, repository_files};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use xtask::run;
 
-/// The number of differences that are printed in full. Further ones are counted.
+/// The number of differences that are printed for each replay of the vectors. Further ones are only counted.
 const SHOWN: usize = 20;
 
 pub(crate) const HELP: &str = "\
@@ -21,7 +22,8 @@ standard input. Files that end in .gz are compressed.
 Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
 ";
 
-/// Compares the vectors of the files that the arguments name, or of the repository's files.
+/// Compares the vectors of the files that the arguments name. Without arguments, compares those of the
+/// repository.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let option = |argument: &&String| argument.starts_with('-') && *argument != "-";
     match arguments.iter().find(option).map(String::as_str) {
@@ -36,7 +38,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Compares the vectors of the files, and returns the number of chains and requests that differ.
+/// Compares the vectors of the files, and prints the differences. Returns the number of chains and requests
+/// that differ.
 fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
     let files: Vec<PathBuf> = if arguments.is_empty() {
         repository_files()?

@@ -1,5 +1,5 @@
-//! Checks of the bare-metal image beyond its scenarios: the image must report each provoked fault, and end
-//! with its status.
+//! Checks of the bare-metal image beyond its scenarios: the image must report each fault that it provokes,
+//! and end with the expected status.
 
 use super::image::{build, emulate, machine};
 use std::io::Write;
@@ -8,24 +8,25 @@ use std::process::Command;
 use xtask::build::BOARD_IMAGE;
 use xtask::toolchain::Board;
 
-/// Arguments for the image, the expected exit status, and a text that the log must contain.
+/// Runs that must end with a fault: arguments for the image, the expected exit status, and a text that the
+/// log must contain.
 const WRONG: &[(&[&str], u8, &str)] = &[
     (&["--provoke", "data-abort"], 102, "error: data abort: "),
     (&["--provoke", "write-to-code"], 102, "error: data abort: "),
     (&["--provoke", "stack-overflow"], 102, "error: stack overflow: "),
     (&["--provoke", "panic"], 101, "error: panicked at "),
-    // The panic interrupts a line of the log. The log then ends with this line.
+    // The panic interrupts the writing of a log line. The log ends with this line.
     (&["--provoke", "panic-while-logging"], 103, "rings at "),
     (&["--provoke", "nothing"], 2, "error: the command line has an unknown option: `nothing`"),
 ];
 
-/// The arguments of runs without a fault: one scenario.
+/// The arguments of runs without a fault: they select one scenario.
 const RIGHT: &[&str] = &["--filter", "r049_interleaved_example"];
 
-/// Runs the images of both boards.
+/// Runs the images of both boards (BlueField-2 and BlueField-3), and checks how each run ends.
 ///
 /// # Errors
-/// A wrong result of an image, or a failure of QEMU, as a sentence.
+/// A description of the first unexpected result, or of a failure of QEMU.
 pub(super) fn check(out: &mut dyn Write) -> Result<(), String> {
     let mut runs = 0;
     for board in Board::ALL {
@@ -43,10 +44,11 @@ pub(super) fn check(out: &mut dyn Write) -> Result<(), String> {
         }
         let on = "translation and caches are on";
         let passed = "hil: passed r049_interleaved_example\nhil: done\n";
-        // The firmware of a board may start the image at EL2.
+        // The firmware of a board may start the image at the exception level EL2 instead of EL1.
         let (level, uncached) = (["-machine", "virtualization=on"], "memory attributes Some(0x44)");
         expect(&level, &image, RIGHT, 0, &["at EL1", on, uncached, passed])?;
-        // The image for the board needs memory at other addresses than the image for QEMU.
+        // The image for the board is linked for other addresses than the image for QEMU, and needs more
+        // memory.
         let (memory, cached) = (["-m", "2G"], "memory attributes Some(0xff)");
         expect(&memory, &image.with_file_name(BOARD_IMAGE), RIGHT, 0, &["at EL1", on, cached, passed])?;
     }
@@ -54,7 +56,7 @@ pub(super) fn check(out: &mut dyn Write) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Runs an image, and checks its exit status and that its log contains these texts.
+/// Runs an image, and checks that it ends with this exit status and that its log contains these texts.
 fn run(machine: Command, image: &Path, status: u8, logged: &[&str]) -> Result<(), String> {
     let mut log = Vec::new();
     let found = emulate(machine, image, &mut log)?;

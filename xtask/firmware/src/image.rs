@@ -1,4 +1,4 @@
-//! Builds the bare-metal image, runs it in QEMU, and decodes its log.
+//! Builds the bare-metal image with the scenarios, runs it in QEMU, and decodes its log (defmt frames).
 
 use defmt_decoder::{DecodeError, Table};
 use std::fs;
@@ -13,16 +13,16 @@ use xtask::toolchain::{Board, System};
 /// The size of the emulated machine's memory, as in `linker/qemu-virt.x`.
 const MEMORY: &str = "1G";
 
-/// Installs the emulators, builds the image, and returns its path.
+/// Installs QEMU, builds the image that runs in QEMU, and returns its path.
 pub(super) fn build(board: Board) -> Result<PathBuf, String> {
     debian::install(debian::EMULATORS)?;
     xtask::build::file(board, System::None, QEMU_IMAGE)
 }
 
-/// Runs QEMU with an image, writes each line of the image's log, and returns the exit status.
+/// Runs QEMU with an image, writes each line of the image's log to `out`, and returns the exit status.
 ///
 /// # Errors
-/// A failure outside of the image, as a sentence.
+/// A description of a failure outside of the image.
 pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -> Result<u8, String> {
     let elf = fs::read(image).map_err(|error| format!("{}: {error}", image.display()))?;
     let table = Table::parse(&elf).map_err(|error| error.to_string())?.ok_or("the image has no log table")?;
@@ -31,7 +31,7 @@ pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -
     let frames = child.stdout.take().ok_or("no output to read")?;
     let shown = decode(&table, frames, out);
     if shown.is_err() {
-        // The log cannot be written, so the run has no purpose. `wait` below reports a failed kill.
+        // The log cannot be written, so that the run is useless. A failed kill shows in `wait` below.
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| error.to_string())?;
@@ -39,12 +39,13 @@ pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -
     status.code().and_then(|code| u8::try_from(code).ok()).ok_or(format!("QEMU ended with {status}"))
 }
 
-/// Returns a call of QEMU that runs an image, with these words as the image's command line. QEMU ends when
+/// Returns a command that runs an image in QEMU, with `words` as the image's command line. QEMU ends when
 /// this process ends.
 pub(super) fn machine(board: Board, image: &Path, words: &[String]) -> Command {
     let core = match board {
         Board::BlueField2 => "cortex-a72",
-        // QEMU 7.2 has no Cortex-A78. The Neoverse N1 is of the same family, and also implements Armv8.2.
+        // QEMU 7.2 does not emulate the Cortex-A78. The Neoverse N1 is of the same family, and also
+        // implements Armv8.2.
         Board::BlueField3 => "neoverse-n1",
     };
     let mut semihosting = String::from("enable=on,target=native,arg=hil-firmware");
@@ -54,14 +55,14 @@ pub(super) fn machine(board: Board, image: &Path, words: &[String]) -> Command {
         semihosting.push_str(&word.replace(',', ",,"));
     }
     let qemu = ["--pdeathsig", "KILL", "qemu-system-aarch64", "-M", "virt", "-m", MEMORY, "-cpu", core];
-    // The machine has no device but memory and the core.
+    // The machine has no displays, ports or network.
     let nothing = ["-display", "none", "-serial", "none", "-monitor", "none", "-nic", "none"];
     let image = image.to_string_lossy();
     let image = ["-semihosting-config", &semihosting, "-kernel", &image];
     program("setpriv", &[&qemu[..], &nothing, &image].concat())
 }
 
-/// Writes each line of an image's log as soon as it arrives.
+/// Decodes the image's log frames, and writes each line as soon as it arrives.
 fn decode(table: &Table, mut frames: impl Read, out: &mut dyn Write) -> io::Result<()> {
     let mut decoder = table.new_stream_decoder();
     let mut bytes = [0; 4096];
@@ -80,7 +81,7 @@ fn decode(table: &Table, mut frames: impl Read, out: &mut dyn Write) -> io::Resu
                     None => writeln!(out, "{}", frame.display_message())?,
                 },
                 Err(DecodeError::UnexpectedEof) => break,
-                // After a malformed frame, the decoder finds the next one.
+                // After a malformed frame, the decoder continues with the next one.
                 Err(DecodeError::Malformed) => writeln!(out, "error: a malformed log frame")?,
             }
         }

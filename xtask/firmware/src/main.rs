@@ -1,7 +1,7 @@
 //! `cargo xtask firmware`: runs the scenarios as a bare-metal image in QEMU.
 //!
-//! The task is a program of its own because of the decoder of the log, whose many dependencies no other task
-//! needs.
+//! The task is a program of its own, because the decoder of the image's log has many dependencies that no
+//! other task needs.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -39,7 +39,7 @@ log. The exit status is the image's.
   --count         count the instructions of the benchmarks, for `cargo xtask bench`
 ";
 
-/// All options. The first two are for this task, the others are passed to the image.
+/// The options with a value. The first two are for this task, the others are passed to the image.
 const OPTIONS: [&str; 6] = ["--board", "--image", "--filter", "--after", "--ways", "--provoke"];
 
 fn main() -> ExitCode {
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Performs the task as the arguments say: runs the image and returns its exit status, checks the images of
-/// both boards, or counts instructions.
+/// Performs the task that the arguments name: runs the image and returns its exit status, checks the images
+/// of both boards, follows the page of the template, or counts instructions.
 fn perform(arguments: &[String]) -> ExitCode {
     if arguments == ["--check"] {
         return run::status(check::check(&mut io::stdout()));
@@ -76,9 +76,9 @@ fn perform(arguments: &[String]) -> ExitCode {
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     board: Board,
-    /// An image that is already built.
+    /// The path of an image that is already built. `None`: the task builds one.
     image: Option<PathBuf>,
-    /// Arguments for the image.
+    /// The image's command line.
     words: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ fn parse(arguments: &mut run::Options) -> Result<Options, String> {
         } else if option == "--image" {
             image = Some(value.into());
         } else if value.is_empty() || value.contains(char::is_whitespace) {
-            // The image splits its command line at blanks.
+            // The image splits its command line at blanks: a value must not contain any.
             return Err(format!("{option} takes one word, not `{value}`"));
         } else {
             words.extend([option, value]);
@@ -103,7 +103,7 @@ fn parse(arguments: &mut run::Options) -> Result<Options, String> {
     Ok(Options { board: board.ok_or("--board is missing")?, image, words })
 }
 
-/// Runs the image in its counting mode, and prints the counts.
+/// Runs the image in a mode that counts the instructions of the benchmarks, and prints the counts.
 fn count_instructions(board: Board) -> Result<(), String> {
     let image = build(board)?;
     let mut machine = machine(board, &image, &["--count".into(), "benchmarks".into()]);

@@ -1,5 +1,5 @@
-//! `cargo xtask firmware --template`: builds, tests and runs the template for firmware in an empty folder, as
-//! its page says.
+//! `cargo xtask firmware --template`: copies the template for firmware to an empty folder. Builds, tests and
+//! runs it there as the template's page says.
 
 use super::image::emulate;
 use std::fs;
@@ -10,12 +10,12 @@ use xtask::run::{self, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
 const TEMPLATE: &str = "hil-tests/examples/firmware-template";
-/// The dependency of the template on this repository. In a folder of its own it is another path.
+/// The path by which the template depends on this repository. In the copy it is replaced by an absolute path.
 const DEPENDENCY: &str = "path = \"../../..\"";
-/// The image, below the folder of the template.
+/// The path of the built image in the copy of the template.
 const IMAGE: &str = "target/aarch64-firmware/release/firmware";
 
-/// Lines of the image's log, in order.
+/// The beginnings of lines that the image must log, in this order.
 const LOG: [&str; 4] = [
     "info: UMR configure mkey 0x001234/00: access remote read, list of 2 entries, 128 bytes",
     "info: RDMA_WRITE: 128 bytes in 1 data segment",
@@ -23,7 +23,7 @@ const LOG: [&str; 4] = [
     "info: done",
 ];
 
-/// Follows the page, and shows the log.
+/// Follows the commands of the template's page, and writes the image's log to `out`.
 pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
     debian::install(debian::EMULATORS)?;
     let folder = run::temporary("template")?;
@@ -73,7 +73,7 @@ pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
     }
 }
 
-/// Copies the files of a folder, but no file that a build in it has made.
+/// Copies a folder with all its files, but without a folder `target`, which contains build results.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;

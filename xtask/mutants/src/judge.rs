@@ -1,4 +1,4 @@
-//! The tests that judge mutants.
+//! Runs tests on mutants: a mutant is noticed if a test fails.
 
 use crate::tree::Built;
 use std::collections::{BTreeSet, VecDeque};
@@ -9,46 +9,47 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::run::{self, answer, temporary};
 
-/// The duration of quick tests. They run together, in one process. Slower tests run after them, one by one.
+/// The longest duration of a quick test. Quick tests run together in one process. Slower tests run after
+/// them, one by one.
 const QUICK: Duration = Duration::from_millis(60);
 
-/// The CPU time limit of all quick tests together. A slower test gets this limit on top of a multiple of its
+/// The CPU time limit of all quick tests together. The limit of a slower test is this time plus `TIMES` its
 /// own duration.
 const BEYOND: Duration = Duration::from_secs(10);
 const TIMES: u32 = 4;
-/// The upper limit of the CPU time limits above. Durations from a busy machine can be too long.
+/// The largest CPU time limit: durations that were measured on a busy machine can be too long.
 const MOST: Duration = Duration::from_secs(30);
 
-/// The number of recently failed tests that run first.
+/// The number of quick tests that are tried first, because they noticed the last mutants.
 const LAST: usize = 4;
 
-/// The limit of the elapsed time, as a multiple of the limit of CPU time.
+/// The limit of the elapsed time, as a multiple of the CPU time limit.
 const WAITS: u32 = 20;
 
-/// The memory limit of a mutant, in KiB.
+/// The memory limit of a test process, in KiB.
 const MEMORY: u32 = 8 << 20;
 
-/// Environment variables that make tests deterministic.
+/// Environment variables that make every run of the tests the same.
 const SAME: [(&str, &str); 5] = [
     ("HIL_WAYS", "1"),
     ("PROPTEST_RNG_SEED", "1"),
     ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1"),
     ("PROPTEST_MAX_SHRINK_ITERS", "0"),
-    // This variable enables the test harness's unstable option to stop at the first failure.
+    // This variable enables an unstable option of the test harness, which stops at the first failure.
     ("RUSTC_BOOTSTRAP", "1"),
 ];
 
-/// The verdict of tests on a mutant.
+/// The result of running tests on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
     /// A test failed. The value is its name.
     Failed(String),
-    /// A test did not end. The value is its name.
+    /// A test did not end within its limit. The value is its name.
     Endless(String),
 }
 
-/// A program of tests, and the mutants that each test reaches.
+/// A compiled test program, with its tests and the mutants that each test executes.
 #[derive(Debug)]
 pub(crate) struct Judge {
     built: Built,
@@ -65,8 +66,8 @@ struct Test {
 }
 
 impl Judge {
-    /// Runs each test of a program once, without a mutant, and notes its duration and the mutants that it
-    /// reaches.
+    /// Runs each test of a program once, with all mutants off. Records its duration and the mutants whose
+    /// code it executes.
     pub(crate) fn prepare(built: &Built) -> Result<Self, String> {
         let mut list = Command::new(&built.program);
         list.args(["--list", "--format", "terse"]).current_dir(&built.folder);
@@ -93,12 +94,12 @@ impl Judge {
         &self.built.name
     }
 
-    /// Returns whether a test reaches a mutant.
+    /// Returns whether a test executes the code of a mutant.
     pub(crate) fn reaches(&self, mutant: u32) -> bool {
         self.tests.iter().any(|test| test.reached.contains(&mutant))
     }
 
-    /// Runs the tests that reach a mutant, quick tests first.
+    /// Runs the tests that execute the code of a mutant, quick tests first, until one fails.
     pub(crate) fn judge(&mut self, mutant: u32) -> Result<Verdict, String> {
         let mut reaching: Vec<_> = self.tests.iter().filter(|test| test.reached.contains(&mutant)).collect();
         reaching.sort_by_key(|test| test.took);
@@ -129,7 +130,7 @@ fn with(mut command: Command, name: &str, value: &str) -> Command {
     command
 }
 
-/// Runs the named tests until one fails. Without names, it runs all tests.
+/// Runs the named tests until one fails, with this mutant on. Without names, runs all tests.
 pub(crate) fn ask(
     built: &Built,
     mutant: Option<u32>,
@@ -141,7 +142,7 @@ pub(crate) fn ask(
     let failed = |error: io::Error| format!("{}: {error}", built.program.display());
     let out = File::create(&log).map_err(failed)?;
     let mut command = Command::new("sh");
-    // The limit is CPU time: on a busy machine, a limit of elapsed time would stop sound tests.
+    // The limit is CPU time. A limit of elapsed time would stop good tests on a busy machine.
     let limits = format!("ulimit -t {} -v {MEMORY}; exec \"$@\"", limit.as_secs().max(1));
     command.args(["-c", &limits, "sh"]).arg(&built.program);
     command.args(["--test-threads=1", "-Zunstable-options", "--fail-fast"]);

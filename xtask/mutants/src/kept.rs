@@ -1,5 +1,5 @@
-//! The list of survivors in the repository: counts for each file, and for each survivor the reason why no
-//! test notices it.
+//! The list of survivors in the repository. For each file it has counts, and its survivors, each with the
+//! reason why no test notices it.
 
 use crate::mutant::{Mutant, PARTS, Part};
 use crate::results::{Outcome, Source};
@@ -8,38 +8,39 @@ use std::fmt::{self, Write};
 use std::fs;
 use xtask::run::root;
 
-/// The path of the list.
+/// The path of the list of survivors.
 const LIST: &str = "xtask/mutants/survivors.tsv";
 
-/// The smallest share of caught mutants, in percent of the caught and the surviving mutants.
+/// The smallest share of caught mutants, in percent of the caught and the surviving ones. Endless mutants
+/// count as caught.
 const LEAST: usize = 95;
 
-/// Numbers of mutants, by result.
+/// Numbers of mutants, by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Mutants with a failed test.
+    /// Mutants that made a test fail.
     pub(crate) caught: usize,
-    /// Mutants with a test that did not end within its limit.
+    /// Mutants with which a test did not end within its limit.
     pub(crate) endless: usize,
-    /// Mutants that the compiler refused.
+    /// Mutants that the compiler refuses.
     pub(crate) refused: usize,
-    /// Mutants that are never run.
+    /// Mutants that are never run, because tests do not compile their code.
     pub(crate) excluded: usize,
-    /// Mutants that were not run, or must be built alone.
+    /// Mutants that have no result yet.
     pub(crate) open: usize,
 }
 
-/// The entry of a file.
+/// What the list of survivors says of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// The hash of the file when its mutants were run.
+    /// The git hash of the file when its mutants were run.
     pub(crate) hash: String,
     pub(crate) counts: Counts,
-    /// The survivors, each with its reason. An empty text means that nobody gave a reason.
+    /// The survivors, each with its reason. An empty text means that the reason is missing.
     pub(crate) survivors: Vec<(Mutant, String)>,
 }
 
-/// The entries by file name.
+/// The list of survivors: an entry for each file, by its name.
 pub(crate) type List = BTreeMap<String, Kept>;
 
 impl Counts {
@@ -73,7 +74,7 @@ impl fmt::Display for Counts {
 }
 
 impl Kept {
-    /// Returns the new entry of a file after a run. Survivors keep the reasons of the old entry.
+    /// Returns a file's entry after a run. A survivor keeps the reason that it has in the entry `before`.
     pub(crate) fn of(source: &Source, before: Option<&Self>) -> Self {
         let mut kept = Self { hash: source.hash.clone(), ..Self::default() };
         for (mutant, outcome) in &source.rows {
@@ -92,8 +93,8 @@ impl Kept {
         kept
     }
 
-    /// Returns the reason of a survivor: of the same mutant, or else of a like mutant, which may have moved
-    /// within its function.
+    /// Returns the reason of a survivor: that of the same mutant, or else that of the same change elsewhere
+    /// in the function, because edits may have moved it.
     fn reason(&self, mutant: &Mutant) -> Option<&str> {
         let alike = |other: &&(Mutant, String)| {
             let (other, reason) = other;
@@ -104,27 +105,28 @@ impl Kept {
         exact.or_else(|| all.next()).map(|(_, reason)| reason.as_str())
     }
 
-    /// Returns whether all mutants were run and each survivor has a reason.
+    /// Returns whether all mutants of the file were run and each survivor has a reason.
     pub(crate) fn is_done(&self) -> bool {
         self.counts.open == 0 && self.survivors.iter().all(|(_, reason)| !reason.is_empty())
     }
 }
 
-/// Reads the list.
+/// Reads the list of survivors.
 ///
 /// # Errors
-/// A line cannot be parsed. The error is a sentence.
+/// A description of the first line that cannot be parsed.
 pub(crate) fn read() -> Result<List, String> {
     let text = fs::read_to_string(root().join(LIST)).map_err(|error| format!("{LIST}: {error}"))?;
     parse(&text).map_err(|line| format!("{LIST}:{line}: the line cannot be parsed"))
 }
 
-/// Writes the list.
+/// Writes the list of survivors.
 pub(crate) fn write(list: &List) -> Result<(), String> {
     fs::write(root().join(LIST), text(list)).map_err(|error| format!("{LIST}: {error}"))
 }
 
-/// Returns the faults of the list: survivors without a reason, and a share of caught mutants below [`LEAST`].
+/// Describes what is wrong in the list: survivors without a reason, and a share of caught mutants below
+/// [`LEAST`].
 pub(crate) fn faults(list: &List) -> Vec<String> {
     let survivors = list.iter().flat_map(|(file, kept)| kept.survivors.iter().map(move |row| (file, row)));
     let unexplained = survivors.filter(|(_, (_, reason))| reason.is_empty());
@@ -138,14 +140,16 @@ pub(crate) fn faults(list: &List) -> Vec<String> {
     faults
 }
 
-/// Returns the number of caught mutants, and the number of caught and surviving ones together.
+/// Returns the number of caught mutants (endless ones included), and the number of caught and surviving ones
+/// together.
 fn ratio(list: &List) -> (usize, usize) {
     let counts = Counts::sum(list.values().map(|kept| kept.counts));
     let caught = counts.caught + counts.endless;
     (caught, caught + list.values().map(|kept| kept.survivors.len()).sum::<usize>())
 }
 
-/// Prints all survivors, files that have changed since their run, and counts for each part.
+/// Prints all survivors, the files that have changed since their last run, and counts for each part of the
+/// source.
 pub(crate) fn report(list: &List) -> Result<(), String> {
     for (file, kept) in list {
         for (mutant, reason) in &kept.survivors {
@@ -192,7 +196,7 @@ fn text(list: &List) -> String {
     text
 }
 
-/// Parses the list. The error is the number of the wrong line.
+/// Parses the list of survivors. The error is the number of the wrong line.
 fn parse(text: &str) -> Result<List, u32> {
     let mut list = List::new();
     let mut file = String::new();
@@ -247,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Tests the list of the repository.
+    /// Checks the list of survivors that is in the repository.
     #[test]
     fn each_survivor_has_a_reason_and_most_mutants_are_caught() {
         let list = read().unwrap();

@@ -1,5 +1,5 @@
-//! Known defects. Reviewers made them by hand, and no test noticed them at that time. Changes of an operator
-//! do not produce them.
+//! Known defects: wrong changes that reviewers made by hand, and that no test noticed at that time. Mutants,
+//! which change one operator or expression, do not produce them.
 
 use crate::judge::{self, Verdict};
 use crate::mutant::PARTS;
@@ -8,8 +8,8 @@ use crate::tree::Tree;
 use std::fs;
 use xtask::run::root;
 
-/// A defect in each line: the file, a text that occurs once in it, its replacement, and a description. `\n`
-/// stands for the end of a line.
+/// The defects, one in each line: the file, a text that occurs once in it, the replacement, and a
+/// description. `\n` means the end of a line.
 const KNOWN: &str = include_str!("../known.tsv");
 
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ fn parse(text: &str) -> Result<Vec<Defect<'_>>, String> {
 }
 
 impl Defect<'_> {
-    /// Returns the text of the file with the defect.
+    /// Returns the file's text with the defect in it.
     fn put(&self) -> Result<String, String> {
         let source =
             fs::read_to_string(root().join(self.file)).map_err(|error| format!("{}: {error}", self.file))?;
@@ -45,7 +45,7 @@ impl Defect<'_> {
     }
 }
 
-/// Puts each defect into the copy in turn, and runs the tests.
+/// Puts each defect in turn into a copy of the repository, and runs the tests.
 ///
 /// # Errors
 /// No test notices a defect, or a defect cannot be built.
@@ -93,8 +93,8 @@ mod tests {
         assert!(parse("src/a.rs\tone\ttwo\n").is_err());
     }
 
-    /// The text that a defect replaces must occur in its file. A change of the source may require a change of
-    /// the defect.
+    /// The text that a defect replaces must occur once in its file. If the source has changed, the defect
+    /// must be changed too.
     #[test]
     fn each_defect_can_be_put_into_the_source() {
         let all = parse(KNOWN).unwrap();

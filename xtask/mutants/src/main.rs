@@ -2,7 +2,8 @@
 //! notice each.
 //!
 //! cargo-mutants lists the mutants. All of them are built into one program, each behind a condition that
-//! turns it on ([`schema`]). The tests that reach a mutant judge it while it is on.
+//! turns it on at run time ([`schema`]). Each mutant is turned on alone, and the tests that execute its code
+//! run.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -47,7 +48,7 @@ target/mutants/results.json.
   --list        print the list of survivors, and run nothing
 ";
 
-/// The interval in which results are written.
+/// The interval at which a run writes its results to a file.
 const KEEP: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -67,10 +68,11 @@ fn main() -> ExitCode {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    /// The index of the shard, from 0 on, and the number of shards.
+    /// The index of this run's share of the files (counted from 0), and the number of shares.
     shard: (usize, usize),
     alone: bool,
-    /// Beginnings of file names. Without any, the run includes all files whose results are not up to date.
+    /// Beginnings of names of the files to run. Without any, the run includes all files whose results are not
+    /// up to date.
     files: Vec<String>,
 }
 
@@ -92,7 +94,7 @@ fn options(words: &[&str]) -> Option<Options> {
     Some(options)
 }
 
-/// A mutant that has no result yet.
+/// A mutant whose result is to be determined by this run.
 struct Pending {
     part: &'static Part,
     file: String,
@@ -123,7 +125,8 @@ fn mutate(options: &Options) -> Result<(), String> {
         }
         for (number, pending) in (0..).zip(&mut pending) {
             if pending.outcome == Outcome::Open(STAGES.len()) {
-                // No test reaches the mutant at run time, but the compiler may have evaluated its function.
+                // No test executes the mutant's code at run time. If its function is constant, the compiler
+                // may have evaluated the function, so that the mutant must be built alone.
                 let computed = left.constant.contains(&number) && !reached.contains(&number);
                 pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
             }
@@ -136,7 +139,7 @@ fn mutate(options: &Options) -> Result<(), String> {
     compare(&files, &results, &mut list)
 }
 
-/// Prints the results of files and their differences from the list. Writes the list.
+/// Prints the results of the files, and where they differ from the list of survivors. Writes the new list.
 ///
 /// # Errors
 /// A survivor has no reason, or too few mutants are caught.
@@ -173,7 +176,8 @@ fn compare(files: &[(&Part, String)], results: &Results, list: &mut List) -> Res
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
-/// Lists the mutants of new and changed files, and forgets deleted files. Returns the files to run.
+/// Lists the mutants of new and changed files, and removes the results of deleted files. Returns the files of
+/// this run.
 fn update(
     results: &mut Results,
     list: &List,
@@ -194,7 +198,7 @@ fn update(
         }
     }
     results.retain(|file, _| all.iter().any(|(_, there)| there == file));
-    // Files are dealt to shards in turn. The shards are about equally large, and do not change during a run.
+    // Shards get the files in turn. They are therefore about equally large, and the same during a whole run.
     let wanted = |file: &str| match &options.files[..] {
         [] => !known.contains(file),
         names => names.iter().any(|name| file.starts_with(name.as_str())),
@@ -224,7 +228,7 @@ fn update(
     }
     for (_, file) in &chosen {
         for (_, outcome) in results.get_mut(file).into_iter().flat_map(|source| &mut source.rows) {
-            // Tests may have changed since they let the mutant pass.
+            // A mutant that tests let pass is run again, because tests may have changed since.
             if matches!(outcome, Outcome::Open(_) | Outcome::Survived) {
                 *outcome = Outcome::Open(0);
             }
@@ -238,7 +242,8 @@ fn excluded(mutant: &Mutant) -> Option<&'static str> {
     mutant.function.contains("defmt::Format").then_some("code of a feature that tests do not enable")
 }
 
-/// Builds the tests of a stage. Runs them on each mutant that all earlier stages have let pass.
+/// Builds the tests of a stage, with all mutants that no earlier stage has noticed. Runs the tests on each of
+/// these mutants.
 fn run_stage(
     tree: &Tree,
     stage: usize,
@@ -316,7 +321,7 @@ fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
     }
 }
 
-/// Builds and judges, one by one, the mutants that cannot be built together with others.
+/// Builds and runs, one by one, the mutants that cannot be built together with others.
 fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Result<(), String> {
     for at in 0..pending.len() {
         let Some(it) = pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone) else { continue };
@@ -342,7 +347,7 @@ fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Res
     Ok(())
 }
 
-/// Copies results of mutants into `results`, and writes them to the file.
+/// Copies the results of this run's mutants into `results`, and writes all results to the file.
 fn keep(pending: &[Pending], results: &mut Results) -> Result<(), String> {
     for it in pending {
         let rows = results.get_mut(&it.file).into_iter().flat_map(|source| &mut source.rows);

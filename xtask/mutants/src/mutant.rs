@@ -7,12 +7,12 @@ use std::str::FromStr;
 use xtask::run::{answer, program};
 use xtask::tools::MUTANTS;
 
-/// A part of the source that is mutated: its name and its folder.
+/// A part of the source whose mutants are run: its name and its folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) folder: &'static str,
-    /// Whether the part belongs to the library. Others belong to the software device.
+    /// Whether the part belongs to the library. Other parts belong to the software device.
     pub(crate) core: bool,
 }
 
@@ -25,14 +25,14 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "wqe", folder: "src/wqe", core: true },
 ];
 
-/// A place in a text: line and column, both counted from 1, in characters.
+/// A place in a file: line and column (in characters), both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) struct Place {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
 
-/// The kind of a change.
+/// The kind of change that a mutant makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) enum Kind {
     /// The function returns a constant at once.
@@ -45,11 +45,11 @@ pub(crate) enum Kind {
     Arm,
     /// A match guard is replaced by `true` or `false`.
     Guard,
-    /// A struct field takes the value of the base expression.
+    /// A field of a struct expression is left out, so that it takes the value of the base (`..base`).
     Field,
 }
 
-/// The kinds, with the names of cargo-mutants and the names in the list.
+/// The kinds of mutants, with their names in cargo-mutants and in the list of survivors.
 const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Body, "FnValue", "body"),
     (Kind::Binary, "BinaryOperator", "binary"),
@@ -64,9 +64,9 @@ pub(crate) struct Mutant {
     pub(crate) start: Place,
     pub(crate) end: Place,
     pub(crate) kind: Kind,
-    /// The new text.
+    /// The text that replaces the code.
     pub(crate) replacement: String,
-    /// The name of the function, with its type.
+    /// The name of the function that contains the change, with its type.
     pub(crate) function: String,
 }
 
@@ -100,7 +100,7 @@ impl FromStr for Kind {
 }
 
 impl Mutant {
-    /// Parses the columns of the list: place, kind, new text, function.
+    /// Parses columns of the list of survivors: place, kind, new text, function.
     pub(crate) fn read(place: &str, kind: &str, replacement: &str, function: &str) -> Option<Self> {
         let (start, end) = place.split_once('-')?;
         Some(Self {
@@ -112,7 +112,7 @@ impl Mutant {
         })
     }
 
-    /// Returns whether both mutants make the same change in the same function, at any place in it.
+    /// Returns whether both mutants make the same change in the same function, perhaps at different places.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let of = |mutant: &Self| (mutant.kind, mutant.replacement.clone(), mutant.function.clone());
         of(self) == of(other)
@@ -125,7 +125,7 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// Returns all mutants of some files, as cargo-mutants lists them.
+/// Returns all mutants of these files, as cargo-mutants lists them.
 pub(crate) fn list(files: &[String]) -> Result<Vec<(String, Mutant)>, String> {
     let tool = MUTANTS.find()?;
     let mut command =

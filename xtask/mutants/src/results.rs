@@ -1,5 +1,5 @@
-//! Results of mutants on this machine, in a file below `target`. The next run after an interrupted run reads
-//! the file and continues.
+//! The results of mutants on this machine, in a file below `target`. If a run is interrupted, the next run
+//! continues with this file.
 
 use crate::mutant::{Mutant, Part};
 use serde::{Deserialize, Serialize};
@@ -8,52 +8,52 @@ use std::fs;
 use std::path::PathBuf;
 use xtask::run::{answer, program, root};
 
-/// The result of a mutant.
+/// The result of running tests on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Outcome {
-    /// This number of stages have let the mutant pass. The next stage has not judged it yet.
+    /// The number of stages of tests that have not noticed the mutant. Later stages have not run yet.
     Open(usize),
-    /// No stage has judged the mutant yet. The mutant must be built alone, because the compiler evaluates its
-    /// code.
+    /// The mutant must be built alone, because the compiler evaluates its code. This build has not happened
+    /// yet.
     Alone,
     /// The compiler refuses the mutant.
     Refused,
     /// The mutant is never run. The value is the reason.
     Excluded(String),
-    /// A test failed. The value is its name.
+    /// A test failed. The value is the name of the test.
     Caught(String),
-    /// A test did not end within its limit. The value is its name.
+    /// A test did not end within its limit. The value is the name of the test.
     Endless(String),
-    /// No test noticed the mutant.
+    /// No test of any stage noticed the mutant.
     Survived,
 }
 
-/// The results of a file.
+/// The results of a file's mutants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Source {
-    /// The hash of the file when its mutants were listed.
+    /// The git hash of the file when its mutants were listed.
     pub(crate) hash: String,
     pub(crate) rows: Vec<(Mutant, Outcome)>,
 }
 
-/// All results, by file name.
+/// The results of all files, by file name.
 pub(crate) type Results = BTreeMap<String, Source>;
 
 impl Outcome {
-    /// Returns whether the result is still unknown.
+    /// Returns whether the mutant's result is still to be determined.
     pub(crate) const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Alone)
     }
 }
 
-/// Returns the source files of a part, without tests.
+/// Returns the source files of a part, without files of tests.
 pub(crate) fn files(part: &Part) -> Result<Vec<String>, String> {
     let listed = answer(program("git", &["ls-files", "-co", "--exclude-standard", "--", part.folder]))?;
     let is_test = |file: &str| file.split(['/', '.']).any(|word| word == "tests");
     Ok(listed.lines().filter(|file| file.ends_with(".rs") && !is_test(file)).map(String::from).collect())
 }
 
-/// Returns the hashes of files, in the same order.
+/// Returns the git hashes of files, in the same order.
 pub(crate) fn hashes(files: &[String]) -> Result<Vec<String>, String> {
     if files.is_empty() {
         return Ok(Vec::new());
@@ -67,7 +67,7 @@ fn path() -> PathBuf {
     root().join("target/mutants/results.json")
 }
 
-/// Reads the results of earlier runs.
+/// Reads the results of earlier runs, if there are any.
 pub(crate) fn read() -> Result<Results, String> {
     let path = path();
     if !path.exists() {
@@ -78,7 +78,8 @@ pub(crate) fn read() -> Result<Results, String> {
     serde_json::from_slice(&text).map_err(|error| lost(&error))
 }
 
-/// Writes the results. After an interruption, the file holds either the old or the new results.
+/// Writes the results. If the program is interrupted meanwhile, the file contains either the old or the new
+/// results.
 pub(crate) fn write(results: &Results) -> Result<(), String> {
     let (path, new) = (path(), path().with_extension("new"));
     let lost = |error: std::io::Error| format!("{}: {error}", path.display());

@@ -1,5 +1,5 @@
-//! Writes all mutants of a file into one text. Conditions select a mutant at run time. Text between mutants
-//! is copied.
+//! Writes all mutants of a file into one text, so that one build contains them all. Conditions select a
+//! mutant at run time.
 
 use crate::mutant::{Kind, Mutant, Place};
 use proc_macro2::Span;
@@ -9,31 +9,31 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr};
 
-/// A mutant, with the number that turns it on.
+/// A mutant, with the number that turns it on at run time.
 pub(crate) type Numbered<'a> = (u32, &'a Mutant);
 
-/// A file with its mutants. `text` contains the mutants that a switch can turn on; the lists name these
-/// mutants and the others.
+/// A file with its mutants. `text` contains the mutants that can be turned on at run time. The lists name
+/// these mutants and the others.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) text: String,
-    /// The range in `text` of each mutant's own code, with the mutant's number.
+    /// Where in `text` each mutant's own code is, with the mutant's number.
     pub(crate) branches: Vec<(Range<usize>, u32)>,
-    /// Ranges of `text` that contain mutants, with the numbers of these mutants.
+    /// Where in `text` code is that contains mutants, with the numbers of these mutants.
     pub(crate) around: Vec<(Range<usize>, Vec<u32>)>,
-    /// Mutants that have to be built alone: the compiler evaluates their code, or their code is no
-    /// expression.
+    /// Mutants that have to be built alone: the compiler evaluates their code, or a condition cannot select
+    /// it.
     pub(crate) alone: Vec<u32>,
-    /// Mutants that are not valid Rust: `||` beside a `let`.
+    /// Mutants that are not valid Rust: `||` in a condition with `let`.
     pub(crate) refused: Vec<u32>,
-    /// Mutants in constant functions. A mutant has no effect on a value that the compiler computes with the
-    /// function, because mutants are switched on at run time.
+    /// Mutants in constant functions. If the compiler evaluates the function, such a mutant has no effect,
+    /// because mutants are turned on at run time.
     pub(crate) constant: Vec<u32>,
 }
 
-/// The changed code, with the parts that are needed to write it.
+/// The kind of code that mutants change, with the parts of it that are needed to write the mutants.
 enum Form {
-    /// The place before the first statement of a function.
+    /// The beginning of a function's body, before its first statement.
     Body,
     Binary {
         left: Range<usize>,
@@ -44,7 +44,7 @@ enum Form {
     },
     Arm,
     Guard,
-    /// A field of a struct expression. `value` is `None` for a shorthand field.
+    /// A field of a struct expression with a base. `value` is `None` for a shorthand field.
     Field {
         name: String,
         value: Option<Range<usize>>,
@@ -58,11 +58,11 @@ struct Node<'a> {
     mutants: Vec<Numbered<'a>>,
 }
 
-/// Returns the text of a file with mutants. `switch` is the path of the function that tells whether a mutant
-/// is on.
+/// Returns the text of a file with its mutants. `switch` is the path of a function that returns whether the
+/// mutant with a number is on.
 ///
 /// # Errors
-/// The file is not valid Rust. The error is a sentence.
+/// A description of the reason why the file is not valid Rust.
 pub(crate) fn write(source: &str, switch: &str, mutants: &[Numbered<'_>]) -> Result<Schema, String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
     let lines = Lines::new(source);
@@ -92,7 +92,7 @@ pub(crate) fn write(source: &str, switch: &str, mutants: &[Numbered<'_>]) -> Res
     Ok(writer.schema)
 }
 
-/// Returns the text of a file with one mutant in place of the original code.
+/// Returns the text of a file in which one mutant replaces the original code.
 pub(crate) fn replace(source: &str, mutant: &Mutant) -> String {
     let lines = Lines::new(source);
     let (start, end) = (lines.offset(source, mutant.start), lines.offset(source, mutant.end));
@@ -100,7 +100,7 @@ pub(crate) fn replace(source: &str, mutant: &Mutant) -> String {
     format!("{before}{}{behind}", mutant.replacement)
 }
 
-/// The offset of each line.
+/// The offset at which each line of a text begins.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -116,15 +116,15 @@ impl Lines {
     }
 }
 
-/// Finds the code that mutants change.
+/// Visits the syntax tree of a file, and finds the code that mutants change.
 struct Finder<'a, 's> {
     source: &'s str,
     lines: &'s Lines,
     mutants: &'s [Numbered<'a>],
     nodes: Vec<Node<'a>>,
-    /// The nesting depth in code that the compiler evaluates.
+    /// How deep the visited code is nested in code that the compiler evaluates. 0: the code runs at run time.
     constant: usize,
-    /// Whether the code is in a constant function.
+    /// Whether the visited code is in a constant function.
     in_constant: bool,
     found: Vec<u32>,
     constants: Vec<u32>,
@@ -136,7 +136,8 @@ impl Finder<'_, '_> {
         span.byte_range()
     }
 
-    /// Adds the code in `range` with its mutants, which are the mutants of these kinds that begin at `place`.
+    /// Adds the code in `range`, with the mutants of these kinds that begin at `place`. Code that the
+    /// compiler evaluates is left out.
     fn add(&mut self, kinds: &[Kind], place: &Range<usize>, range: Range<usize>, form: Form) {
         if self.constant > 0 {
             return;
@@ -154,11 +155,12 @@ impl Finder<'_, '_> {
     }
 
     fn function(&mut self, sig: &syn::Signature, block: &syn::Block, inside: impl FnOnce(&mut Self)) {
-        // Functions inside of a constant run at run time.
+        // The body of a function inside of a constant is not evaluated with the constant: it runs at run
+        // time.
         let constant = std::mem::take(&mut self.constant);
         let in_constant = std::mem::replace(&mut self.in_constant, sig.constness.is_some());
-        // All values of an `impl Trait` have the same type; the mutant's replacement may have a different
-        // type.
+        // A function that returns `impl Trait` has one return type. The mutant's replacement may have
+        // another, so that the mutant must be built alone.
         let opaque = match &sig.output {
             syn::ReturnType::Type(_, result) => matches!(**result, syn::Type::ImplTrait(_)),
             syn::ReturnType::Default => false,
@@ -178,7 +180,7 @@ impl Finder<'_, '_> {
     }
 }
 
-/// Visits code that the compiler evaluates.
+/// Defines how to visit code that the compiler evaluates.
 macro_rules! evaluated {
     ($($visit:ident: $item:ident,)+) => {
         $(fn $visit(&mut self, item: &'ast syn::$item) {
@@ -277,12 +279,12 @@ fn has_let(expression: &Expr) -> bool {
     }
 }
 
-/// Copies a text, and writes changed code with all its mutants.
+/// Copies a source text, and writes changed code together with all its mutants.
 struct Writer<'a> {
     source: &'a str,
     switch: &'a str,
     nodes: &'a [Node<'a>],
-    /// The index of the next node to write.
+    /// The index of the next changed code in `nodes`.
     next: usize,
     schema: Schema,
 }
@@ -296,7 +298,7 @@ impl Writer<'_> {
         self.source.get(range.clone()).unwrap_or_default().into()
     }
 
-    /// Writes a range of the source, with the mutants in it.
+    /// Copies a range of the source, with the mutants in it.
     fn copy(&mut self, range: Range<usize>) {
         let mut at = range.start;
         let nodes = self.nodes;
@@ -332,7 +334,8 @@ impl Writer<'_> {
                         format!("({}) {} ({})", self.source(left), mutant.replacement, self.source(right));
                     self.choice(*number, &text);
                 }
-                // Without parentheses, code that begins with `if` would be a statement.
+                // In a block, code that begins with `if` would be a statement. Parentheses make it an
+                // expression.
                 self.push("{ (");
                 self.copy(left.clone());
                 self.push(&self.source(&(left.end..right.start)));

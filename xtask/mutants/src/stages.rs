@@ -1,12 +1,12 @@
-//! The stages of the tests: packages to build, and programs to run.
+//! The stages of tests: which packages each builds, and which programs it runs.
 
 use crate::mutant::Part;
 use std::time::Duration;
 
-/// The stages, in order. A mutant that one stage does not notice goes to the next.
+/// The stages of tests, in order. A stage runs on the mutants that no earlier stage has noticed.
 pub(crate) const STAGES: [&str; 3] = ["unit tests", "vectors", "scenarios"];
 
-/// Returns the arguments with which cargo builds a stage for these parts.
+/// Returns the arguments with which cargo builds the tests of a stage for these parts of the source.
 pub(crate) fn packages(stage: usize, parts: &[&Part]) -> Vec<&'static str> {
     match stage {
         0 => {
@@ -21,7 +21,7 @@ pub(crate) fn packages(stage: usize, parts: &[&Part]) -> Vec<&'static str> {
     }
 }
 
-/// Returns the test programs of a stage that judge a part.
+/// Returns the names of the test programs that a stage runs on the mutants of a part.
 pub(crate) fn judges(part: &Part, stage: usize) -> &'static [&'static str] {
     match (stage, part.core) {
         (0, true) => &["mlx5_mkey"],
@@ -31,5 +31,5 @@ pub(crate) fn judges(part: &Part, stage: usize) -> &'static [&'static str] {
     }
 }
 
-/// The CPU time limit of a test program, for a mutant that is built alone.
+/// The CPU time limit of a whole test program with a mutant that is built alone.
 pub(crate) const ALONE: Duration = Duration::from_secs(150);

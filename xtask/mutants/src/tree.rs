@@ -1,4 +1,4 @@
-//! A copy of the repository with its own target folder. Mutants are built in it.
+//! A copy of the repository, with a target folder of its own, in which mutants are built.
 
 use crate::mutant::{Mutant, PARTS};
 use crate::schema::{self, Schema};
@@ -10,15 +10,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use xtask::run::{answer, cargo, program, root};
 
-/// The module with the switch of mutants, and the features that let constant functions call it.
+/// The source of a module that turns mutants on, and the features that let constant functions call it.
 const SWITCH: &str = include_str!("switch.txt");
 const FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
 
-/// The wrapper that cargo calls instead of rustc for the copy: it allows unstable features and silences
-/// lints.
+/// A script that cargo calls instead of rustc in the copy: it allows unstable features and silences lints.
 const WRAPPER: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec \"$@\" --cap-lints allow\n";
 
-/// Property tests try fewer cases in the copy. Most findings need few cases, and a survivor runs all of them.
+/// In the copy, property tests try fewer cases: most mutants are noticed by few cases, and all cases run on
+/// each survivor.
 const CASES: (&str, &str) = ("cases: 1000", "cases: 100");
 
 /// A mutant to be built: its number, its file, and the change.
@@ -28,32 +28,32 @@ pub(crate) type Wanted<'a> = (u32, &'a str, &'a Mutant);
 pub(crate) struct Tree {
     folder: PathBuf,
     target: PathBuf,
-    /// The texts of the files at the time of the copy.
+    /// The original texts of the source files.
     sources: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
-    /// The name of the tested crate.
+    /// The name of the test program.
     pub(crate) name: String,
     pub(crate) program: PathBuf,
-    /// The folder in which cargo would run the program.
+    /// The folder in which cargo would run the test program.
     pub(crate) folder: PathBuf,
 }
 
-/// Mutants that a build leaves out.
+/// Mutants that are not in a common build, or may have no effect in it.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     /// Mutants that the compiler refuses.
     pub(crate) refused: BTreeSet<u32>,
     /// Mutants that must be built alone.
     pub(crate) alone: BTreeSet<u32>,
-    /// Mutants in constant functions, which the compiler may have evaluated without the mutants.
+    /// Mutants in constant functions. The compiler may have evaluated the function without the mutant.
     pub(crate) constant: BTreeSet<u32>,
 }
 
 impl Tree {
-    /// Copies the repository below `target`, or brings the copy of an earlier run up to date.
+    /// Copies the repository to a folder below `target`. A copy of an earlier run is only brought up to date.
     pub(crate) fn copy() -> Result<Self, String> {
         let home = root().join("target/mutants");
         let mut tree =
@@ -86,7 +86,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns the original text of a file.
+    /// Returns the original text of a source file.
     fn source(&self, file: &str) -> Result<&str, String> {
         self.sources.get(file).map(String::as_str).ok_or_else(|| format!("{file} was not copied"))
     }
@@ -95,7 +95,7 @@ impl Tree {
         self.target.with_file_name("rustc")
     }
 
-    /// Writes a file if its content differs. An unchanged file is not built again.
+    /// Writes a file of the copy if its content differs, so that cargo builds only changed files again.
     fn put(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
         let path = self.folder.join(file);
         if fs::read(&path).is_ok_and(|there| there == bytes) {
@@ -105,7 +105,7 @@ impl Tree {
         folder.and_then(|()| fs::write(&path, bytes)).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Writes all source files, with these mutants in them.
+    /// Writes all source files of the copy, with these mutants in them.
     fn plant(&self, wanted: &[Wanted<'_>], left: &mut Left) -> Result<BTreeMap<String, Schema>, String> {
         let mut schemas = BTreeMap::new();
         for part in PARTS {
@@ -138,7 +138,8 @@ impl Tree {
         Ok(schemas)
     }
 
-    /// Builds tests with all of these mutants that can be built together.
+    /// Builds tests with all of these mutants. Repeats the build without the mutants that the compiler
+    /// refuses, until no error is left.
     pub(crate) fn build(
         &self,
         wanted: &[Wanted<'_>],
@@ -191,7 +192,7 @@ impl Tree {
         Ok(errors.is_empty().then_some(built))
     }
 
-    /// Builds tests. Returns the programs, and the errors of the compiler.
+    /// Builds tests with cargo. Returns the test programs, and the errors of the compiler.
     fn cargo(&self, selection: &[&str]) -> Result<(Vec<Built>, Vec<Value>), String> {
         let mut command = cargo(&["test", "--no-run", "--quiet", "--message-format=json", "--offline"]);
         command.args(selection).current_dir(&self.folder);
@@ -219,9 +220,9 @@ impl Tree {
     }
 }
 
-/// Finds the mutants that cause an error of the compiler. In order of preference: the mutant at the place of
-/// the error, the mutants around that place, or the next mutants behind it (an error in a signature comes
-/// from mutants of the body).
+/// Finds the mutants that cause an error of the compiler, and leaves them out of the next build: the mutant
+/// at the place of the error, otherwise the mutants around this place, otherwise the next mutants after it
+/// (mutants of a body can cause an error in the signature).
 fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
     let spans = error.get("spans").and_then(Value::as_array).into_iter().flatten();
     let place = |span: &Value| {
@@ -256,7 +257,7 @@ fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
     }
 }
 
-/// Prints the error because of which mutants have to be built alone.
+/// Prints the compiler's error that forces `count` mutants to be built alone.
 fn tell(error: &Value, count: usize) {
     let line = error.get("rendered").and_then(Value::as_str).unwrap_or_default();
     let mut lines = line.lines();

@@ -1,4 +1,5 @@
-//! The description of boards: `hil-tests/boards.toml`, or the file of the option `--boards`.
+//! Descriptions of the boards that `cargo xtask hil` can use: from `hil-tests/boards.toml`, or from the file
+//! of the option `--boards`.
 
 use super::limits::Limits;
 use serde::{Deserialize, Deserializer, de};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xtask::toolchain::Board;
 
-/// The whole file.
+/// The content of a file with descriptions of boards.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Boards {
@@ -21,22 +22,23 @@ pub struct Boards {
     skips: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
-/// A board: access, capabilities, time limits, and reset.
+/// The description of a board: how to run programs on it, its capabilities, time limits, and how to reset it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The way to run a program on the board.
+    /// How to run a program on the board.
     pub reach: Reach,
-    /// The capabilities that the board must have. A board without one of them fails.
+    /// The capabilities that the board must have. If the board lacks one of them, the run fails.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// The time limits, in seconds.
+    /// The time limits of a run, in seconds.
     #[serde(default)]
     seconds: Seconds,
-    /// The way to reset the board.
+    /// How to reset the board when it hangs.
     #[serde(default)]
     pub reset: Reset,
-    /// Cases that may end differently here than on another board of a comparison, each with the reason.
+    /// Cases that may end differently on this board than on another one in a comparison, each with the
+    /// reason.
     #[serde(default)]
     pub differs: BTreeMap<String, String>,
     /// The name of the board's list of skipped cases.
@@ -49,7 +51,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Returns the description of an mlx5 device of this machine.
+    /// Returns a description of the board whose device is this mlx5 device of this machine.
     fn device(name: &str) -> Self {
         let reach = Reach::Local { device: name.into() };
         Self {
@@ -63,7 +65,7 @@ impl Description {
         }
     }
 
-    /// Returns the time limits of the board.
+    /// Returns the time limits of a run on the board.
     pub fn limits(&self) -> Limits {
         let Seconds { start, case, total } = self.seconds;
         let [start, case, total] = [start, case, total].map(|time| Duration::from_secs_f64(time.0));
@@ -71,7 +73,7 @@ impl Description {
     }
 }
 
-/// The way to run a program on a board.
+/// How to run a program on a board.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Reach {
@@ -82,7 +84,7 @@ pub enum Reach {
     },
     /// The program runs on this machine, through libmlx5 and the stand-in for the kernel.
     Uverbs {
-        /// The import method of keys: `plaintext` (default) or `wrapped`.
+        /// How data encryption keys are imported: `plaintext` (default) or `wrapped`.
         #[serde(default)]
         crypto: Crypto,
         /// The AES-XTS engine: `multi-block` (default), `multi-block-le` with tweaks in little endian, or
@@ -94,57 +96,59 @@ pub enum Reach {
         #[serde(default)]
         environment: BTreeMap<String, String>,
     },
-    /// The program is a bare-metal image in an emulator.
+    /// The program is a bare-metal image that runs in QEMU.
     Firmware {
-        /// The board for whose cores the program is built.
+        /// The board (BlueField-2 or BlueField-3) for whose Arm cores the program is built.
         #[serde(deserialize_with = "board")]
         board: Board,
     },
-    /// The program for aarch64 runs under qemu-aarch64, through the arm64 libmlx5 and the stand-in for the
-    /// kernel.
+    /// The program for aarch64 runs under qemu-aarch64 (user mode), through the arm64 libmlx5 and the
+    /// stand-in for the kernel.
     QemuUser {
-        /// The board for whose cores the program is built.
+        /// The board (BlueField-2 or BlueField-3) for whose Arm cores the program is built.
         #[serde(deserialize_with = "board")]
         board: Board,
-        /// The import method of keys.
+        /// How data encryption keys are imported: `plaintext` (default) or `wrapped`.
         #[serde(default)]
         crypto: Crypto,
     },
-    /// The program runs on an emulated aarch64 machine, which is reached over ssh, with libmlx5 and the
+    /// The program runs on an emulated aarch64 machine, which is reached over ssh, through libmlx5 and the
     /// stand-in for the kernel.
     Vdpu {
-        /// The machine's own drivers have the software device as a PCI function. The stand-in is left out.
+        /// If true, the software device is a PCI function of the machine, which the machine's own drivers use
+        /// in place of the stand-in.
         #[serde(default)]
         function: bool,
-        /// The import method of keys.
+        /// How data encryption keys are imported: `plaintext` (default) or `wrapped`.
         #[serde(default)]
         crypto: Crypto,
         /// Additional environment variables for the program.
         #[serde(default)]
         environment: BTreeMap<String, String>,
     },
-    /// The program runs in a guest of QEMU, whose own drivers have the software device as a PCI function.
+    /// The program runs in a guest of QEMU. The software device is a PCI function of the guest, which the
+    /// guest's own drivers use.
     Guest {
-        /// The processor of the guest.
+        /// The processor architecture of the guest.
         #[serde(default)]
         arch: Processor,
-        /// The port of the function.
+        /// The link layer of the PCI function's port.
         #[serde(default)]
         port: Port,
     },
-    /// The user has a program that implements the protocol of boards.
+    /// A program of the user runs the scenarios and prints the events of `hil_scenarios::protocol`.
     Command {
-        /// The program and its arguments; `--filter TEXT` and `--after CASE` are added.
+        /// The program and its arguments. `--filter TEXT` and `--after CASE` are appended.
         command: Vec<String>,
     },
     /// The program runs on another machine, which is reached over ssh.
     Ssh(Ssh),
-    /// The program runs on a machine of a lab, which is reached over ssh.
+    /// The program runs on a machine that a labgrid coordinator manages and that is reached over ssh.
     Labgrid(Place),
 }
 
 impl Reach {
-    /// Returns a description of the device of the board.
+    /// Returns a description of the board's device in words.
     pub fn device(&self) -> String {
         match self {
             Self::Local { device } => format!("{device} of this machine"),
@@ -186,7 +190,7 @@ fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
     Board::named(&String::deserialize(from)?).map_err(de::Error::custom)
 }
 
-/// The processor of a guest.
+/// The processor architecture of a guest.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub enum Processor {
     /// x86-64.
@@ -208,7 +212,7 @@ impl Processor {
     }
 }
 
-/// The kind of port of the PCI function.
+/// The link layer of the PCI function's port.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Port {
@@ -229,14 +233,14 @@ impl Port {
     }
 }
 
-/// The import method of data encryption keys on the software device.
+/// How data encryption keys are imported into the software device.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crypto {
     /// Keys are imported in plaintext.
     #[default]
     Plaintext,
-    /// Keys are wrapped, and imported under a login.
+    /// Keys are wrapped, and imported under a crypto login.
     Wrapped,
 }
 
@@ -280,44 +284,45 @@ impl Engine {
 pub struct Ssh {
     /// The user and the host, as `user@host`.
     pub address: String,
-    /// The port. Without a value, ssh chooses it.
+    /// The port of the ssh server. If `None`, ssh's own configuration decides.
     #[serde(default)]
     pub port: Option<u16>,
-    /// The file of the private key. Without a value, ssh chooses it.
+    /// The file of the private key. If `None`, ssh's own configuration decides.
     #[serde(default)]
     pub key: Option<PathBuf>,
-    /// The file with the machine's host key. Without a value, ssh chooses it.
+    /// The file with the machine's host key. If `None`, ssh's own configuration decides.
     #[serde(default)]
     pub known_hosts: Option<PathBuf>,
-    /// The mlx5 device of the machine.
+    /// The name of the mlx5 device on that machine.
     pub device: String,
-    /// The program that runs on the machine.
+    /// The program that runs the scenarios on that machine.
     pub program: Program,
     /// Environment variables for the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
 
-/// A place of a labgrid coordinator, whose machine is reached over ssh, at the address of its NetworkService.
+/// A place (machine) of a labgrid coordinator. Its machine is reached over ssh, at the address of the place's
+/// NetworkService.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Place {
-    /// Host of the coordinator, and its port unless it is labgrid's default.
+    /// The host of the coordinator, with its port unless the port is labgrid's default.
     pub coordinator: String,
     /// The tags that the place must have. The name of a place counts as the tag `name`.
     pub tags: BTreeMap<String, String>,
     /// The longest wait for a free place, in seconds.
     #[serde(default = "wait_seconds")]
     pub wait_seconds: u32,
-    /// The file of the private key. Without a value, ssh chooses it.
+    /// The file of the private key. If `None`, ssh's own configuration decides.
     #[serde(default)]
     pub key: Option<PathBuf>,
-    /// The file with the machine's host key. Without a value, ssh chooses it.
+    /// The file with the machine's host key. If `None`, ssh's own configuration decides.
     #[serde(default)]
     pub known_hosts: Option<PathBuf>,
-    /// The mlx5 device of the machine.
+    /// The name of the mlx5 device on the place's machine.
     pub device: String,
-    /// The program that runs on the machine.
+    /// The program that runs the scenarios on the place's machine.
     pub program: Program,
     /// Environment variables for the program.
     #[serde(default)]
@@ -328,11 +333,11 @@ const fn wait_seconds() -> u32 {
     600
 }
 
-/// The program that runs the scenarios.
+/// Where the program that runs the scenarios comes from.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
-    /// The program is built for this machine.
+    /// The program is built for the machine on which `cargo xtask` runs.
     Host,
     /// The program is built for Linux on a BlueField-2.
     Bluefield2,
@@ -346,54 +351,54 @@ pub enum Program {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Reset {
-    /// The program is ended and started again.
+    /// The program is killed and started again. The board itself is not reset.
     #[default]
     Process,
-    /// The Arm cores of a BlueField are reset, through the driver of its management interface.
+    /// The Arm cores of a BlueField are reset through its management interface (rshim).
     Rshim {
-        /// The driver's file, for example `/dev/rshim0/misc`.
+        /// The file of the rshim driver, for example `/dev/rshim0/misc`.
         file: PathBuf,
-        /// The longest time until the board answers again.
+        /// The longest time from the reset until the board answers again, in seconds.
         boot_seconds: u32,
     },
     /// A GPIO line of this machine, which is wired to the board's reset input, gets a pulse.
     Gpio {
         /// The device file of the GPIO chip, for example `/dev/gpiochip0`.
         chip: PathBuf,
-        /// The number of the line on the chip.
+        /// The number of the GPIO line on the chip.
         line: u32,
-        /// Whether the low level of the line resets the board.
+        /// Whether a low level of the line resets the board. Otherwise a high level does.
         #[serde(default)]
         active_low: bool,
-        /// The time for which the line is held.
+        /// How long the pulse lasts, in milliseconds.
         hold_milliseconds: u32,
-        /// The longest time until the board answers again.
+        /// The longest time from the reset until the board answers again, in seconds.
         boot_seconds: u32,
     },
-    /// The power of the place is switched off and on, by the switch that the labgrid coordinator knows for
-    /// the place.
+    /// The power of a labgrid place is switched off and on, by the switch that the coordinator knows for the
+    /// place.
     Power {
-        /// The longest time until the board answers again.
+        /// The longest time from the reset until the board answers again, in seconds.
         boot_seconds: u32,
     },
     /// A program of the user resets the board, for example by a switched socket.
     Command {
-        /// The program and its arguments.
+        /// The program that resets the board, and its arguments.
         command: Vec<String>,
-        /// The longest time until the board answers again.
+        /// The longest time from the reset until the board answers again, in seconds.
         boot_seconds: u32,
     },
 }
 
-/// Time limits.
+/// The time limits of a run, in seconds.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 struct Seconds {
-    /// The time from the program's start to its first event.
+    /// The longest time from the program's start to its first event.
     start: Time,
-    /// The time from one event to the next.
+    /// The longest time from one event to the next.
     case: Time,
-    /// The time of the whole run.
+    /// The longest time of the whole run, including resets.
     total: Time,
 }
 
@@ -408,7 +413,7 @@ impl Default for Seconds {
 #[serde(try_from = "f64")]
 struct Time(f64);
 
-// A time is never NaN, so it equals itself.
+// A `Time` is never NaN, so that each one equals itself.
 impl Eq for Time {}
 
 impl TryFrom<f64> for Time {
@@ -424,10 +429,10 @@ impl TryFrom<f64> for Time {
     }
 }
 
-/// Parses the descriptions of boards from a text in TOML.
+/// Parses descriptions of boards from a text in TOML.
 ///
 /// # Errors
-/// A sentence that describes the fault and its place.
+/// A description of the fault in the text and its place.
 pub fn parse(text: &str) -> Result<Boards, String> {
     let boards: Boards = toml::from_str(text).map_err(|error| error.to_string())?;
     let powerless = |board: &Description| {
@@ -447,15 +452,15 @@ pub fn parse(text: &str) -> Result<Boards, String> {
 /// Reads a file with descriptions of boards.
 ///
 /// # Errors
-/// A sentence that describes the fault.
+/// A description of the fault in the file.
 pub fn read(file: &Path) -> Result<Boards, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 impl Boards {
-    /// Returns the board with a name, or the boards of the group with this name, each once and in order. A
-    /// name that begins with `mlx5_` and is in no file is a device of this machine.
+    /// Returns the board with this name, or the boards of the group with this name, each once and in order. A
+    /// name that begins with `mlx5_` and that no description has is a device of this machine.
     ///
     /// # Errors
     /// No board or group has the name, and the name does not begin with `mlx5_`. The text lists the boards
@@ -478,7 +483,7 @@ impl Boards {
                 let skipped = list.map(|list| list.iter().flat_map(of).collect());
                 found.push((name.into(), Description { skipped, ..description.clone() }));
             } else if name.starts_with("mlx5_") {
-                // The name is the kernel's name of a device of this machine.
+                // The name is the kernel's name of an mlx5 device of this machine.
                 found.push((name.into(), Description::device(name)));
             } else {
                 let names: Vec<&str> =
@@ -503,15 +508,15 @@ mod tests {
         for name in boards.group.keys() {
             assert!(boards.find(name).unwrap().len() > 1, "{name}");
         }
-        // The file contains no address.
+        // In the repository, the file contains no address of a machine.
         assert!(boards.board.values().all(|board| !matches!(board.reach, Reach::Ssh(_) | Reach::Labgrid(_))));
     }
 
-    /// Boards that need an address are commented out. Their descriptions must be valid nevertheless.
+    /// The file describes boards that need an address as comments. These descriptions must be valid too.
     #[test]
     fn the_examples_in_our_own_file_can_be_used() {
         let text = std::fs::read_to_string(root().join("hil-tests/boards.toml")).unwrap();
-        // Lines that are commented out have no blank behind the `#`.
+        // Commented descriptions have no blank after the `#`, other comments do.
         let uncomment = |line: &str| match line.strip_prefix('#') {
             Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
             _ => format!("{line}\n"),

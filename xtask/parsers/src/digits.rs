@@ -1,11 +1,11 @@
-//! Reads the digits of dumps.
+//! Reads the hex digits in a row of a dump.
 
-/// The characters beside the bytes of a row begin before this column.
+/// In a row, the characters after the bytes begin before this column.
 const MOST_DIGITS: usize = 4096;
 
-/// Reads the columns behind an offset: bytes, optionally followed by the same bytes as characters.
+/// Reads the columns after an offset: bytes, optionally followed by the same bytes as characters.
 pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
-    // A row has few bytes, so the characters behind them begin early in the line.
+    // A row has few bytes, so that the characters after them begin early in the line.
     for (at, _) in text.char_indices().take(MOST_DIGITS) {
         let (left, rest) = text.split_at(at);
         let Some(right) = rest.strip_prefix("  ") else { continue };
@@ -33,7 +33,8 @@ pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
     digits(text)
 }
 
-/// Reads pairs of digits, with blanks, colons, commas, dashes and 0x between them.
+/// Reads bytes as pairs of hex digits. Blanks, colons, commas, dashes, underscores and `0x` may separate the
+/// pairs.
 pub fn digits(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for word in text.split([' ', '\t', ',', '-', '_']) {
@@ -56,7 +57,7 @@ pub(super) fn all_hex(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Quotes the beginning of a text that cannot be read.
+/// Quotes the first 40 characters of a text that cannot be read.
 pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(40).collect();
     format!("`{}`", short.escape_debug())

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The most bytes of a dump in text form. The limit keeps repeated lines from filling memory. It is four
-/// times the largest send ring, which has 32768 blocks of 64 bytes. The completion queue of this ring fits as
-/// well, with entries of 128 bytes. The largest possible completion queue has 1 GiB (2^23 entries of 128
-/// bytes). Dumps of this size are raw bytes, which have no limit.
+/// The most bytes of a dump in text form: 8 MiB. Without a limit, a repeated line (`*`) could fill memory.
+/// The limit is four times the largest send ring (32,768 blocks of 64 bytes), so that the ring's completion
+/// queue with entries of 128 bytes also fits. Larger queues can be read as raw bytes, for which there is no
+/// limit.
 pub(super) const MOST: usize = 4 * 32768 * 64;
 
 /// The reason why a dump cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HexError {
-    /// A part is not hex. The text names the part and its line.
+    /// A part of the text is not hex. The value names the part and its line.
     Text(String),
-    /// The dump has more bytes than the limit, possibly by a repeated line.
+    /// The dump has more bytes than the limit, perhaps because a repeated line (`*`) has many repetitions.
     Long,
 }
 

@@ -1,4 +1,4 @@
-//! Reads the dumps of common programs. A dump that cannot be read is refused with the number of its line.
+//! Reads dumps as common programs print them. If a dump cannot be read, the error names the line.
 
 pub use super::digits::digits;
 use super::digits::{all_hex, columns, is_dword, order_unknown, quoted};
@@ -9,32 +9,33 @@ pub use super::log_json::Logged;
 pub use super::row::WordOrder;
 use super::rows::{self, Dumps};
 
-/// The content of a file.
+/// What a file or text contains.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A ring, or a part of one.
+    /// Bytes of a ring, or of a part of one.
     Bytes(Vec<u8>),
-    /// Dumps among other text, or several of them.
+    /// Several dumps, or dumps with other text before, between or after them.
     Dumps(Dumps),
-    /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write
-    /// them.
+    /// Requests and completion entries from a log that `cargo xtask emulate` has written by `--log` or
+    /// `--log-json`.
     Log(Vec<Logged>),
 }
 
-/// Reads a file. A file with a logged request is a log. Other text is hex, alone or among other text. Other
-/// files are raw bytes. `order` is the order of the bytes in the words of a dump, if it is known.
+/// Reads the content of a file. If it has a logged request, the file is a log. Other text is hex, alone or
+/// among other text. A file that is no text is raw bytes. `order` is the order of the bytes in the words of a
+/// dump, if it is known.
 ///
 /// # Errors
 /// The line that is not hex, with the reason, or [`HexError::Long`].
 pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
-    // Logs of other programs can be JSON too, with dumps in strings. They have no field `bytes`.
+    // Logs of other programs can also be JSON, with dumps in their strings. They have no field `bytes`.
     let is_json = text.starts_with('{') && text.contains("\"bytes\":");
     let logged = if is_json { log_json::read(&text)? } else { log(&text)? };
     if !logged.is_empty() {
         return Ok(Input::Log(logged));
     }
-    // Escape sequences are text: some programs colour their dumps.
+    // A file with escape sequences is text too, because some programs colour their dumps.
     let text_control = b"\t\n\x0b\x0c\r\x1b";
     if raw.iter().any(|byte| byte.is_ascii_control() && !text_control.contains(byte)) {
         return Ok(Input::Bytes(raw));
@@ -49,7 +50,8 @@ pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
 pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError> {
     let strict = match parse(text) {
         Ok(bytes) if order.is_none() => {
-            // Words behind offsets may also be numbers: then both readings are returned.
+            // Words after an offset may also be numbers, whose bytes are reversed in memory. The result then
+            // contains both readings.
             let is_one = |dumps: &Dumps| matches!(&dumps.found[..], [dump] if dump.other.is_some());
             let dumps = rows::find(text, None).ok().filter(|_| text.contains(':')).filter(is_one);
             let alike = dumps.filter(|dumps| {
@@ -66,7 +68,7 @@ pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError
         return Ok(Input::Dumps(dumps));
     }
     Err(HexError::Text(match (strict, dumps.faults.first()) {
-        // The text is a dump without other lines: the strict parser's error is the most precise one.
+        // The text is a dump and nothing else: the error of the strict parser describes the fault best.
         (Some(what), _) if dumps.skipped.is_empty() && !what.contains("is not hex") => what,
         (_, Some((line, what))) => format!("line {line}: {what}"),
         (strict, None) => {
@@ -76,10 +78,10 @@ pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError
     }))
 }
 
-/// Reads the requests of a log. Lines that the logged program has written between them are skipped.
+/// Reads the requests of a log. Other lines, which the logged program has printed, are skipped.
 fn log(text: &str) -> Result<Vec<Logged>, String> {
     let mut logged: Vec<Logged> = Vec::new();
-    // A request begins with its place and ends with an empty line.
+    // The lines of a request begin with a line that names its place, and end with an empty line.
     let mut inside = false;
     for (index, line) in text.lines().enumerate() {
         if let Some(queue) = queue_of_place(line) {
@@ -105,8 +107,8 @@ fn log(text: &str) -> Result<Vec<Logged>, String> {
     Ok(logged)
 }
 
-/// Returns the kind of queue in a line that names the queue pair and block of the next request. The kind is
-/// empty if the line names none. Returns `None` for other lines.
+/// Parses a line that names the queue pair and the block of the next request. Returns the kind of queue in
+/// this line, or an empty text if the line names none. Returns `None` for other lines.
 fn queue_of_place(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split(' ').collect();
     let (qpn, queue, block) = match words[..] {
@@ -118,7 +120,8 @@ fn queue_of_place(line: &str) -> Option<&str> {
     is_place.then_some(queue)
 }
 
-/// Reads hex, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and the like print it.
+/// Reads a text that consists of hex only, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and
+/// similar programs print it.
 ///
 /// # Errors
 /// The line that is not hex, with the reason, or [`HexError::Long`].
@@ -126,7 +129,7 @@ pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut dump = Dump::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         dump.add(line.trim()).map_err(|error| match error {
-            // The error is only a quoted word: this word is not hex.
+            // The error is only a quoted word: the word that is not hex.
             HexError::Text(what) if what.starts_with('`') && what.ends_with('`') => {
                 HexError::Text(format!("line {} is not hex: {what}", index + 1))
             }
@@ -143,13 +146,13 @@ pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     }
 }
 
-/// The part of the dump that was read so far.
+/// The lines of a dump that were read so far.
 #[derive(Default)]
 struct Dump {
     bytes: Vec<u8>,
-    /// The offset of the first byte, in a dump with offsets.
+    /// The offset of the first byte, if the lines have offsets.
     base: Option<u64>,
-    /// Whether the offsets in the lines have no colon.
+    /// Whether the lines have offsets without a colon.
     bare: bool,
     /// The number of bytes in the last line.
     row: usize,
@@ -178,7 +181,8 @@ impl Dump {
         }
         let (offset, bytes) = match colon_offset(line) {
             Some((offset, digits, rest)) => {
-                // A debugger prints words behind an address as numbers.
+                // If an address has many digits, a debugger has printed the words after it, as numbers of
+                // unknown byte order.
                 let first = rest.split_whitespace().next().unwrap_or_default();
                 if digits > 8 && matches!(first.len(), 4 | 8 | 16) && all_hex(first) {
                     return Err(order_unknown(rest).into());
@@ -197,7 +201,8 @@ impl Dump {
         if self.bytes.len() > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
-    /// Expands a `*`, then checks that a line with this offset is the next one.
+    /// Repeats the last line if a `*` came after it. Then checks that `offset` is the offset of the next
+    /// byte.
     fn place(&mut self, offset: Option<u64>) -> Result<(), HexError> {
         match (offset, self.base) {
             (None, None) => return Ok(()),
@@ -217,7 +222,7 @@ impl Dump {
                 Ok(())
             }
             Some(at) if at == have && !self.repeated => Ok(()),
-            // The expected offset may be 2^64, which has more than 64 bits.
+            // The offset of the next byte may be 2^64, which does not fit into 64 bits.
             _ => Err(format!(
                 "rows are missing before it: offset {:#x}, but the next byte is {:#x}",
                 offset.unwrap_or_default(),
@@ -228,7 +233,7 @@ impl Dump {
     }
 }
 
-/// Splits off an offset of more than two digits, followed by a colon and a blank.
+/// Splits an offset of more than two digits, a colon and a blank off the beginning of a line.
 ///
 /// Returns the offset, the number of its digits, and the rest of the line.
 fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
@@ -238,9 +243,9 @@ fn colon_offset(line: &str) -> Option<(u64, usize, &str)> {
     Some((u64::from_str_radix(digits, 16).ok()?, digits.len(), rest)).filter(|_| is_offset)
 }
 
-/// Splits off an offset without a colon, if there is one. The first word is an offset if its length differs
-/// from the length of the other words. The other words must then be single bytes. `expected` says that
-/// earlier lines had an offset without a colon. In this case, an offset may stand alone on its line.
+/// Splits an offset without a colon off the beginning of a line, and reads the bytes after it. The first word
+/// is an offset if it is longer than the other words, which must then be single bytes. If `expected`, earlier
+/// lines had such an offset, and an offset may be alone on its line.
 fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), String> {
     let (first, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let mut others = rest.split_whitespace();
@@ -248,11 +253,11 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
     let width = second.len();
     let different = first.len() >= 4 && first.len() != width && all_hex(first) && all_hex(second);
     if different && width == 2 || expected && second.is_empty() {
-        // An offset of seven digits is octal, as `od` prints it.
+        // `od` prints offsets of seven digits in octal.
         let radix = if first.len() == 7 { 8 } else { 16 };
         let offset = u64::from_str_radix(first, radix).map_err(|_| quoted(line))?;
         let bytes = columns(rest)?;
-        // Words have at most two digits: otherwise a second offset would be read as bytes.
+        // The other words must have two digits: otherwise a second offset would be read as bytes.
         let words = rest.split_whitespace().take_while(|word| word.len() == 2 && all_hex(word)).count();
         return if words >= bytes.len() { Ok((Some(offset), bytes)) } else { Err(quoted(line)) };
     }
@@ -269,7 +274,8 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
 mod tests {
     use super::*;
 
-    /// Returns four lines of zeros, letters that look like hex, and part of a line.
+    /// Returns 64 zeros, which make four lines, then bytes whose characters look like hex, up to the middle
+    /// of a line.
     fn sample() -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes.extend(b"abcd  00 11   ef\x01\xffabcd");
@@ -367,7 +373,7 @@ mod tests {
         );
     }
 
-    /// A repeated line fills as much as the largest send ring with its completion queue, and no more.
+    /// A repeated line may fill a dump up to the limit, and no further.
     #[test]
     fn a_dump_has_a_limit() {
         let dump = |end: usize, last: &str| format!("0000000 00 00\n*\n{end:08x} {last}\n");
@@ -388,7 +394,7 @@ mod tests {
         reads(&format!(
             "000000 {zeros}000010 {zeros}000020 {zeros}000030 {zeros}000040 {row}\n000050 {last}\n000056\n"
         ));
-        // Forms of `od` with characters, with octal offsets, and without offsets.
+        // The output of `od` with characters, with octal offsets, and without offsets.
         reads(&format!(
             "000000 {zeros}*\n000040 {row}  >abcd  00 11   ef<\n000050 {last}     >..abcd<\n000056\n"
         ));
@@ -419,8 +425,8 @@ mod tests {
         assert_eq!(parse("ffffffffffffffff: 00 01"), Ok(vec![0, 1]));
     }
 
-    /// The stand-in for the kernel writes this log. A test of the stand-in compares its output with the same
-    /// file.
+    /// The stand-in for the kernel has written this log. A test of the stand-in compares its output with the
+    /// same file.
     #[test]
     fn a_log() {
         let log = include_str!("../../../hil-tests/emulator/record/log.txt");
@@ -439,7 +445,7 @@ mod tests {
         });
         let expected = Ok(Input::Log(vec![nop, write]));
         assert_eq!(read(log.into(), None), expected);
-        // The program writes before, between and behind the requests. The last line may be cut.
+        // The logged program prints before, between and after the requests. The last line may be cut.
         let among = format!("device: 0x77\n{}\nbye", log.replace("\n\n", "\n\n0x000  1\n\x07mlx5_0 qp\n"));
         assert_eq!(read(among.into(), None), expected);
         for (from, to, line) in
@@ -462,7 +468,8 @@ mod tests {
         refuses("    0000  30313233 34353637\n", "line 1: `0000` looks like an offset");
     }
 
-    /// Returns the dumps of a text: their first lines, offsets and lengths, and the lines of the faults.
+    /// Returns the dumps that a text contains: first line, offset and length of each. Also returns the lines
+    /// with faults.
     fn dumps(text: &str) -> (Vec<(usize, u64, usize)>, Vec<usize>) {
         let Ok(Input::Dumps(dumps)) = read(text.as_bytes().to_vec(), None) else { panic!("{text}") };
         let shape = dumps.found.iter().map(|dump| (dump.line, dump.offset, dump.bytes.len()));
@@ -503,22 +510,22 @@ mod tests {
         let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
         let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
         let plain = "t 00000000 00000000 00000000 00000000\n";
-        // A new dump begins where offsets start again, and behind another line between rows without offsets.
+        // A new dump begins where offsets restart, and, in rows without offsets, after another line.
         assert_eq!(dumps(&rows(&[0, 16, 0, 16])), (vec![(1, 0, 32), (3, 0, 32)], vec![]));
         let text = format!("a\n{}b\n{}", plain.repeat(4), plain.repeat(4));
         assert_eq!(dumps(&text), (vec![(2, 0, 64), (7, 0, 64)], vec![]));
-        // A line between the rows of one block does not separate dumps.
+        // A line between rows of the same 64-byte block does not separate dumps.
         let text = format!("a\n{}b\n{}", plain.repeat(2), plain.repeat(2));
         assert_eq!(dumps(&text), (vec![(2, 0, 64)], vec![]));
-        // Lost rows are a fault. Later rows are skipped up to the next block.
+        // Missing rows are a fault. The rows after them are skipped up to the next multiple of 64.
         let text = rows(&[0, 16, 32, 48, 80, 96, 112, 128, 0]);
         assert_eq!(dumps(&text), (vec![(1, 0, 64), (8, 128, 16), (9, 0, 16)], vec![5]));
-        // A damaged row and the rows behind it are skipped: their bytes are unknown.
+        // A damaged row and the rows after it are skipped, because the offsets of their bytes are unknown.
         for damaged in ["t 00000000 0000000g 00000000 00000000", "t 00000040: 00 00 00 00 00 00 00 00 0g"] {
             let text = format!("{}{damaged}\n{plain}", plain.repeat(4));
             assert_eq!(dumps(&text), (vec![(1, 0, 64)], vec![5]));
         }
-        // A `*` repeats a row, in a text with other lines.
+        // A `*` also repeats a row if the text contains other lines.
         let text = format!("a\n{}*\n{}b\n", row(0), row(0x40));
         assert_eq!(dumps(&text), (vec![(2, 0, 80)], vec![]));
         refuses(&format!("a\n{}*\n", row(0)), "line 3: `*`: how often the row before it is repeated");

@@ -1,14 +1,14 @@
-//! Time limits of a run.
+//! Time limits of a run of scenarios on a board.
 
 use std::time::Duration;
 
 /// Time limits of a run on a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The time from the start of the board's program to its first event.
+    /// The longest time from the start of the board's program to its first event.
     pub start: Duration,
-    /// The time from one event to the next.
+    /// The longest time from one event to the next.
     pub case: Duration,
-    /// The time of the whole run, including resets.
+    /// The longest time of the whole run, including resets.
     pub total: Duration,
 }

@@ -1,4 +1,4 @@
-//! Reads requests and completion entries from a log of JSON lines.
+//! Reads requests and completion entries from a log with a JSON object in each line.
 
 use super::digits::digits;
 use serde_json::Value;
@@ -6,20 +6,21 @@ use serde_json::Value;
 /// A request or completion entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// The place of the request or entry, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
+    /// Where the request or entry is, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
     pub place: String,
-    /// Whether it is a completion entry.
+    /// Whether it is a completion entry. Otherwise it is a request.
     pub completion: bool,
-    /// The kind of its queue, as `--queue` of `cargo xtask decode` names it. Empty if the log names none.
+    /// The kind of the request's queue, in the words of `--queue` of `cargo xtask decode`. Empty if the log
+    /// names none.
     pub queue: String,
     /// The bytes of the request or entry.
     pub bytes: Vec<u8>,
 }
 
-/// Reads the lines with bytes, in their order.
+/// Reads the requests and entries from the lines that have a field `bytes`, in order.
 ///
 /// # Errors
-/// The line that is no JSON or lacks a field.
+/// The line that is no JSON or lacks another field.
 pub(crate) fn read(text: &str) -> Result<Vec<Logged>, String> {
     let mut logged = Vec::new();
     for (index, line) in text.lines().enumerate() {

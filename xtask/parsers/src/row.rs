@@ -1,8 +1,8 @@
-//! Finds the row of a dump within a line.
+//! Finds the row of a dump in a line with other text.
 
 use super::digits::{all_hex, columns, digits, is_dword, quoted};
 
-/// The order of the bytes in words of more than one byte.
+/// The order in which a dump shows the bytes of a word that has more than one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordOrder {
     /// The digits are bytes in the order of memory.
@@ -14,46 +14,47 @@ pub enum WordOrder {
 /// A row of a dump.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// The offset of the row in its line.
+    /// The offset in the line at which the row begins.
     pub(super) at: usize,
-    /// The possible values of its offset: seven digits may be octal, decimal or hexadecimal. Empty for a row
-    /// without an offset.
+    /// The possible values of the row's own offset: seven digits may be octal, decimal or hexadecimal. Empty
+    /// for a row without an offset.
     pub(super) offsets: Vec<u64>,
     pub(super) bytes: Vec<u8>,
-    /// Whether the offset is an address of a program.
+    /// Whether the row's offset is an address in a program's memory.
     pub(super) address: bool,
-    /// The words in which the bytes were printed.
+    /// The form of the words that show the bytes.
     pub(super) words: Words,
 }
 
-/// The words of a row, and whether they are numbers of a little-endian machine.
+/// The form of a row's words: their width, and whether they are numbers of a little-endian machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
     /// The number of bytes in each word.
     pub(super) width: usize,
-    /// Whether the bytes of each word are reversed, if no row of the dump shows the order.
+    /// Whether to reverse the bytes of each word, if no row of the dump shows the order.
     pub(super) turned: bool,
-    /// Whether the bytes of each word are reversed, if this row shows the order: the caller gave the order,
-    /// or the characters beside the words fit one order only.
+    /// Whether to reverse the bytes of each word. `None` if this row does not show the order: the caller has
+    /// not given it, and the characters after the words fit both orders or none.
     pub(super) says: Option<bool>,
 }
 
-/// The most digits of an offset in a file. Numbers with more digits are addresses of a program.
+/// The most digits of an offset in a file. Numbers with more digits are addresses in a program's memory.
 const OFFSET_DIGITS: usize = 8;
 
-/// The number of bytes at the begin of a line in which offsets are searched. A row with an offset is shorter.
+/// The number of bytes at the beginning of a line in which offsets are searched. A row with an offset is
+/// shorter.
 const REACH: usize = 4096;
 
-/// The number of bytes of a row whose end is not marked in its line.
+/// The number of bytes of a row, if nothing in its line marks the row's end.
 const ROW: usize = 16;
 
-/// Finds the row in a line. Returns `None` if the line has no row.
+/// Finds the row of a dump in a line. Returns `None` if the line has no row.
 ///
 /// # Errors
 /// The order of the bytes in the row's words is unknown.
 pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Row>, String> {
     let whole = line;
-    // Searches that try each place of a line are limited to its begin.
+    // Searches that try each place of a line look only at its beginning, so that they stay fast.
     let near = (0..=REACH.min(line.len())).rev().find_map(|end| line.get(..end));
     let line = near.unwrap_or_default();
     let words: Vec<(usize, &str)> = words(line).collect();
@@ -78,25 +79,25 @@ pub(super) fn find_row(line: &str, order: Option<WordOrder>) -> Result<Option<Ro
     Ok(with_colon.or_else(|| bare_row(&all, order)).or_else(alone).or_else(|| python_row(whole)))
 }
 
-/// Returns whether a line that is no row looks like a damaged row.
+/// Returns whether a line without a readable row looks like a damaged row.
 pub(super) fn is_like_a_row(line: &str) -> bool {
     let count = |kind: fn(&str) -> bool| line.split_whitespace().filter(|word| kind(word)).count();
     count(is_word) >= 2 || count(is_byte) >= 8
 }
 
-/// Returns whether a line between two rows may be the begin of one.
+/// Returns whether a line between two rows may be the beginning of a row.
 pub(super) fn is_part_of_a_row(line: &str) -> bool {
     let last = line.split_whitespace().last();
     line.split_whitespace().any(is_word) && last.is_some_and(all_hex)
 }
 
-/// Iterates over the words of a line, each with the offset where it begins.
+/// Iterates over the words of a line, each with its offset in the line.
 fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     line.split_whitespace().map(|word| (word.as_ptr() as usize - line.as_ptr() as usize, word))
 }
 
-/// Finds a row directly behind a prefix without a blank, as in `[1,3]<stderr>:00000000 ...`. `read` reads a
-/// row that begins with the first of the given words.
+/// Finds a row that follows a prefix without a blank between them, as in `[1,3]<stderr>:00000000 ...`. `read`
+/// reads a row that begins with the first of the given words.
 fn glued_row(line: &str, read: impl Fn(&str, &[(usize, &str)]) -> Option<Row>) -> Option<Row> {
     let bytes = line.as_bytes();
     (1..bytes.len()).find_map(|begin| {
@@ -116,7 +117,7 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     if !all_hex(number) || number.len() > 16 {
         return None;
     }
-    // A debugger prints the name of the place between an address and its colon.
+    // A debugger may print the name of the memory between an address and its colon.
     let named = rest.first().filter(|(_, name)| !colon && name.starts_with('<') && name.ends_with(">:"));
     let begin = named.map_or(at + first.len(), |(at, name)| at + name.len());
     let data = line.get(begin..)?;
@@ -129,7 +130,7 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     if (colon || named.is_some()) && behind_colon {
         return Some(row(offsets(&[16]), bytes_of(data, number.len() > OFFSET_DIGITS, order)?));
     }
-    // A row in the form that `cargo xtask decode` itself prints: an offset, then four words of 32 bits.
+    // A row as `cargo xtask decode` itself prints it: an offset with `0x`, then four words of 32 bits.
     if prefixed && number.len() >= 3 {
         let dwords: Vec<&str> = data.split_whitespace().take_while(|word| is_dword(word)).collect();
         let bytes = digits(&dwords.concat()).ok().filter(|bytes| bytes.len() == ROW)?;
@@ -145,11 +146,10 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     None
 }
 
-/// Reads a row of words behind an offset without a colon, as `od` and `hexdump` print them: `od -x`,
-/// `hexdump`.
+/// Reads a row of an offset without a colon and words, as `od -x` and `hexdump` print it.
 ///
 /// # Errors
-/// The order of the bytes in the words is not known.
+/// The order of the bytes in the words is unknown.
 fn words_behind_offset(
     line: &str,
     words: &[(usize, &str)],
@@ -179,20 +179,20 @@ fn words_behind_offset(
     Ok(Some(Row { at: *at, offsets, bytes, address: false, words }))
 }
 
-/// Reads the part behind an offset, without the characters beside the bytes. Returns the bytes in the order
-/// of their digits, and the words in which they stand.
+/// Reads the bytes after an offset, without the characters that follow them. Returns the bytes in the order
+/// of their digits, and the form of their words.
 fn bytes_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<u8>, Words)> {
     match words_of(data, address, order) {
         Some((bytes, words)) if words.turned || words.says.is_some() => Some((bytes, words)),
-        // The words are in the order of memory, or there are none: the bytes are read one by one, and any
-        // text may follow them.
+        // The words are in the order of memory, or there are none. The digits are then read byte by byte, and
+        // any text may follow them.
         words => Some((single_bytes(data)?, words.map_or_else(Words::default, |(_, words)| words))),
     }
 }
 
 /// Reads bytes in the order of memory.
 fn single_bytes(data: &str) -> Option<Vec<u8>> {
-    // A bar or a bracket begins the characters. The bytes contain neither.
+    // A bar or a bracket marks the beginning of the characters: neither occurs among the bytes.
     let bar = data.find(['|', '>']).and_then(|at| digits(data.get(..at)?.trim()).ok());
     let row = bar.or_else(|| columns(data).ok()).filter(|bytes| !bytes.is_empty());
     let leading = |kind: fn(&str) -> bool| -> Option<Vec<u8>> {
@@ -201,13 +201,13 @@ fn single_bytes(data: &str) -> Option<Vec<u8>> {
         run.truncate(ROW / width.max(1));
         digits(&run.join(" ")).ok().filter(|bytes| bytes.len() == ROW)
     };
-    // Any text may follow a whole row.
+    // Any text may follow a row of 16 bytes.
     row.or_else(|| leading(is_byte)).or_else(|| leading(is_wide))
 }
 
-/// Reads words of 2, 4 or 8 bytes, in the order of their digits. The order of their bytes follows from
-/// `order`; without `order`, from the characters beside the words. If neither shows it, words behind an
-/// address are numbers, as a debugger prints them (`x/xw` of gdb, `rd` of crash).
+/// Reads words of 2, 4 or 8 bytes, in the order of their digits. `order` says the order of the bytes in them.
+/// Without `order`, the characters after the words may show it. If they do not, words after an address are
+/// numbers, as a debugger prints them (`x/xw` of gdb, `rd` of crash).
 fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<u8>, Words)> {
     let words = || data.split_whitespace();
     let first = words().next()?;
@@ -235,8 +235,8 @@ fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<
         Some(order) => Some(order == WordOrder::LittleEndian),
         None => (says_memory != says_turned).then_some(says_turned),
     };
-    // Words that begin with `0x` come from a debugger if no text follows them. Other words come from one if
-    // an address stands before them.
+    // A debugger has printed words that begin with `0x` and are not followed by text, and other words that
+    // follow an address.
     let of_debugger = if prefixed { beside.trim().is_empty() } else { address };
     (!memory.is_empty()).then_some((memory, Words { width, turned: says.unwrap_or(of_debugger), says }))
 }
@@ -246,7 +246,7 @@ pub(super) fn turn(bytes: &mut [u8], width: usize) {
     bytes.chunks_exact_mut(width.max(1)).for_each(<[u8]>::reverse);
 }
 
-/// Returns whether the characters beside a row show these bytes. Spaces are not compared.
+/// Returns whether the characters after a row are those of these bytes. Spaces are not compared.
 fn shows(beside: &str, bytes: &[u8]) -> bool {
     let character = |byte: &u8| if matches!(byte, b'!'..=b'~') { char::from(*byte) } else { '.' };
     let shown: String = bytes.iter().filter(|byte| **byte != b' ').map(character).collect();
@@ -254,8 +254,8 @@ fn shows(beside: &str, bytes: &[u8]) -> bool {
     beside.chars().filter(|one| *one != ' ').eq(shown.chars())
 }
 
-/// Reads a row without an offset: 4 words of 32 bits, or 16 bytes, or a multiple of these. The words of an
-/// array have brackets and commas beside them.
+/// Reads a row without an offset: four words of 32 bits, or 16 bytes, or a multiple of these. In an array,
+/// brackets and commas surround the words.
 fn bare_row(words: &[(usize, &str)], order: Option<WordOrder>) -> Option<Row> {
     let bare = |word: &str| word.trim_matches(['[', ']', '{', '}', '(', ')', ',', ';']).to_owned();
     let words: Vec<(usize, String)> = words.iter().map(|(at, word)| (*at, bare(word))).collect();
@@ -273,7 +273,7 @@ fn bare_row(words: &[(usize, &str)], order: Option<WordOrder>) -> Option<Row> {
     None
 }
 
-/// Reads bytes as Python prints them: `b'\x00\x25...'`.
+/// Reads a row of bytes as Python prints them: `b'\x00\x25...'`.
 fn python_row(line: &str) -> Option<Row> {
     line.match_indices(['\'', '"']).find_map(|(at, quote)| {
         let begin = at.checked_sub(1).filter(|begin| line.get(*begin..at) == Some("b"))?;

@@ -1,15 +1,15 @@
-//! Finds dumps within other text: in a log of the kernel or of a program, in a session of a debugger, or
-//! several dumps in one file.
+//! Finds dumps in other text: in a log of the kernel or of a program, in the output of a debugger, or several
+//! dumps in one file.
 //!
-//! A dump consists of consecutive rows. A row may stand anywhere in its line: behind a time, a host, an
-//! offset.
+//! A dump consists of consecutive rows. In each line, a row may follow other words, such as a time, a host or
+//! an offset.
 
 use super::digits::{all_hex, quoted};
 use super::error::{HexError, MOST};
 use super::row::{Row, WordOrder, Words, find_row, is_like_a_row, is_part_of_a_row, turn};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The dumps of a text, and the lines that belong to no dump.
+/// The dumps that a text contains, and the lines that belong to no dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dumps {
     /// The dumps, in the order of their lines.
@@ -25,24 +25,24 @@ pub struct Dumps {
 pub struct Dump {
     /// The number of the dump's first line.
     pub line: usize,
-    /// The line before the dump. It may describe the dump.
+    /// The line before the dump, which may describe it. Empty if there is none.
     pub heading: String,
-    /// The offset of the dump's first row. 0 if the rows have no offsets.
+    /// The offset that the dump's first row shows, or 0 if the rows have no offsets.
     pub offset: u64,
     /// The bytes of the dump, in the order of memory.
     pub bytes: Vec<u8>,
-    /// Whether the words of the dump were numbers of a little-endian machine. `bytes` has the bytes of each
-    /// word reversed then.
+    /// Whether the dump showed words as numbers of a little-endian machine. `bytes` is already in the order
+    /// of memory.
     pub turned: bool,
-    /// The bytes as if the words were numbers of a little-endian machine, where neither the rows nor the
-    /// caller say the order. `bytes` has them in the order of the digits.
+    /// The bytes in the other possible order, if neither the rows nor the caller say the order: as if the
+    /// words were numbers of a little-endian machine. `bytes` is then in the order of the digits.
     pub other: Option<Vec<u8>>,
-    /// The number of headings of error completions directly before the dump. Each heading announces 64 bytes.
-    /// With several headings, rows of several dumps may be mixed.
+    /// The number of headings of error completions directly before the dump. Each heading announces an entry
+    /// of 64 bytes. After several headings, rows of several dumps may be mixed.
     pub headings: usize,
-    /// Whether the dump contains rows of another dump.
+    /// Whether rows of several dumps are mixed in this one.
     pub mixed: bool,
-    /// Whether rows are missing at the end.
+    /// Whether rows are missing at the end of the dump.
     pub cut: bool,
 }
 
@@ -52,13 +52,15 @@ const FEWEST: usize = 16;
 /// Requests and completion entries begin at multiples of this number of bytes.
 const BLOCK: usize = 64;
 
-/// A line of a text: its number, its text, and its row. The error is the reason why the row cannot be read.
+/// A line of a text: its number, its text, and the row in it, if any. The error is the reason why the row
+/// cannot be read.
 type Line = (usize, String, Result<Option<Row>, String>);
 
-/// Finds the dumps of a text. `order` is the order of the bytes in words, if it is known.
+/// Finds the dumps in a text. `order` is the order of the bytes in words, if it is known.
 ///
 /// # Errors
-/// [`HexError::Long`]: a dump exceeds the limit, possibly by a repeated line.
+/// [`HexError::Long`]: the dumps exceed the limit, perhaps because a repeated line (`*`) has many
+/// repetitions.
 pub fn find(text: &str, order: Option<WordOrder>) -> Result<Dumps, HexError> {
     let lines: Vec<Line> = lines(text, order);
     let mut dumps = read(lines.iter())?;
@@ -75,7 +77,7 @@ pub fn find(text: &str, order: Option<WordOrder>) -> Result<Dumps, HexError> {
     Ok(dumps)
 }
 
-/// Splits a text into lines, and finds their rows. A line of JSON may contain one or several rows in quotes.
+/// Splits a text into lines, and finds the row in each. A line of JSON may contain several rows in quotes.
 fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
     let mut lines = Vec::new();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -87,13 +89,13 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
             let parts = parts.map(|part| part.trim_end_matches("\\r").to_owned());
             parts.map(|part| (index + 1, part.clone(), find_row(&part, order))).collect()
         };
-        // Quotes may also belong to the characters beside a row.
+        // The characters that follow a row's bytes may also contain quotes.
         let undecided = matches!(&row, Ok(Some(row)) if row.words.width > 1 && row.words.says.is_none());
         if row == Ok(None) || undecided || line.contains("\\n") {
             let parts = parts();
             let rows = parts.iter().filter(|part| has_row(part)).count();
             if rows > usize::from(row != Ok(None) && !undecided) {
-                // The text around quoted rows is skipped.
+                // Only the quoted rows are kept: the text around them is skipped.
                 lines.extend(parts.into_iter().filter(|part| has_row(part) || is_like_a_row(&part.1)));
                 continue;
             }
@@ -103,7 +105,7 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
     lines
 }
 
-/// Reads lines whose dumps follow one after the other.
+/// Reads lines in which dumps follow one another, without mixed rows.
 fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     let mut reader = Reader::default();
     for (number, line, row) in lines {
@@ -116,7 +118,7 @@ fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     reader.end_repetition();
     reader.turn_words();
     let mut dumps = reader.dumps;
-    // If one dump lacks rows and the next has too many, their rows are mixed.
+    // If a dump has fewer bytes than its headings announce and the next one has more, their rows are mixed.
     for later in 1..dumps.found.len() {
         let (before, behind) = dumps.found.split_at_mut(later);
         if let (Some(short), Some(long)) = (before.last_mut(), behind.first_mut()) {
@@ -129,9 +131,9 @@ fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     Ok(dumps)
 }
 
-/// Reads the rows of each prefix separately: several programs or processors may have printed at once. Returns
-/// `None` if all rows have the same prefix, if a row has none, or if there are more prefixes than a block has
-/// bytes.
+/// Reads the rows of each prefix separately, because several programs or processors may have printed at the
+/// same time. Returns `None` if all rows have the same prefix, if a row has none, or if there are more than
+/// 64 prefixes.
 fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
     let begin = |(_, line, row): &Line| match row {
         Ok(Some(row)) => without_times(line.get(..row.at).unwrap_or_default()),
@@ -162,7 +164,7 @@ fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
     Ok(Some(all))
 }
 
-/// Replaces each word with a time by a `#`.
+/// Replaces each word that looks like a time by a `#`, so that rows of one program have equal prefixes.
 fn without_times(text: &str) -> String {
     let is_time = |word: &str| {
         let mut triples = word.as_bytes().windows(3);
@@ -178,26 +180,27 @@ fn without_times(text: &str) -> String {
 #[derive(Default)]
 struct Reader {
     dumps: Dumps,
-    /// Whether the last line was no row.
+    /// Whether the previous line was no row.
     between: bool,
-    /// Whether a heading stands among the lines since the last row.
+    /// Whether one of the lines since the last row is a heading of requests or completion entries.
     heading: bool,
     /// The number of headings of error completions since the last row.
     headings: usize,
-    /// Whether rows were lost. Further rows are then skipped until another dump begins.
+    /// Whether rows are missing. The rows after them are skipped until another dump begins.
     lost: bool,
     /// The number of bytes of all dumps.
     total: usize,
     /// The number of bytes in the last row.
     row: usize,
-    /// The words of each row of the last dump, each with the end of its bytes in the dump.
+    /// For each row of the last dump: the offset after its bytes in the dump, and the form of its words.
     words: Vec<(usize, Words)>,
-    /// The number of a line with a `*`, which repeats the last row up to the next offset.
+    /// The number of the line with a `*`, if one follows the last row. The `*` repeats this row up to the
+    /// next offset.
     repeated: Option<usize>,
 }
 
 impl Reader {
-    /// Handles a line that is no row.
+    /// Adds a line that is no row.
     fn add_other(&mut self, number: usize, line: &str) -> Result<(), HexError> {
         let trimmed = line.trim();
         let follows_row = !self.between && self.row > 0 && !self.lost;
@@ -239,7 +242,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Records a fault at a line. The following rows are skipped until another dump begins.
+    /// Records a fault in a line. The rows after it are skipped until another dump begins.
     fn fault(&mut self, number: usize, what: String) {
         if let Some(dump) = self.dumps.found.last_mut().filter(|_| !self.between) {
             dump.cut = true;
@@ -248,7 +251,7 @@ impl Reader {
         self.dumps.faults.push((number, what));
     }
 
-    /// Records a fault for a repetition whose end is unknown.
+    /// Records a fault if a repetition (`*`) is open: nothing shows how often the row is repeated.
     fn end_repetition(&mut self) {
         if let Some(number) = self.repeated.take() {
             self.between = false;
@@ -256,14 +259,13 @@ impl Reader {
         }
     }
 
-    /// Ends a dump: reverses the bytes of its words if these are numbers. The order that one row shows holds
-    /// for all rows.
+    /// Completes a dump: if its words are numbers of a little-endian machine, reverses the bytes of each
+    /// word. If one row shows the order, it applies to all rows.
     fn turn_words(&mut self) {
         let words = std::mem::take(&mut self.words);
         let said = words.iter().find_map(|(_, words)| words.says);
         let Some(dump) = self.dumps.found.last_mut() else { return };
-        // Single bytes have one order only. Words that are numbers are little-endian. Other words can be read
-        // in two orders.
+        // Only words of several bytes, which are not known to be numbers, have two possible orders.
         if said.is_none() && words.iter().all(|(_, words)| words.width > 1 && !words.turned) {
             let mut other = dump.bytes.clone();
             let mut begin = 0;
@@ -286,7 +288,8 @@ impl Reader {
         }
     }
 
-    /// Repeats the last row up to an offset, after a `*`. Returns whether the rows now end at this offset.
+    /// If a `*` follows the last row, repeats this row up to an offset. Returns whether the dump now ends at
+    /// this offset.
     fn fill(&mut self, offset: u64) -> Result<bool, HexError> {
         let Some(dump) = self.dumps.found.last_mut() else { return Ok(false) };
         let at = offset.checked_sub(dump.offset).and_then(|at| usize::try_from(at).ok());
@@ -320,8 +323,8 @@ impl Reader {
         let last = self.dumps.found.last();
         let goes_on = match offset {
             Some(_) => follows.is_some(),
-            // Without an offset, a row continues the last dump if it directly follows another row, or if the
-            // dump ends within a block.
+            // A row without an offset continues the last dump if it directly follows another row, or if the
+            // dump ends inside of a 64-byte block.
             None => last.is_some_and(|dump| {
                 let inside = !heading && !dump.bytes.len().is_multiple_of(BLOCK);
                 !self.lost && (!between || inside)
@@ -329,8 +332,8 @@ impl Reader {
         };
         let begins = match offset {
             Some(offset) => offset.is_multiple_of(BLOCK as u64) || self.is_first_of_another(row, between),
-            // After damage, a row surely begins another dump if it has a heading. If the damaged dump had no
-            // heading, another line before the row is enough.
+            // After a fault, a row surely begins another dump if a heading precedes it. If the damaged dump
+            // had no heading, any other line before the row is enough.
             None => !self.lost || heading || between && last.is_none_or(|dump| !is_heading(&dump.heading)),
         };
         if !goes_on && !begins {
@@ -361,15 +364,16 @@ impl Reader {
         if self.total > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
-    /// Returns whether a row begins a dump although its offset is no multiple of 64: the first row of a text,
-    /// a row at the begin of the last dump, or a debugger's row behind other lines.
+    /// Returns whether a row begins a dump although its offset is no multiple of 64: it is the first row of
+    /// the text, or has the offset of the last dump's first row, or is a debugger's row that follows other
+    /// lines.
     fn is_first_of_another(&self, row: &Row, between: bool) -> bool {
         let again = |last: &Dump| row.offsets.contains(&last.offset);
         self.dumps.found.last().map_or(!self.lost, again) || row.address && between
     }
 }
 
-/// Returns whether a line announces requests or completion entries.
+/// Returns whether a line is a heading that announces requests or completion entries.
 fn is_heading(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["cqe", "wqe", "completion"].iter().any(|word| line.contains(word))
@@ -386,7 +390,7 @@ fn is_bare_offset(word: &str) -> bool {
     matches!(word.len(), 6..=8 | 16) && all_hex(word)
 }
 
-/// Removes the escape sequences for colours from a line.
+/// Removes escape sequences, such as colours, from a line.
 fn without_escapes(line: &str) -> String {
     let mut parts = line.split('\x1b');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -397,12 +401,12 @@ fn without_escapes(line: &str) -> String {
 }
 
 impl Dumps {
-    /// Returns whether a dump can be decoded: one whose end is there, or one of at least a block.
+    /// Returns whether at least one dump can be decoded: its end is not missing, or it has at least 64 bytes.
     pub(super) fn are_some(&self) -> bool {
         self.found.iter().any(|dump| !dump.cut || dump.bytes.len() >= BLOCK)
     }
 
-    /// Describes faults and skipped lines. The text is empty if there are none.
+    /// Describes the faults and the skipped lines. The text is empty if there are none.
     pub fn left_out(&self) -> String {
         const SHOWN: usize = 6;
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The reader of dumps takes memory in proportion to the text: twice the text takes twice the allocations and
-//! allocated bytes. A reader that looked at all earlier rows for each row would copy them.
+//! The reader of dumps needs memory in proportion to the text: twice the text takes twice the allocations and
+//! allocated bytes. A reader that copied all earlier rows for each row would need more.
 
 #![allow(missing_docs, unsafe_code, clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use xtask_parsers::hex::read;
 
 thread_local! {
-    /// Allocations of this thread, and their bytes.
+    /// The number of allocations of this thread, and the sum of their bytes.
     static COUNT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
@@ -57,7 +57,7 @@ fn twice_the_text_takes_twice_the_work() {
     const ROWS: usize = 1 << 10;
     const BYTES: &str = "00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff";
     const WORDS: &str = "00112233 44556677 8899aabb ccddeeff";
-    /// Makes a row from its number.
+    /// A function that makes a row from its number.
     type Form = fn(usize) -> String;
     let forms: [(&str, Form); 8] = [
         ("bytes", |_| BYTES.to_owned()),
@@ -71,7 +71,8 @@ fn twice_the_text_takes_twice_the_work() {
     ];
     for (name, form) in forms {
         let [one, two] = [ROWS, 2 * ROWS].map(|rows| cost(&text(rows, form)));
-        // Vectors double their room, so that a step may fall between the two sizes.
+        // Vectors double their capacity. The larger text may therefore allocate a little more than twice as
+        // much.
         assert!(two.0 <= 2 * one.0 + 100 && two.1 <= one.1 * 5 / 2, "{name}: {one:?}, {two:?}");
     }
 }

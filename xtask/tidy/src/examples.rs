@@ -1,8 +1,10 @@
-//! Rule: every public module, and every public type that users construct, has an example.
+//! A rule of `cargo xtask tidy`: every public module, and every public type that users construct, has an
+//! example.
 
 use crate::source::{Source, before_tests, is_letter, is_test, names as tokens};
 
-/// Folders whose types and modules need no example. The page of the module `wire` needs one.
+/// Folders whose types and modules need no example, with the reason. The documentation of the module `wire`
+/// itself needs one.
 const EXEMPT: &[(&str, &str)] = &[
     ("src/devx/abi.rs", "structures of libibverbs, which the page of `devx` hides"),
     ("src/capi/", "for programs in C: the guide's page and `hil-tests/examples/c`"),
@@ -10,8 +12,8 @@ const EXEMPT: &[(&str, &str)] = &[
     ("src/guide/", "pages for reading, some of them tables"),
 ];
 
-/// Types that users receive and never construct, in groups. They need no example. Error types need none
-/// either.
+/// Types that users receive and never construct, grouped by the reason. They need no example. Error types
+/// need none either.
 const RECEIVED: &[(&str, &[&str])] = &[
     (
         "found in completions",
@@ -49,7 +51,7 @@ const RECEIVED: &[(&str, &[&str])] = &[
     ("returned by the shim", &["Event", "MkeyObject", "Outstanding", "RingAddresses"]),
 ];
 
-/// Checks all files of the library.
+/// Checks all files of the library, and adds violations to `faults`.
 pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
     let mut excused = Vec::new();
     for Source { name, text, .. } in files {
@@ -92,7 +94,7 @@ pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
     }
 }
 
-/// Returns the text of a declared module. Returns `None` if the module needs no example.
+/// Returns the text of the file of a declared module, or `None` if the module needs no example.
 fn page<'t>(files: &'t [Source], declared_in: &str, module: &str) -> Option<&'t str> {
     let folder = declared_in.strip_suffix("lib.rs").or_else(|| declared_in.strip_suffix("mod.rs"));
     let folder = folder.map_or_else(|| declared_in.replace(".rs", "/"), str::to_owned);
@@ -101,7 +103,8 @@ fn page<'t>(files: &'t [Source], declared_in: &str, module: &str) -> Option<&'t 
     files.iter().find(is_page).map(|file| &*file.text)
 }
 
-/// Returns whether comments that begin with `opening` contain a compiled example.
+/// Returns whether the comments that begin with `opening` (`///` or `//!`) contain an example that is
+/// compiled.
 fn example(text: &str, opening: &str) -> bool {
     let (mut is_open, mut found) = (false, false);
     for comment in text.lines().filter_map(|line| line.trim_start().strip_prefix(opening)) {
@@ -113,7 +116,7 @@ fn example(text: &str, opening: &str) -> bool {
     found
 }
 
-/// The documentation of the next item. A hidden item counts as one with an example.
+/// The documentation that precedes the next item. A hidden item counts as one with an example.
 #[derive(Default)]
 struct Docs<'t> {
     comments: Vec<&'t str>,
@@ -136,8 +139,8 @@ impl<'t> Docs<'t> {
     }
 }
 
-/// Returns whether users construct the type in the first of these lines: an enum, a struct with public fields
-/// only, or a type with a public constructor.
+/// Returns whether users construct the type that the first of these lines declares: an enum, a struct with
+/// public fields only, or a type with a public constructor.
 fn is_constructed(lines: &[&str], name: &str, file: &[&str]) -> bool {
     let [first, body @ ..] = lines else { return false };
     let declaration = first.trim_start();
@@ -182,12 +185,12 @@ fn has_constructor(file: &[&str], name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a source file whose text may be incomplete.
+    /// Returns a source file that is not parsed, so that its text may be incomplete.
     fn source(name: &str, text: &str) -> Source {
         Source { name: name.into(), text: text.into(), code: None }
     }
 
-    /// Returns the faults of one file of the library.
+    /// Returns the violations in a file of the library with this text.
     fn found(text: &str) -> Vec<String> {
         let mut faults = Vec::new();
         check(&[source("src/mkey/a.rs", text)], &mut faults);
@@ -205,8 +208,8 @@ mod tests {
             "pub struct A(u32);\nimpl A {\n    pub const fn new(one: u32) -> Self {",
             "pub struct A<T>(T);\nimpl<T> A<T> {\n    pub fn open(\n        one: T,\n    ) \
              -> Result<Self, E> {",
-            // Three types without an example: code that is not Rust, code that is not compiled, and the
-            // example of the item before.
+            // Three types without an example of their own: the code is not Rust, the code is not compiled,
+            // the example belongs to the item before.
             "/// ```text\n/// ```\npub struct A;",
             "/// ```ignore\n/// ```\npub struct A;",
             "/// ```\n/// ```\nfn f() {}\npub struct A;",

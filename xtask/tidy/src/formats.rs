@@ -1,11 +1,12 @@
-//! Rule: every public type of the library has a `defmt::Format`.
+//! A rule of `cargo xtask tidy`: every public type of the library implements `defmt::Format`.
 
 use crate::source::{is_letter, shipped};
 
-/// Checks a file: an attribute or one of the macros below implements the trait.
+/// Checks a file: an attribute or one of the macros named below must implement the trait for each public
+/// type.
 pub(crate) fn check(name: &str, text: &str, faults: &mut Vec<String>) {
-    // The shim and the functions for C run on an operating system and print with `Display`, so their types
-    // need no `defmt::Format`.
+    // The shim (`devx`) and the functions for C run on an operating system and print by `Display`: their
+    // types need no `defmt::Format`.
     if !name.starts_with("src/") || ["src/devx/", "src/capi/"].iter().any(|folder| name.starts_with(folder)) {
         return;
     }

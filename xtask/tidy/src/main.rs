@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: checks the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: checks the project's rules that no compiler checks.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -108,7 +108,8 @@ fn faults() -> io::Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Checks the imports between the top modules of a crate. The root may import all of them.
+/// Checks the imports between the top modules of a crate against the table `FLOWS`. The root file may import
+/// all modules.
 fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
     const TABLES: &str = "xtask/tidy/src/tables.rs";
     let root = one.root;
@@ -150,7 +151,7 @@ fn check_width(source: &Source, faults: &mut Vec<String>) {
     faults.extend(lines.map(|line| format!("{}:{line}: more than {most} columns", source.name)));
 }
 
-/// Reports names of folders that others can predict: such a folder may already exist and belong to another
+/// Reports predictable names of temporary folders: such a folder may already exist and belong to another
 /// user.
 fn check_folders(name: &str, text: &str, faults: &mut Vec<String>) {
     if PREDICTABLE.contains(&name) {
@@ -185,7 +186,7 @@ mod tests {
         files.iter().map(|(name, text)| Source::new(name, (*text).into()).unwrap()).collect()
     }
 
-    /// Returns the faults of a crate with three modules, in which `file` replaces one file.
+    /// Returns the violations in a crate with three modules, in which `file` replaces one file.
     fn flow(file: (&str, &str)) -> Vec<String> {
         let rows: &[Row] = &[("wire", &[]), ("mkey", &["wire"]), ("queue", &["wire", "mkey"])];
         let mut files = vec![

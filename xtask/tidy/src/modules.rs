@@ -1,4 +1,4 @@
-//! The modules of crates that have their own files, and the imports between them.
+//! Finds the modules of crates that have their own files, and the imports between them.
 
 use crate::source::{Source, attributes, is_for_tests, is_test, paths};
 use proc_macro2::Ident;
@@ -9,11 +9,11 @@ use syn::{Expr, ExprLit, Item, ItemMod, ItemUse, Lit, Macro, Meta, UseTree, Visi
 /// The path of a module or an item, from the root of its crate.
 pub(crate) type Path = Vec<String>;
 
-/// An imported name.
+/// A name that a `use` imports.
 struct Import {
-    /// Whether the import is a re-export.
+    /// Whether the import is a re-export (`pub use`).
     public: bool,
-    /// The name in this file, or `*`.
+    /// The name by which the file uses the import, or `*`.
     name: String,
     path: Path,
     line: usize,
@@ -23,41 +23,41 @@ struct Import {
 struct Module<'s> {
     source: &'s Source,
     imports: Vec<Import>,
-    /// Paths in the code: the module in which each is written, the path, and the line.
+    /// The paths in the code: the module in which each is written, the path itself, and the line.
     paths: Vec<(Path, Path, usize)>,
-    /// All names in the code.
+    /// All identifiers in the code.
     words: BTreeSet<String>,
 }
 
-/// The modules of a crate, without tests.
+/// A crate with its modules, without tests.
 pub(crate) struct Crate<'s> {
-    /// The name of the root file.
+    /// The path of the crate's root file.
     pub(crate) root: &'s str,
     modules: BTreeMap<Path, Module<'s>>,
 }
 
-/// An import of one module by another.
+/// The use of one module by another.
 pub(crate) struct Use<'c> {
     pub(crate) module: &'c Path,
     pub(crate) used: &'c Path,
-    /// The file and line of the import.
+    /// File and line of the using code.
     pub(crate) file: &'c str,
     pub(crate) line: usize,
 }
 
-/// A module that another file declares, and its file.
+/// A module that is declared in one file (`mod name;`) and has its own file.
 struct Declared {
     name: Path,
     file: String,
     for_tests: bool,
-    /// The `path` attribute, with its line.
+    /// The text of the `path` attribute, with its line, if there is one.
     path: Option<(String, usize)>,
 }
 
-/// All files by name.
+/// All source files, by their path.
 pub(crate) type Sources<'s> = BTreeMap<&'s str, &'s Source>;
 
-/// Returns all crates, without tests. The root of a crate is a file that no other file declares.
+/// Returns all crates, without tests. A file that no other file declares as a module is the root of a crate.
 pub(crate) fn crates<'s>(sources: &Sources<'s>) -> Vec<Crate<'s>> {
     let declared: BTreeMap<&str, Vec<Declared>> =
         sources.values().map(|source| (&*source.name, declared(source, sources))).collect();
@@ -67,7 +67,7 @@ pub(crate) fn crates<'s>(sources: &Sources<'s>) -> Vec<Crate<'s>> {
     roots.map(|root| Crate::new(root, &declared, sources)).collect()
 }
 
-/// Reports `path` attributes that refer to another package.
+/// Reports `path` attributes that refer to a file of another package.
 pub(crate) fn foreign(sources: &Sources<'_>, packages: &[String], faults: &mut Vec<String>) {
     let package = |file: &str| {
         let of = |package: &&String| file.starts_with(&***package);
@@ -129,7 +129,7 @@ fn path_attribute(module: &ItemMod) -> Option<(String, usize)> {
     })
 }
 
-/// Returns the file of a declared module. `inside` is the path of the module inside the declaring file.
+/// Returns the file of a declared module. `inside` is the module's path inside of the declaring file.
 fn file_of(
     inside: &[String],
     path: Option<&(String, usize)>,
@@ -138,7 +138,7 @@ fn file_of(
 ) -> Option<String> {
     let (folder, file) = source.name.rsplit_once('/').unwrap_or(("", &source.name));
     let stem = file.trim_end_matches(".rs");
-    // The root of a crate declares files of its own folder, whatever its name.
+    // The root file of a crate may have any name: modules that it declares are in its own folder.
     let folders = [format!("{folder}/{stem}"), folder.to_string()];
     if let Some((path, _)) = path {
         let around = inside.split_last().map_or(&[][..], |(_, around)| around);
@@ -152,7 +152,7 @@ fn file_of(
     places.into_iter().find(|place| sources.contains_key(&**place))
 }
 
-/// Returns a path without empty parts and without `..`.
+/// Returns a file path without empty parts and without `..`.
 fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -200,7 +200,8 @@ impl<'s> Crate<'s> {
         this
     }
 
-    /// Returns the path from the root of the crate. Returns `None` for a path of another crate.
+    /// Resolves a path that is written in `module`: returns it from the root of the crate. Returns `None` for
+    /// a path of another crate.
     fn absolute(&self, module: &Path, path: &[String], imports: &[Import]) -> Option<Path> {
         let (first, rest) = path.split_first()?;
         let mut base = match first.as_str() {
@@ -226,8 +227,8 @@ impl<'s> Crate<'s> {
         Some(base)
     }
 
-    /// Returns the module that declares an item, following re-exports. Returns `None` for the path of a
-    /// module.
+    /// Returns the module that declares an item. Re-exports are followed. Returns `None` if the path is that
+    /// of a module.
     fn owner(&self, path: &[String], depth: usize) -> Option<Path> {
         let mut module = Path::new();
         let mut rest = path;
@@ -240,7 +241,8 @@ impl<'s> Crate<'s> {
             }
             let imports = self.modules.get(&module).map_or(&[][..], |module| &module.imports);
             let import = imports.iter().find(|import| import.public && import.name == *name);
-            // An exported macro has its own path as its origin, and imports may form circles.
+            // The origin of an exported macro has the same path as the macro. Imports may also form circles,
+            // so that the depth is limited.
             let Some(import) = import.filter(|import| import.path != child && depth < 8) else {
                 return Some(module);
             };
@@ -249,7 +251,8 @@ impl<'s> Crate<'s> {
         None
     }
 
-    /// Returns the modules that a module uses, with the first line of each. A mere re-export is no use.
+    /// Returns the modules that a module uses, each with the first line that uses it. An item that is only
+    /// re-exported does not count.
     fn used(&self, name: &Path, module: &Module<'_>) -> BTreeMap<&Path, usize> {
         let mut used: Vec<(Path, usize)> = Vec::new();
         for import in &module.imports {
@@ -272,7 +275,7 @@ impl<'s> Crate<'s> {
         used.iter().filter_map(known).collect()
     }
 
-    /// Returns all uses of modules by others.
+    /// Returns all uses of modules by other modules.
     pub(crate) fn uses(&self) -> impl Iterator<Item = Use<'_>> {
         self.modules.iter().flat_map(|(path, module)| {
             let file = &*module.source.name;
@@ -290,8 +293,8 @@ impl<'s> Crate<'s> {
         self.modules.keys().filter_map(|path| path.first()).map(String::as_str).collect()
     }
 
-    /// Returns the circles of imports, at most one for each module: the shortest circle through the module
-    /// whose other modules come later in the order of paths.
+    /// Returns descriptions of the circles of imports, one for each module that is the first of a circle in
+    /// the order of paths.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut used: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for one in self.uses() {
@@ -308,7 +311,7 @@ impl<'s> Crate<'s> {
     }
 }
 
-/// Returns the shortest circle through a module. All its other modules come later in the order of paths.
+/// Returns the shortest circle through `start` whose other modules come later in the order of paths, if any.
 fn circle<'a>(start: &'a Path, used: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Option<Vec<&'a Path>> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![start]];
@@ -331,10 +334,10 @@ fn circle<'a>(start: &'a Path, used: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) ->
     None
 }
 
-/// Collects imports and paths of a file, without tests: tests may import any module.
+/// Collects the imports and paths of a file. Tests are left out, because they may import any module.
 #[derive(Default)]
 struct Reader {
-    /// The current module, with the modules inside of the file.
+    /// The module of the visited code, including modules that are written inside of the file.
     inside: Path,
     imports: Vec<(Path, Import)>,
     paths: Vec<(Path, Path, usize)>,
@@ -388,7 +391,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// Calls `each` for every name that a `use` imports: its path, its local name, and its line.
+/// Calls `each` for every name that a `use` imports, with its path, its name in the file, and its line.
 fn leaves(tree: &UseTree, path: &mut Path, each: &mut dyn FnMut(&[String], String, usize)) {
     let line = |name: &Ident| name.span().start().line;
     match tree {
@@ -422,7 +425,7 @@ fn leaves(tree: &UseTree, path: &mut Path, each: &mut dyn FnMut(&[String], Strin
 mod tests {
     use super::*;
 
-    /// Returns the circles of a crate with these files and a root that declares module `m`.
+    /// Returns the circles of imports in a crate with these files and a root that declares the module `m`.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<Source> = files
             .iter()
@@ -492,7 +495,7 @@ mod tests {
     #[test]
     fn no_circle() {
         for (parent, a, b) in [
-            // The parent only declares and re-exports its children.
+            // The parent only declares and re-exports its children. It does not use them.
             ("mod a;\nmod b;\npub use a::A;\npub struct Own;", "use super::Own;", "use super::{A, Own};"),
             // The parent uses its children.
             ("mod a;\nmod b;\nuse a::A;\npub use b::B;\npub struct Own(A, B);", "", "use super::a::A;"),

@@ -1,19 +1,19 @@
-//! A source file: its lines, and its code as `syn` parses it.
+//! A source file: its text, and its code as parsed by `syn`.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::{Attribute, Item, Meta};
 
-/// A file of the repository.
+/// A Rust file or Markdown page of the repository.
 pub(crate) struct Source {
     /// The path from the root of the repository.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// The parsed code of a Rust file.
+    /// The parsed code, if it is a Rust file.
     pub(crate) code: Option<syn::File>,
 }
 
 impl Source {
-    /// Parses a Rust file. Keeps only the text of others.
+    /// Parses a Rust file. Of another file, keeps only the text.
     ///
     /// # Errors
     /// The file is not valid Rust.
@@ -24,17 +24,17 @@ impl Source {
     }
 }
 
-/// Returns the lines of code with their numbers, without comments.
+/// Returns the lines of code with their numbers. Lines that consist of a comment are left out.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered(text).filter(is_code)
 }
 
-/// Returns the lines of code before the test module.
+/// Returns the lines of code before the test module, with their numbers.
 pub(crate) fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
     before_tests(text).filter(is_code)
 }
 
-/// Returns the lines before the test module, with comments.
+/// Returns the lines before the test module with their numbers, including comments.
 pub(crate) fn before_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = "";
     numbered(text).take_while(move |(_, line)| {
@@ -52,12 +52,12 @@ fn is_code((_, line): &(usize, &str)) -> bool {
     !line.trim_start().starts_with("//")
 }
 
-/// Returns whether a file contains tests only.
+/// Returns whether a file contains tests only, by its path.
 pub(crate) fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
-/// Returns whether a character may be part of a name.
+/// Returns whether a character may be part of an identifier.
 pub(crate) fn is_letter(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
@@ -67,7 +67,7 @@ pub(crate) fn names(line: &str) -> Vec<&str> {
     line.split(|character| !is_letter(character)).filter(|name| !name.is_empty()).collect()
 }
 
-/// Returns whether attributes restrict an item to tests: `cfg(test)`, or `cfg(all(test, …))`.
+/// Returns whether attributes compile an item only for tests: `cfg(test)`, or `cfg(all(test, …))`.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };
@@ -110,10 +110,10 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Calls `each` with every path in the tokens of a macro. `a::b` is one path.
+/// Calls `each` with every path among the tokens of a macro. `a::b` is one path.
 pub(crate) fn paths(tokens: TokenStream, each: &mut dyn FnMut(&[Ident])) {
     let mut path: Vec<Ident> = Vec::new();
-    // The number of colons since the last name.
+    // The number of colons since the last identifier.
     let mut colons = 0;
     for token in tokens {
         match token {

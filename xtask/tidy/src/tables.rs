@@ -1,10 +1,10 @@
-//! Tables of the rules: imports between modules, files with `unsafe`, and exceptions.
+//! Tables for the rules of `cargo xtask tidy`: imports between modules, files with `unsafe`, and exceptions.
 
-/// A module, and the modules that it may import.
+/// A module, and the modules of its crate that it may import.
 pub(crate) type Row = (&'static str, &'static [&'static str]);
 
-/// For each crate its root file and the modules that the root declares, lowest first. An import that is not
-/// listed is an error.
+/// For each crate, its root file and the modules that the root declares, lowest first. An import that is not
+/// listed violates the rule.
 pub(crate) const FLOWS: &[(&str, &[Row])] = &[
     (
         "src/lib.rs",
@@ -537,17 +537,17 @@ pub(crate) const UNSAFE: &[&str] = &[
     "xtask/parsers/tests/linear.rs",
 ];
 
-/// The files that may name a path below the folder for temporary files. Other files use `tempfile`, whose
-/// names cannot be predicted.
+/// The files that may name a path in the system's folder for temporary files. Other files use the crate
+/// `tempfile`, whose names cannot be predicted.
 pub(crate) const PREDICTABLE: &[&str] = &[
     // Programs of one user share a folder; the programs refuse a folder of another user.
     "hil-tests/emulator/fabric/src/main.rs",
     "hil-tests/emulator/verbs/src/ground/settings.rs",
-    // This file contains the pattern by which `tidy` finds paths below the folder for temporary files.
+    // This file contains the pattern by which `tidy` finds the folder for temporary files.
     "xtask/tidy/src/main.rs",
 ];
 
-/// The allowed names in the top folder. Names that begin with a dot are not checked.
+/// The names that the top folder of the repository may contain. Names that begin with a dot are not checked.
 pub(crate) const TOP: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",

@@ -1,4 +1,4 @@
-//! Finds `unsafe` in code.
+//! Finds `unsafe` in parsed code.
 
 use crate::source::paths;
 use proc_macro2::Ident;
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ExprUnsafe, File, ItemForeignMod, ItemImpl, ItemTrait, Macro, Meta, Signature};
 
-/// Returns the lines that contain `unsafe`, or that allow the lint `unsafe_code`. The type of an unsafe
-/// function does not count.
+/// Returns the numbers of the lines that contain `unsafe`, or that allow the lint `unsafe_code`. The type of
+/// a pointer to an unsafe function does not count.
 pub(crate) fn lines(code: &File) -> BTreeSet<usize> {
     let mut finder = Finder::default();
     finder.visit_file(code);
@@ -63,7 +63,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
-        // `Token![unsafe]` is the name of a type.
+        // The macro `Token![unsafe]` names a type of `syn` and is not unsafe.
         if call.path.segments.last().is_some_and(|last| last.ident == "Token") {
             return;
         }

@@ -1,10 +1,10 @@
-//! Rule: lines of code and prose have at most 110 columns.
+//! A rule of `cargo xtask tidy`: lines of code and prose have at most 110 columns.
 
 /// The largest number of columns.
 pub(crate) const MOST: usize = 110;
 
-/// Returns the numbers of lines that are too wide. Rows of tables may be wider, and lines with a long
-/// unbreakable word, such as an address or data.
+/// Returns the numbers of the lines that are too wide. Two kinds of line may be wider: rows of tables, and
+/// lines with a long word that cannot be broken, such as an address or data.
 pub(crate) fn wide(text: &str) -> impl Iterator<Item = usize> {
     let wide = |line: &str| line.chars().count() > MOST && !is_row(line) && !is_whole(line);
     text.lines().enumerate().filter(move |(_, line)| wide(line)).map(|(index, _)| index + 1)
@@ -15,7 +15,7 @@ fn is_row(line: &str) -> bool {
     line.trim_start().trim_start_matches(['/', '!']).trim_start().starts_with('|')
 }
 
-/// Returns whether one word fills more than half of the columns.
+/// Returns whether one word of a line fills more than half of the allowed columns.
 fn is_whole(line: &str) -> bool {
     line.split_whitespace().any(|word| word.chars().count() > MOST / 2)
 }

@@ -1,24 +1,25 @@
-//! Parses a disassembly. Each function becomes a list of steps: barriers, calls, branches, and accesses to
-//! memory that a device can see.
+//! Parses objdump's disassembly for Arm. Each function becomes a list of steps: barriers, calls, branches,
+//! and accesses to memory that a device can see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The effect of an instruction on memory.
+/// An instruction that matters for the order of memory accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The instruction `dmb` or `dsb`, with its operand.
     Barrier(String),
-    /// A load from memory that a device can see. An access is no step if its address comes from the first
-    /// argument, the result pointer or the stack pointer: that memory is private.
+    /// A load from memory that a device can see. An access is not listed if its address comes from the first
+    /// argument (a queue), the result pointer or the stack pointer: no device sees that memory.
     Load(Access),
     Store(Access),
     /// A call of another function.
     Call,
-    /// A branch that may be taken, with its target in this function.
+    /// A conditional branch, with its target if that is in this function.
     Branch(Option<u64>),
-    /// A jump, with its target in this function.
+    /// An unconditional jump, with its target if that is in this function.
     Jump(Option<u64>),
-    /// A jump back to the first barrier, or to code before it from which all paths lead to this barrier.
+    /// An unconditional jump back to the function's first barrier, or to code before it from which all paths
+    /// lead to this barrier.
     Again(Option<u64>),
     /// A return to the caller.
     Return,
@@ -33,7 +34,7 @@ pub(super) struct Access {
     pub(super) place: String,
     /// The value of `register` before the access. A store writes this value.
     value: Value,
-    /// The value of the address register.
+    /// The value of the register that contains the address.
     base: Value,
 }
 
@@ -43,31 +44,31 @@ struct Value(Origin, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The sum of two registers: an address in a ring.
+    /// The sum of two registers: the address of an entry in a ring.
     Sum,
-    /// Loaded from memory: the address of a doorbell record.
+    /// Loaded from memory, such as the address of a doorbell record.
     Memory,
     /// The low 16 or 24 bits of a counter, before their byte order is changed.
     Masked,
     /// The low 16 or 24 bits of a counter, in the device's byte order.
     Counter,
-    /// The address of private memory.
+    /// The address of memory that no device sees.
     Own,
     Other,
 }
 
-/// The offset of the send queue's counter in a doorbell record: the lower half of the second word.
+/// The end of an address operand for the send queue's counter in a doorbell record: the lower half of the
+/// second word.
 const SEND_COUNTER: &str = ", #6]";
 
-/// The offset of the CQE's last eight bytes. They contain the owner bit, and one load reads them.
+/// The offset in a CQE of its last eight bytes. They contain the owner bit, and one load reads them all.
 const OWNER: i64 = 56;
 /// The offset of the CQE in a slot of 128 bytes.
 const LONG: i64 = 64;
 
 impl Access {
-    /// Returns whether this access stores a counter to the first word of a doorbell record, or a counter
-    /// other than zero to the place of the send queue's counter. Each of the two stores tells the device of
-    /// progress.
+    /// Returns whether this access stores a counter that tells the device of progress: to the first word of a
+    /// doorbell record, or, other than zero, to the place of the send queue's counter.
     pub(super) fn is_progress(&self) -> bool {
         let is_counter = self.value.0 == Origin::Counter && !self.place.contains(',');
         let is_send_counter = self.base.0 == Origin::Memory
@@ -77,7 +78,8 @@ impl Access {
         is_send_counter || is_counter && !self.is_in_ring()
     }
 
-    /// Returns whether this access may read the owner bit of a CQE.
+    /// Returns whether this access may read the owner bit of a CQE: a load of eight bytes at the owner bit's
+    /// offset.
     pub(super) fn is_owner(&self) -> bool {
         [OWNER, LONG + OWNER].contains(&self.offset()) && self.register.starts_with('x')
     }
@@ -88,7 +90,8 @@ impl Access {
         self.base == owner.base && (entry..entry + 64).contains(&self.offset())
     }
 
-    /// Returns whether the address was computed as an address in a ring, not as a field of a struct.
+    /// Returns whether the address was computed as one in a ring (by a sum of registers), not as that of a
+    /// struct's field.
     pub(super) fn is_in_ring(&self) -> bool {
         self.base.0 == Origin::Sum
     }
@@ -100,7 +103,7 @@ impl Access {
     }
 }
 
-/// Returns the functions of a disassembly: name, and lines of instructions.
+/// Returns each function of a disassembly: its name, and the lines of its instructions.
 pub(super) fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("\n\n").filter_map(|section| {
         let (head, body) = section.trim_start().split_once(">:\n")?;
@@ -108,13 +111,13 @@ pub(super) fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The known contents of registers, by register number.
+/// The known contents of registers, by the number of the register.
 struct Registers<'t> {
     values: BTreeMap<&'t str, Value>,
-    /// Registers that point to private memory: the queue (the first argument), the result, and the stack.
-    /// Keys are register numbers.
+    /// Numbers of the registers that point to memory that no device sees: the queue (the first argument), the
+    /// result, and the stack.
     own: BTreeSet<&'t str>,
-    /// The number of values so far. Each new value gets the next number.
+    /// The number of values so far. Each new value gets this number, so that equal numbers mean equal values.
     count: usize,
 }
 
@@ -159,7 +162,7 @@ impl<'t> Registers<'t> {
         self.own.remove(number(first));
     }
 
-    /// Records the result of a load or a store. Returns its step, if a device can see the memory.
+    /// Records the result of a load or a store. Returns the access as a step if a device can see the memory.
     fn access(&mut self, mnemonic: &str, registers: &'t str, place: &'t str) -> Option<Step> {
         let base = place.split([',', ']']).next().unwrap_or_default();
         let first = registers.split(", ").next().unwrap_or_default();
@@ -168,8 +171,8 @@ impl<'t> Registers<'t> {
         let access = Access { register: first.into(), place: format!("[{place}"), value, base: counted_from };
         if !is_store {
             for register in registers.split(", ").filter(|register| !register.is_empty()) {
-                // A load from the stack restores a register. A register that pointed to private memory before
-                // the load still points there after it, unless this function has computed the address in it.
+                // A load from the stack restores a saved register. If the register pointed to private memory
+                // before, it is taken to point there again, unless this function computed the pointer itself.
                 if base != "sp" || self.get(register).0 == Origin::Own {
                     self.own.remove(number(register));
                 }
@@ -183,7 +186,7 @@ impl<'t> Registers<'t> {
         (!is_own).then_some(if is_store { Step::Store(access) } else { Step::Load(access) })
     }
 
-    /// Forgets registers that a call may change.
+    /// Forgets the contents of registers that a call may change.
     fn call(&mut self) {
         let is_kept = |register: &str| (19..30).any(|kept| register.parse() == Ok(kept));
         self.own.retain(|register| is_kept(register));
@@ -217,8 +220,8 @@ impl Code {
         }
     }
 
-    /// Returns the steps from index `at` up to the next branch, at most [`LONGEST`]. Jumps are followed and
-    /// left out.
+    /// Returns the steps from index `at` up to and including the next branch, at most [`LONGEST`]. Jumps
+    /// inside of the function are followed and left out.
     pub(super) fn straight(&self, at: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut next = Some(at);
@@ -238,12 +241,12 @@ impl Code {
     }
 }
 
-/// An upper limit for the number of steps in a known order of a barrier and its accesses.
+/// The most steps of a known order: a barrier and its accesses.
 const LONGEST: usize = 12;
 
-/// Returns the steps of a function. Accesses to private memory are left out: the queue (the first argument),
-/// the result, and the stack. `isb` is left out too: a spin lock waits with it, and it orders no memory
-/// accesses.
+/// Returns the steps of a function. Accesses to memory that no device sees are left out: the queue (the first
+/// argument), the result, and the stack. `isb` is left out too: spin locks execute it while they wait, and it
+/// orders no memory accesses.
 pub(super) fn steps(name: &str, body: &str) -> Code {
     let mut registers = Registers { values: BTreeMap::new(), own: BTreeSet::from(["0", "8"]), count: 0 };
     let mut code = Code::default();
@@ -251,7 +254,7 @@ pub(super) fn steps(name: &str, body: &str) -> Code {
     // barrier.
     let (mut barrier, mut way_out) = (None, None);
     for line in body.lines() {
-        // The stack pointer moves, but stays private.
+        // Instructions may change the stack pointer, but it always points to the stack.
         registers.own.insert("sp");
         let mut columns = line.split('\t').skip(1).map(str::trim);
         let (mnemonic, operands) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
@@ -294,7 +297,7 @@ pub(super) fn steps(name: &str, body: &str) -> Code {
     code
 }
 
-/// Returns the target of a branch, if it is in the function with this name.
+/// Returns the target of a branch, if it is inside of the function `name`.
 fn inside(name: &str, operands: &str) -> Option<u64> {
     let (before, place) = operands.split_once('<')?;
     let is_own = place.strip_prefix(name).is_some_and(|rest| rest.starts_with(['+', '>']));
@@ -306,14 +309,14 @@ fn address(text: &str, end: char) -> Option<u64> {
     u64::from_str_radix(text.trim_start().split(end).next()?, 16).ok()
 }
 
-/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`. Every
-/// path from an address in this range leads to the barrier.
+/// Returns whether a branch targets an address of this function after `way_out` and up to `barrier`. From
+/// these addresses every path leads to the barrier, because no branch, jump or return is between them.
 fn leads_to(name: &str, operands: &str, way_out: Option<u64>, barrier: Option<u64>) -> bool {
     let target = inside(name, operands);
     target > way_out && target <= barrier
 }
 
-/// Returns the register number, which both widths of a register share.
+/// Returns the register's number, which its 64-bit and its 32-bit name share (`x8`, `w8`).
 fn number(register: &str) -> &str {
     register.trim_start_matches(['x', 'w'])
 }

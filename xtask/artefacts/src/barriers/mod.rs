@@ -1,4 +1,4 @@
-//! The order of barriers and memory accesses, checked in the compiler's instructions for Arm.
+//! Checks the order of barriers and memory accesses in the instructions that the compiler has made for Arm.
 //!
 //! `src/queue/barrier.rs` of the library explains each barrier.
 
@@ -8,9 +8,9 @@ mod orders;
 use code::{Step, functions, steps};
 use orders::{arms, cancels, commands, doorbell, entry, known, orders, record};
 
-/// Checks the order of barriers in all functions of the library and of the freestanding program.
-/// `disassembly` is objdump's output for that program. Then deletes each barrier in turn from the text:
-/// without the barrier, the check has to fail.
+/// Checks the order of barriers in all functions of the library and of the freestanding program (which calls
+/// the library without a standard library). `disassembly` is objdump's output for that program. Then deletes
+/// each barrier in turn from the text: without the barrier, the check must fail.
 ///
 /// # Errors
 /// The wrong order, with its function, or a barrier whose deletion the check does not notice.
@@ -44,31 +44,33 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
 
 type Check = fn(&[Step]) -> Result<(), String>;
 
-/// Functions whose whole order is checked, each with its check.
+/// Functions whose complete sequence of steps is checked, each with its check.
 const WHOLE: [(&str, Check); 9] = [
     ("entry_ring_doorbell", doorbell),
     ("entry_post_and_ring", doorbell),
     ("entry_publish", |code| record(code, "dmb oshst")),
     ("entry_release", |code| record(code, "dmb osh")),
     ("entry_take", entry),
-    // From here on, the names are parts of mangled names. These functions are never inlined.
+    // The following names are parts of mangled names: the compiler never inlines these functions.
     ("8SendRing6cancel", cancels),
     ("15CompletionQueue3arm", arms),
     ("12ring_command", commands),
     ("14finished_entry", entry),
 ];
 
-/// Functions that copy whole blocks of requests. Their loads at an owner bit's offset read no owner bit.
+/// Functions that copy whole blocks of requests. Their loads are at the offset of an owner bit too, but do
+/// not read CQEs.
 const COPIES_REQUESTS: [&str; 2] = ["entry_blue_flame", "25configure_mkey_by_pointer"];
 
-/// A function that takes completions: its entry in the program, and its mangled name in the library.
+/// A function that takes completions: its caller in the freestanding program, and a part of its mangled name
+/// in the library.
 struct Path {
     entry: &'static str,
     method: &'static str,
 }
 
-/// All functions that take completions, for one queue pair and for a table. The compiler may move their
-/// common code to functions of its own.
+/// All functions that take completions, for one queue pair and for a table of queue pairs. The compiler may
+/// move their common code to functions of its own.
 const PATHS: &[Path] = &[
     Path { entry: "entry_poll", method: "4poll" },
     Path { entry: "entry_poll_table", method: "4poll" },
@@ -81,17 +83,18 @@ const PATHS: &[Path] = &[
     Path { entry: "entry_discard", method: "15discard_entries" },
 ];
 
-/// The barriers that each path to a CQE contains: one between owner bit and the rest of the CQE, one between
-/// the last read of the CQE and the return of its slot.
+/// The barriers that each function in `PATHS` must contain: one between the owner bit and the rest of the
+/// CQE, one between the last read of the CQE and the return of its slot to the device.
 const TAKEN: [&str; 2] = ["dmb oshld", "dmb osh"];
 
 impl Path {
-    /// Checks that the function contains both barriers, itself or in its parts that other paths share.
+    /// Checks that the function contains both barriers, itself or in a function that it shares with others.
     fn check(&self, own: &[(&str, &str)]) -> Result<(), String> {
         if !own.iter().any(|(name, _)| *name == self.entry) {
             return Err(format!("{} is missing", self.entry));
         }
-        // All paths share the functions that read a CQE, so these functions count for each path.
+        // All functions of `PATHS` share the functions that read a CQE. A `dmb oshld` in a shared function
+        // therefore counts for each.
         let is_part = |name: &str, part: &str| {
             let taking = || ["next_success", "next_of_any_kind"].iter().any(|common| name.contains(common));
             let is_of_it = name.contains(self.method) || part == "dmb oshld" && taking();
@@ -107,12 +110,14 @@ impl Path {
     }
 }
 
-/// Returns whether a function belongs to the library or is an entry of the program.
+/// Returns whether a function belongs to the library, or is a function of the freestanding program that calls
+/// the library.
 fn is_own(name: &str) -> bool {
     name.starts_with("entry_") || name.contains("mlx5_mkey")
 }
 
-/// Returns whether `name` is the function `wanted`. A closure inside of this function does not count.
+/// Returns whether `name` is the function `wanted`: by its full name in the freestanding program, by a part
+/// of its mangled name in the library. A closure inside of this function does not count.
 fn is_meant(wanted: &str, name: &str) -> bool {
     let is_closure = || format!("{:#}", rustc_demangle::demangle(name)).contains("{closure");
     name == wanted || !wanted.starts_with("entry_") && name.contains(wanted) && !is_closure()
@@ -127,7 +132,7 @@ fn check_function(name: &str, body: &str) -> Result<(), String> {
     checked.map_err(|error| format!("{:#}: {error}", rustc_demangle::demangle(name)))
 }
 
-/// Returns each barrier of a function, with the text of the function without it.
+/// Returns each barrier of a function, with the function's text without this barrier.
 fn deletions(body: &str) -> Vec<(&str, String)> {
     let is_barrier = |line: &&str| ["\tdmb\t", "\tdsb\t"].iter().any(|barrier| line.contains(barrier));
     let without = |deleted: usize| {

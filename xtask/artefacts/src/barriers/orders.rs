@@ -1,4 +1,4 @@
-//! The allowed orders of barriers and memory accesses.
+//! The allowed orders of barriers and memory accesses, as sequences of steps.
 
 use super::code::{Access, Code, Step};
 use std::collections::BTreeSet;
@@ -15,8 +15,8 @@ fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
     }
 }
 
-/// Matches the first store, after any loads. Returns the store and the code after it. The loads show nothing
-/// to a device: they read the queue, or the doorbell's bytes from the ring.
+/// Matches the first store, after any loads. Returns the store and the code after it. A device does not
+/// notice the loads: they read the queue, or the doorbell's bytes from the ring.
 fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
     match code {
         [Step::Store(access), rest @ ..] => Some((access, rest)),
@@ -25,8 +25,8 @@ fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
     }
 }
 
-/// Matches `dsb st`, the doorbell, `dsb st`. Returns the code after them. The doorbell is a store of eight
-/// bytes, or a call of the user's doorbell.
+/// Matches `dsb st`, the doorbell, `dsb st`. Returns the code after this sequence. The doorbell is a store of
+/// eight bytes, or a call of a function of the user.
 fn after_doorbell(code: &[Step]) -> Option<&[Step]> {
     let (before, code) = barrier(code)?;
     let reads = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
@@ -40,7 +40,8 @@ fn after_doorbell(code: &[Step]) -> Option<&[Step]> {
 }
 
 /// Matches the publish sequence: `dmb oshst`, the second word of the doorbell record, the doorbell with its
-/// barriers. Returns the code after the sequence, or `None` if a branch interrupts the sequence.
+/// barriers. Returns the code after the sequence, or `None` if the code differs or a branch interrupts the
+/// sequence.
 fn after_publish(code: &[Step]) -> Option<&[Step]> {
     let (first, code) = barrier(code)?;
     let (counter, code) = store(code)?;
@@ -48,8 +49,9 @@ fn after_publish(code: &[Step]) -> Option<&[Step]> {
     if is_record { after_doorbell(code) } else { None }
 }
 
-/// Checks that the function publishes its requests, and that a device sees no other access after the first
-/// barrier. Code behind the return may access memory, but then has to jump back to that barrier.
+/// Checks that the function publishes its requests, and that no other access which a device can see follows
+/// its first barrier. Code that is placed after the return may access memory, but must then jump back to the
+/// first barrier.
 pub(super) fn doorbell(code: &[Step]) -> Result<(), String> {
     let start =
         code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
@@ -107,8 +109,8 @@ pub(super) fn entry(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Checks that `dmb oshst` is the last step before each return. The device then sees the changed blocks
-/// before other code tells the device to go on.
+/// Checks that `dmb oshst` is the last step before each return. The device then sees the replaced blocks
+/// before another function tells the device to continue.
 pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
     let is_end = |at: usize| matches!(code.get(at), Some(Step::Return));
     let ends: Vec<_> = (0..code.len()).filter(|at| is_end(*at)).collect();
@@ -123,11 +125,11 @@ pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// The offset of the arm word in a completion queue's doorbell record.
+/// The end of an address operand for the arm word in a completion queue's doorbell record.
 const ARM_WORD: &str = ", #4]";
 
 /// Matches the arm sequence: `dmb osh`, both words of the doorbell record, the doorbell with its barriers.
-/// Returns the code after the sequence, or `None` if a branch interrupts the sequence.
+/// Returns the code after the sequence, or `None` if the code differs or a branch interrupts the sequence.
 fn after_arm(code: &[Step]) -> Option<&[Step]> {
     let (first, code) = barrier(code)?;
     let (index, code) = store(code)?;
@@ -139,7 +141,7 @@ fn after_arm(code: &[Step]) -> Option<&[Step]> {
     if first == "dmb osh" && is_record { after_doorbell(code) } else { None }
 }
 
-/// Checks that the function arms a completion queue, and uses no other barrier.
+/// Checks that the function contains the arm sequence of a completion queue, and no other barrier.
 pub(super) fn arms(code: &[Step]) -> Result<(), String> {
     let start = code.iter().position(|step| matches!(step, Step::Barrier(_))).unwrap_or_default();
     let rest = after_arm(code.get(start..).unwrap_or_default());
@@ -150,7 +152,7 @@ pub(super) fn arms(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Checks that the function only rings the command doorbell: `dsb st`, a store of one word, `dsb st`.
+/// Checks that the function only rings the command queue's doorbell: `dsb st`, a store of one word, `dsb st`.
 pub(super) fn commands(code: &[Step]) -> Result<(), String> {
     let start = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
     match code.get(start..).unwrap_or_default() {
@@ -163,11 +165,11 @@ pub(super) fn commands(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Checks that each barrier is part of a known order, and that no barrier is missing where a CQE is read or a
-/// doorbell record is written.
+/// Checks that each barrier is part of a known order, and that no barrier is missing at an access to a CQE or
+/// a doorbell record.
 pub(super) fn orders(code: &Code) -> Result<(), String> {
     // A function that rings the doorbell of the command queue has an order of its own. `known` would refuse
-    // this order, because the doorbell is only one word.
+    // this order, because this doorbell is a store of four bytes.
     if commands(&code.steps).is_ok() {
         return Ok(());
     }
@@ -185,7 +187,7 @@ pub(super) fn orders(code: &Code) -> Result<(), String> {
 /// Checks that each barrier is part of a known order.
 pub(super) fn known(code: &Code) -> Result<(), String> {
     let mut at = 0;
-    // The last load of an owner bit, unless the rest of that CQE was read since.
+    // The last load of an owner bit, until the rest of the CQE has been read.
     let mut owner: Option<&Access> = None;
     while let Some(step) = code.steps.get(at) {
         at += 1;
@@ -195,8 +197,8 @@ pub(super) fn known(code: &Code) -> Result<(), String> {
                 let rest = order(&straight, owner).ok_or_else(|| {
                     format!("a barrier in no known order: {:?}", straight.get(..6).unwrap_or(&straight))
                 })?;
-                // The steps of the order up to the first jump need no further check. Steps after a jump are
-                // checked where they stand in the code.
+                // The steps that belong to the order are skipped, but only up to the first jump. Steps after
+                // a jump are checked at their own place in the code.
                 let ordered = straight.len() - rest.len();
                 let same = straight.iter().zip(code.steps.get(at - 1..).unwrap_or_default());
                 at += same.take(ordered).take_while(|(one, other)| one == other).count() - 1;
@@ -233,7 +235,7 @@ fn read_behind(code: &Code, at: usize, owner: &Access) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that every path to a store of a doorbell record contains a barrier.
+/// Checks that every path to a store into a doorbell record contains a barrier before the store.
 fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String> {
     let before = |at: usize| (0..code.steps.len()).filter(move |from| code.behind(*from).contains(&at));
     let (mut seen, mut waiting) = (BTreeSet::new(), vec![at]);
@@ -269,14 +271,15 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // The address of the doorbell record is loaded between the barrier and the store.
+        // The compiler has placed the load of the doorbell record's address between the barrier and the
+        // store.
         ("dmb oshst" | "dmb osh", [Step::Load(pointer), Step::Store(counter), rest @ ..])
             if is_word(&counter.register) && counter.place == format!("[{}]", pointer.register) =>
         {
             Some(rest)
         }
-        // The address of the doorbell record and the counter are loaded between the barrier and the store, in
-        // any order.
+        // The compiler has placed the loads of the doorbell record's address and of the counter between the
+        // barrier and the store, in any order.
         ("dmb oshst" | "dmb osh", [Step::Load(one), Step::Load(other), Step::Store(counter), rest @ ..])
             if is_word(&counter.register)
                 && [(one, other), (other, one)].iter().any(|(own, pointer)| {
@@ -285,7 +288,7 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // The publish sequence with a user's doorbell that does nothing: the compiler has removed the
+        // The publish sequence with a doorbell of the user that does nothing: the compiler has removed the
         // doorbell and left its barriers.
         ("dmb oshst", [Step::Store(counter), Step::Barrier(before), Step::Barrier(behind), rest @ ..])
             if is_word(&counter.register)
@@ -295,7 +298,8 @@ fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
         {
             Some(rest)
         }
-        // The function has cancelled requests, and returns. Other code tells the device of the change.
+        // The function has cancelled requests and returns. Another function then tells the device to
+        // continue.
         ("dmb oshst", [Step::Return, ..]) => Some(behind),
         ("dmb oshld", [Step::Load(access), ..]) if owner.is_some_and(|owner| access.is_of_entry(owner)) => {
             Some(behind)

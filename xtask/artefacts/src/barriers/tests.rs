@@ -1,4 +1,4 @@
-//! Tests with sound and with wrong code.
+//! Tests of the barrier check, with right and with wrong code.
 
 use super::*;
 
@@ -45,7 +45,8 @@ fn the_order_of_a_doorbell() {
     // Loads of the doorbell's eight bytes and of their address are allowed.
     let read = GOOD.replace("  18:", "  15:\tldr\tx12, [x13]\n  16:\tldr\tx8, [x12, x11]\n  18:");
     assert!(read != GOOD && doorbell_of(&read) == Ok(()));
-    // Slow paths stand behind the return. They store, and then jump back to publish.
+    // The compiler places rarely used code after the return. This code stores, and then jumps back to
+    // publish.
     let behind = |lines: &str| GOOD.replace("  28:\tret\n", &format!("  28:\tret\n{lines}"));
     let (write, back) = ("  2c:\tstr\tx9, [x10]\n", "  30:\tb\t8 <entry+0x8>\n");
     assert_eq!(doorbell_of(&behind(&format!("{write}{back}"))), Ok(()));
@@ -144,7 +145,8 @@ fn a_barrier_that_is_missing_is_noticed_and_its_function_named() {
 #[test]
 fn a_struct_is_no_entry_and_a_reset_no_progress() {
     for good in [
-        // The base address is no sum of registers, so these loads read a struct instead of a CQE.
+        // In this variant the base address is no sum of registers: the loads read a struct instead of a CQE,
+        // and need no barrier.
         POLL.replace("add\tx9, x9, x10", "ldr\tx9, [x9, #8]").replace("  10:\tdmb\toshld\n", ""),
         // The loads after the owner bit read another CQE, so they need no barrier.
         POLL.replace("dmb\toshld", "add\tx9, x9, x15"),
@@ -173,8 +175,8 @@ fn a_queue_of_a_table_reads_where_its_record_and_doorbell_are() {
         "dsb st",
     ];
     assert_eq!(of(lines), Ok(()));
-    // The faults: the store goes to another word of the record, the doorbell has four bytes, the barrier is
-    // weaker.
+    // Faults: the store goes to another word of the doorbell record, the doorbell has four bytes, the barrier
+    // is weaker.
     for (at, line) in [(2, "strh w11, [x12, #2]"), (5, "str w10, [x9]"), (3, "dmb oshst")] {
         let mut bad = lines;
         bad[at] = line;
@@ -235,8 +237,8 @@ fn barriers_stand_in_known_orders() {
         &[owner, body, fresh, body],
         &["ldr x0, [x16, #48]", fresh, "ldr x0, [x16, #40]"],
         &["ldr x0, [x15, #56]", fresh, "ldr x0, [x16, #40]"],
-        // The last store uses a register that no longer points to the queue or to the result, so a device can
-        // see the store.
+        // The last store uses a register that no longer points to the queue or to the result. A device can
+        // therefore see the store.
         &["and w8, w2, #0xffff", publish, "str x23, [x8, #8]", "ret"],
         &["bl 0 <other>", publish, "str x23, [x0, #8]", "ret"],
     ] {

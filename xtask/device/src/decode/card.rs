@@ -1,4 +1,4 @@
-//! The card of a piece that is a request or a completion entry: a summary, the bytes and fields of its
+//! Draws the card of a piece (a request or a completion entry): a summary, the bytes and fields of its
 //! segments, and the findings.
 
 use super::labels::{begins, block_numbers, colour};
@@ -12,7 +12,7 @@ use xtask::html::Escaped;
 
 const OCTOWORD: usize = 16;
 
-/// Iterates over the segments of a piece.
+/// Iterates over the segments of a piece. A piece that is neither request nor completion entry has none.
 pub(super) fn segments<'a>(piece: &Piece<'a>) -> impl Iterator<Item = Segment<'a>> + use<'a> {
     let segments: Vec<_> = match piece {
         Piece::Request(_, request) => request.segments().collect(),
@@ -22,7 +22,7 @@ pub(super) fn segments<'a>(piece: &Piece<'a>) -> impl Iterator<Item = Segment<'a
     segments.into_iter()
 }
 
-/// Returns the kind of a piece in a word or two.
+/// Returns the kind of a piece in a word or two, for the map of the page.
 pub(super) fn opcode(piece: &Piece<'_>) -> String {
     match piece {
         Piece::Request(_, request) => match (request.body(), request.opcode()) {
@@ -40,8 +40,8 @@ pub(super) fn opcode(piece: &Piece<'_>) -> String {
     }
 }
 
-/// Returns a short text about a piece: the blocks of a request, the block that a completion entry names, or
-/// the size of another piece.
+/// Returns a short text about a piece for the map of the page: the block numbers of a request, the counter of
+/// a completion entry, or the size of another piece.
 pub(super) fn place(piece: &Piece<'_>) -> String {
     match piece {
         Piece::Request(_, request) => match block_numbers(request) {
@@ -125,7 +125,7 @@ pub(super) fn card(
     Ok(())
 }
 
-/// Lists the findings, each with a link to its field.
+/// Lists the findings about a piece, each with a link to its field.
 fn found(page: &mut String, number: usize, piece: &Piece<'_>, findings: &[Finding]) -> fmt::Result {
     if findings.is_empty() {
         page.push_str("<p class=\"fine\">No findings.</p>\n");
@@ -151,7 +151,7 @@ fn found(page: &mut String, number: usize, piece: &Piece<'_>, findings: &[Findin
 struct Part<'a> {
     segment: Segment<'a>,
     bytes: &'a [u8],
-    /// The number of segments in the part.
+    /// The number of segments that the part consists of.
     count: usize,
     fields: Vec<Field<'a>>,
 }
@@ -183,7 +183,7 @@ fn parts<'a>(piece: &Piece<'a>, options: &Options) -> Vec<Part<'a>> {
     parts
 }
 
-/// Draws a part: its bytes, and its fields on demand.
+/// Draws a part: its bytes, and a table of its fields that the reader can open.
 fn draw_part(page: &mut String, number: usize, part: &Part<'_>, findings: &[Finding]) -> fmt::Result {
     let Part { segment, bytes, count, fields } = part;
     let (kind, start) = (segment.kind, segment.offset);
@@ -201,7 +201,7 @@ fn draw_part(page: &mut String, number: usize, part: &Part<'_>, findings: &[Find
         write!(page, " × {count}")?;
     }
     write!(page, "</span><code>")?;
-    // For padding of zeros, one line is enough.
+    // For padding of zeros, one line of bytes is enough.
     let lines = if fields.is_empty() { 1 } else { usize::MAX };
     for (line, bytes) in bytes.chunks(OCTOWORD).take(lines).enumerate() {
         let offset = start + line * OCTOWORD;
@@ -215,7 +215,7 @@ fn draw_part(page: &mut String, number: usize, part: &Part<'_>, findings: &[Find
     Ok(())
 }
 
-/// Writes bytes in groups of four. The bytes of a field have its name and meaning as a hint.
+/// Writes bytes in groups of four. A field's name and meaning are the hint (`title`) of its bytes.
 fn hex(page: &mut String, offset: usize, bytes: &[u8], fields: &[Field<'_>]) -> fmt::Result {
     let field_at = |at: usize| {
         fields.iter().find(|field| (field.offset..field.offset + field.bytes.len()).contains(&at))

@@ -1,4 +1,4 @@
-//! Dumps in the forms of common programs. `tests/dumps/README.md` describes each.
+//! Tests `decode` with dumps in the forms that common programs print. `tests/dumps/README.md` describes each.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn errors_that_libmlx5_prints_are_found_among_a_programs_lines() {
         ],
     );
     assert_eq!(status, CLEAN);
-    // The same dump is read from one word of the command line.
+    // A dump can also be passed as one word of the command line.
     let words = std::fs::read_to_string(format!("{}/tests/dumps/libmlx5.txt", env!("CARGO_MANIFEST_DIR")));
     let (again, _) = decode(&[words.unwrap()], Style::Plain).unwrap();
     assert_eq!(again, text);
@@ -119,7 +119,7 @@ fn entries_of_completion_queues_are_recognized() {
     let (text, status) = dump(&[], "vendor-93.hex");
     says(&text, &["REQ_ERR: queue pair 0x91, counter 5, RDMA_WRITE, local protection error (vendor 0x93)"]);
     assert_eq!((text.contains("fault"), status), (false, CLEAN));
-    // The bytes are not valid as requests.
+    // The same bytes are not valid as requests.
     assert_eq!(dump(&["--wqe"], "vendor-93.hex").1, REFUSED);
 }
 
@@ -175,7 +175,7 @@ fn a_page_shows_dumps_too() {
     }
 }
 
-/// Decodes a text that is one word of the command line.
+/// Decodes a text that is passed as one word of the command line.
 fn text(options: &[&str], text: &str) -> Result<(String, u8), String> {
     let args: Vec<String> = options.iter().chain(&[text]).map(|word| (*word).to_owned()).collect();
     decode(&args, Style::Plain)
@@ -185,7 +185,7 @@ const ZEROS: &str = "00000000 00000000 00000000 00000000\n";
 const LAST: &str = "00000000 00008813 10034cde 0ab1c1d3\n";
 const SAYS: &str = "REQ_ERR: queue pair 0x34cde, counter 2737, RDMA_READ, remote access error (vendor 0x88)";
 
-/// Returns an error as libmlx5 prints it, with these rows.
+/// Returns the text that libmlx5 prints for an error completion, with these rows as its dump.
 fn error(rows: &[&str]) -> String {
     format!("mlx5: alpha: got completion with error:\n{}", rows.concat())
 }
@@ -219,7 +219,7 @@ fn a_dump_that_lacks_rows_is_told_and_the_others_are_decoded() {
 
 #[test]
 fn words_of_a_kernel_debugger_are_numbers() {
-    // A NOP in block 1 of queue pair 0x40, as `rd` of crash prints it.
+    // A NOP in block 1 of queue pair 0x40, as the debugger crash prints it by its command `rd`.
     let dump = "crash> rd ffff88810dc2a000 2\n\
                 ffff88810dc2a000:  0140000000010000 0000000008000000   ......@.........\n";
     let (decoded, status) = text(&[], dump).unwrap();
@@ -241,7 +241,8 @@ fn words_of_a_kernel_debugger_are_numbers() {
     assert!(decoded.contains("NOP, signalled"), "{decoded}");
 }
 
-/// `print_hex_dump` in groups of 4, without characters: numbers of the processor.
+/// The kernel's `print_hex_dump` in groups of 4 bytes, without characters. The words are numbers of the
+/// processor, so that their bytes are reversed.
 #[test]
 fn words_that_make_sense_in_one_order_only_are_read_in_this_order() {
     let turned = |words: &str| -> String {
@@ -261,13 +262,13 @@ fn words_that_make_sense_in_one_order_only_are_read_in_this_order() {
             let (decoded, status) = text(&[], &dump(&turned)).unwrap();
             assert!(decoded.contains(note) && decoded.contains(words), "{decoded}");
             assert_eq!(status, CLEAN, "{decoded}");
-            // Words in the order of memory stay, as mlx5_core prints them.
+            // mlx5_core prints words in the order of memory, and `decode` must not reverse them.
             let (decoded, _) = text(&[], &dump(&|words| words.trim().to_owned())).unwrap();
             assert!(!decoded.contains("numbers of") && decoded.contains(words), "{decoded}");
         }
     }
-    // This NOP is one in either order of its bytes. Its digits are read as bytes, and a note names the option
-    // for the other order.
+    // These bytes are a NOP in both byte orders. `decode` reads the digits as bytes, and a note names the
+    // option for the other order.
     let both = "t 00000000: 00010000 01000001 00000000 00000000\n";
     let (decoded, _) = text(&[], both).unwrap();
     assert!(
@@ -293,17 +294,17 @@ fn errors_of_several_ranks_are_read_apart() {
     let (decoded, _) = text(&[], &interleaved).unwrap();
     says(&decoded, &[SAYS, &SAYS.replace("0x34cde", "0x34cdf")]);
     assert!(!decoded.contains("128 bytes"), "{decoded}");
-    // Without a prefix, rows cannot be assigned to their errors.
+    // Without a prefix, nothing shows to which of the mixed errors a row belongs.
     let bare = interleaved.replace("[1,0]<stderr>:", "").replace("[1,1]<stderr>:", "");
     let mixed = text(&[], &bare).unwrap_err();
     assert!(mixed.contains("rows of several dumps are mixed"), "{mixed}");
-    // Two consecutive errors have two headings, too.
+    // The rows of two errors follow each other, and each error has printed a heading.
     let heading = "mlx5: alpha: got completion with error:\n";
     let (decoded, _) = text(&[], &format!("{heading}{}{}", error(&rows), rows.concat())).unwrap();
     assert_eq!(decoded.matches(SAYS).count(), 2, "{decoded}");
 }
 
-/// A completion queue or ring that was never filled ends with zeros.
+/// A completion queue or ring that the program has not filled yet ends with zeros.
 #[test]
 fn what_was_never_written_is_left_out() {
     let entry = format!("{}{}", ZEROS.repeat(3), "00000000 00000000 08000091 00030000\n");
@@ -321,7 +322,7 @@ fn what_was_never_written_is_left_out() {
     let (decoded, status) = text(&[], &format!("{write}{}", ZEROS.repeat(5))).unwrap();
     says(&decoded, &["RDMA_WRITE: 64 bytes", "1 empty block, never written"]);
     assert_eq!(status, CLEAN);
-    // The only finding about a cut request is its missing bytes.
+    // If a dump cuts a request, the only finding is the missing bytes.
     let (decoded, status) = text(&[], write.get(..72).unwrap()).unwrap();
     says(&decoded, &["note at 0x020: the bytes end within the request: it has 48, 32 are there"]);
     assert_eq!((decoded.matches(" at 0x").count(), status), (1, CLEAN), "{decoded}");

@@ -1,9 +1,9 @@
-//! Labels of the page: colours, numbers of blocks, places.
+//! Labels of the page that `decode` draws: colours, block numbers, places.
 
 use super::pieces::Place;
 use mlx5_mkey::inspect::{SegmentKind, WorkRequest};
 
-/// Returns the CSS class of a segment, which determines its colour.
+/// Returns the CSS class of a segment kind, which determines its colour.
 pub(super) const fn colour(kind: SegmentKind) -> &'static str {
     match kind {
         SegmentKind::Control => "control",
@@ -35,13 +35,13 @@ pub(super) const fn colour(kind: SegmentKind) -> &'static str {
     }
 }
 
-/// Returns the numbers of the first and the last block of a request, as its control segment names them.
+/// Returns the numbers of the first and the last block of a request. The first one is in its control segment.
 pub(super) fn block_numbers(request: &WorkRequest<'_>) -> (u16, u16) {
     let first = request.control().opcode_word().wqe_index();
     (first, first.wrapping_add(request.blocks().saturating_sub(1) as u16))
 }
 
-/// Describes the place where a piece begins.
+/// Describes the place in the input where a piece begins.
 pub(super) fn begins(place: &Place<'_>) -> String {
     match place {
         Place::Byte(offset) => format!("byte {offset:#x}"),

@@ -1,22 +1,22 @@
-//! Copies of a program's memory, in addition to its rings.
+//! Copies of memory that a work request refers to, given with the option `--memory`.
 
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
 const LINE: usize = 16;
 
-/// The number of lines of a dump that are always visible.
+/// The number of lines of a memory dump that the page shows at once. A reader can open the others.
 const SEEN: usize = 4;
 
-/// The number of bytes that a dump shows at most.
+/// The largest number of bytes that the page shows of a memory dump.
 pub(super) const MOST: usize = 64 * LINE;
 
-/// Ranges of memory: address and bytes.
+/// Copied ranges of memory: address and bytes of each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory(Vec<(u64, Vec<u8>)>);
 
 impl Memory {
-    /// Adds a copy, named `ADDRESS=FILE`.
+    /// Reads a copy of memory from a file. `copy` is the option's text, `ADDRESS=FILE`.
     ///
     /// # Errors
     /// `copy` has another form, or the file cannot be read.
@@ -29,7 +29,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the bytes of a range, if one copy contains the whole range.
+    /// Returns the bytes of a range if one copy contains all of them.
     pub(super) fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
         self.0.iter().find_map(|(start, bytes)| {
             let from = usize::try_from(address.checked_sub(*start)?).ok()?;
@@ -38,8 +38,8 @@ impl Memory {
     }
 }
 
-/// Writes the first of `total` bytes in lines of 16, with their characters. Further lines are shown on
-/// demand.
+/// Writes the first of `total` bytes in lines of 16, with their characters. The reader can open further
+/// lines.
 pub(super) fn dump(page: &mut String, bytes: &[u8], total: u64) -> fmt::Result {
     let bytes = bytes.get(..MOST).unwrap_or(bytes);
     let lines: Vec<&[u8]> = bytes.chunks(LINE).collect();

@@ -1,4 +1,4 @@
-//! The state of mkeys after the requests so far: their memory, and its form on the wire.
+//! The state of mkeys after the requests that were decoded so far: their memory, and its form on the wire.
 
 use super::memory::{MOST, Memory};
 use super::tape::{Cell, Tape};
@@ -10,23 +10,23 @@ use mlx5_mkey::wire::bsf::EncryptionOrder;
 /// The size of a transaction's CRC, in bytes.
 const CRC: u64 = 4;
 
-/// The known state of an mkey.
+/// The state of an mkey, as far as the decoded requests show it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// The number on the page of the last request that configured the mkey.
+    /// The number on the page of the last request that configured the mkey, for links.
     pub(super) request: usize,
     /// The low byte of the mkey's key.
     pub(super) tag: u8,
-    /// Length of the memory in bytes.
+    /// Length of the mkey's memory in bytes.
     pub(super) length: Option<u64>,
-    /// The ranges of memory, if the layout is a list.
+    /// The ranges of memory that the mkey maps, if the layout is a list.
     pub(super) ranges: Vec<Range>,
     blocks: Option<BlockSignature>,
     transaction: Option<TransactionCrc>,
     cipher: Option<Cipher>,
 }
 
-/// The memory range of one list entry, cut at the length of the mkey.
+/// The memory range of one list entry. The last range ends at the length of the mkey.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) bytes: u64,
@@ -64,7 +64,7 @@ const fn name(signature: &Signature) -> &'static str {
 }
 
 impl Known {
-    /// Applies a configuration. `request` is the number of its request on the page.
+    /// Records a configuration. `request` is the number of its request on the page.
     pub(super) fn change(&mut self, umr: &Umr<'_>, request: usize) {
         (self.request, self.tag) = (request, umr.tag().unwrap_or(umr.key().tag()));
         self.length = umr.length().or(self.length);
@@ -74,7 +74,7 @@ impl Known {
             for entry in layout.list_entries() {
                 let bytes = u64::from(entry.length).min(left);
                 left -= bytes;
-                // Entries beyond the length of the mkey may be remains of an earlier configuration.
+                // Entries beyond the mkey's length may be left from an earlier configuration.
                 if bytes > 0 {
                     self.ranges.push(Range { bytes, key: entry.key.get(), address: entry.address });
                 }
@@ -93,12 +93,13 @@ impl Known {
         }
     }
 
-    /// Returns whether the wire bytes differ from the memory bytes.
+    /// Returns whether the wire has other bytes than memory: signatures, a CRC or ciphertext.
     pub(super) const fn transforms(&self) -> bool {
         self.blocks.is_some() || self.transaction.is_some() || self.cipher.is_some()
     }
 
-    /// Returns the number of wire bytes of the whole mkey. `None` if the memory is no whole number of blocks.
+    /// Returns the number of wire bytes of the whole mkey, or `None` if the memory is no whole number of
+    /// blocks.
     pub(super) fn wire_bytes(&self) -> Option<u64> {
         let length = self.length?;
         match (&self.transaction, &self.blocks) {
@@ -108,13 +109,14 @@ impl Known {
         }
     }
 
-    /// Returns the bytes of the transaction's CRC in a domain of this mkey.
+    /// Returns the number of bytes that the transaction's CRC has in a domain of this mkey: 4 or 0.
     fn crc_bytes(&self, domain: DomainKind) -> u64 {
         let ends = self.transaction.is_some_and(|crc| crc.domain == domain && crc.ends);
         if ends { CRC } else { 0 }
     }
 
-    /// Returns start and length of the memory bytes for a range of wire bytes. `None` for parts of blocks.
+    /// Returns start and length of the memory bytes that correspond to a range of wire bytes, or `None` if
+    /// there are none, for example because the range ends inside of a block.
     pub(super) fn place(&self, offset: u64, wire: u64) -> Option<(u64, u64)> {
         if offset == 0 && Some(wire) == self.wire_bytes() {
             return Some((0, self.length?));
@@ -128,7 +130,8 @@ impl Known {
         }
     }
 
-    /// Returns the first memory bytes of a range, as many as the page shows, if all of them are known.
+    /// Returns the first bytes of a range of the mkey's memory, as many as the page shows, or `None` if the
+    /// copies of memory lack some of them.
     pub(super) fn held(&self, memory: &Memory, (start, length): (u64, u64)) -> Option<Vec<u8>> {
         let shown = length.min(MOST as u64);
         let end = start.checked_add(shown)?;
@@ -143,7 +146,7 @@ impl Known {
         (held.len() as u64 == shown).then_some(held)
     }
 
-    /// Returns the tape (a drawing of a run of bytes) for `bytes` bytes in a domain.
+    /// Returns the tape (a drawing of consecutive bytes) of `bytes` bytes in a domain.
     pub(super) fn tape(&self, domain: DomainKind, bytes: u64) -> Tape {
         let (data, signatures) = self.cipher.map_or((false, false), |cipher| cipher.covers(domain));
         let own = self.blocks.as_ref().and_then(|blocks| blocks.domain(domain));
@@ -166,7 +169,7 @@ impl Known {
         tape
     }
 
-    /// Returns the tape (a drawing of a run of bytes) for `bytes` wire bytes from `offset` on.
+    /// Returns the tape (a drawing of consecutive bytes) of `bytes` wire bytes from `offset` on.
     pub(super) fn wire_tape(&self, offset: u64, bytes: u64) -> Tape {
         match &self.transaction {
             Some(crc) if offset == u64::from(crc.length) => {

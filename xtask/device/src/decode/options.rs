@@ -43,13 +43,13 @@ Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input 
 /// The options of the command line.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Options {
-    /// The kind of the input. `None` lets `decode` find out.
+    /// What the input consists of. `None`: `decode` finds out by the bytes.
     pub(super) reading: Option<Reading>,
     pub(super) queue: QueueKind,
     pub(super) words: Option<WordOrder>,
     pub(super) stride: Option<u32>,
     pub(super) device: DeviceContext,
-    /// The file of the page, if a page is drawn.
+    /// The file to which the page is written, if a page is drawn.
     pub(super) html: Option<String>,
     pub(super) memory: Memory,
     pub(super) input: Vec<String>,

@@ -1,4 +1,4 @@
-//! Draws the pieces of the input as a page: HTML without external files.
+//! Draws the pieces of the input as a page of HTML, which needs no external files.
 
 use super::card;
 use super::labels::colour;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
-/// The most pieces of a page. Browsers and readers cannot handle more.
+/// The most pieces of a page: browsers cannot show larger pages well.
 const MOST: usize = 2000;
 
 const SEVERITIES: [Severity; 3] = [Severity::Refused, Severity::Suspicious, Severity::Note];
 
-/// Draws the pieces. `source` names the input.
+/// Draws the pieces of the input as a page. `source` says where the input comes from.
 ///
 /// # Errors
 /// There are too many pieces.
@@ -50,13 +50,13 @@ pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Res
     Ok(page)
 }
 
-/// Returns whether the page contains only completion entries.
+/// Returns whether the page shows completion entries and no requests.
 fn entries_only(pieces: &[Piece<'_>]) -> bool {
     let is_entry = |piece: &Piece<'_>| matches!(piece, Piece::Completion(..));
     pieces.iter().any(is_entry) && pieces.iter().filter(|piece| piece.is_shown()).all(is_entry)
 }
 
-/// Writes the numbers of pieces, and of findings by severity.
+/// Writes the number of requests or entries, and the numbers of findings by severity.
 fn tally(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Result {
     let mut found: BTreeMap<Severity, usize> = BTreeMap::new();
     let (mut requests, mut blocks) = (0, 0);
@@ -93,7 +93,7 @@ fn tally(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Res
     Ok(())
 }
 
-/// Writes the legend: the colour of each kind of segment on the page.
+/// Writes the legend: the colour of each kind of segment that occurs on the page.
 fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
     let mut kinds: Vec<SegmentKind> = Vec::new();
     for segment in pieces.iter().flat_map(card::segments) {
@@ -106,7 +106,7 @@ fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
         writeln!(page, "<li><i class=\"{}\"></i>{}</li>", colour(kind), kind.name())?;
     }
     if !entries_only(pieces) {
-        // These entries explain the colours of the tapes (drawn runs of bytes).
+        // These two lines explain the colours of the tapes (drawings of consecutive bytes).
         page.push_str(
             "<li><i class=\"bytes\"></i>data</li>\n<li><i class=\"bytes encrypted\"></i>ciphertext</li>\n",
         );
@@ -115,7 +115,7 @@ fn legend(page: &mut String, pieces: &[Piece<'_>]) -> fmt::Result {
     Ok(())
 }
 
-/// Draws a row of blocks of 64 bytes for each queue pair. Each request links to its card.
+/// Draws the map: a row of blocks of 64 bytes for each queue pair. Each request is a link to its card.
 fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Result {
     let mut rows: Vec<(String, Vec<usize>)> = Vec::new();
     for (number, piece) in pieces.iter().enumerate() {
@@ -125,7 +125,7 @@ fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Resul
                 format!("queue pair {:#x}", request.control().qpn_ds_word().qpn())
             }
             Piece::Completion(..) => "entries".into(),
-            // Other pieces belong to the row of the piece before them.
+            // A piece that names no queue pair is drawn in the row of the piece before it.
             _ => rows.last().map_or_else(|| "blocks".into(), |(name, _)| name.clone()),
         };
         match rows.iter_mut().find(|(name, _)| *name == row) {
@@ -147,7 +147,7 @@ fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Resul
     Ok(())
 }
 
-/// Draws the blocks of one piece.
+/// Draws the blocks of one piece on the map.
 fn group(page: &mut String, number: usize, piece: &Piece<'_>, options: &Options) -> fmt::Result {
     let worst = piece.worst(&options.device).map_or("", Severity::name);
     let title = match piece {
@@ -168,7 +168,8 @@ fn group(page: &mut String, number: usize, piece: &Piece<'_>, options: &Options)
     writeln!(page, "</span><small>{}</small></a>", card::place(piece))
 }
 
-/// Draws each octoword in the colour of its segment. The unused end of the last block has no colour.
+/// Draws the blocks of a piece: each octoword (16 bytes) in the colour of its segment. The unused end of the
+/// last block has no colour.
 fn blocks(page: &mut String, piece: &Piece<'_>) -> fmt::Result {
     let mut octowords: Vec<&str> = card::segments(piece)
         .flat_map(|segment| vec![colour(segment.kind); segment.bytes.len().div_ceil(16)])

@@ -1,4 +1,4 @@
-//! Parses the page: its HTML is well formed, and its content is that of `inspect`.
+//! Tests the page of `decode`: its HTML is well formed, and its content is that of `inspect`.
 
 use super::options::Options;
 use super::reading::Reading;
@@ -54,7 +54,8 @@ fn value<'t>(attributes: &'t [(String, String)], wanted: &str) -> Option<&'t str
     attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
 }
 
-/// Checks that tags come in pairs, that each link has a target, and that the page needs no external files.
+/// Checks that tags are closed in order, that each link has a target, and that the page needs no external
+/// files.
 fn well_formed(page: &str) {
     let (mut open, mut ids, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for token in tokens(page) {
@@ -86,7 +87,7 @@ fn well_formed(page: &str) {
     }
 }
 
-/// The content of a card.
+/// The content of a request's card on the page.
 #[derive(Debug, Default)]
 struct Card {
     words: String,
@@ -96,15 +97,16 @@ struct Card {
     fields: Vec<(String, String)>,
     /// The severity and the text of each finding.
     findings: Vec<(String, String)>,
-    /// Parts of tapes: class and text, under the name of the side.
+    /// The tapes (drawings of consecutive bytes) by the name of their side. Each part of a tape has a CSS
+    /// class and a text.
     tapes: Vec<(String, Vec<(String, String)>)>,
     dumps: String,
 }
 
-/// Reads the cards of a page.
+/// Parses the cards of a page.
 fn cards(page: &str) -> Vec<Card> {
     let mut cards: Vec<Card> = Vec::new();
-    // The open elements, with their classes.
+    // The elements that are open at the current token, with their CSS classes.
     let mut open: Vec<(String, String)> = Vec::new();
     let mut column = 0;
     for token in tokens(page) {
@@ -155,11 +157,11 @@ fn drawn(input: &Input, options: &Options) -> String {
     page::page("<a & b>", &pieces, options).expect("a page")
 }
 
-/// Returns a ring with three requests: the configuration of an mkey over two blocks with T10-DIF on the wire
-/// inside AES-XTS, a WRITE through this mkey, and a SEND of bytes that HTML has to escape.
+/// Returns a ring with three requests: the configuration of an mkey over two blocks with T10-DIF and AES-XTS
+/// on the wire, an RDMA WRITE through this mkey, and a SEND of bytes that HTML has to escape.
 fn ring() -> Vec<u8> {
     let text = concat!(
-        // Request in 5 blocks: control, UMR control, context, two entries, both BSFs.
+        // A UMR of 5 blocks: control segment, UMR control segment, mkey context, two entries, both BSFs.
         "00000025 00012414 00000000 00001234 80000000 00040008 00000000 203c3201",
         "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000",
         "00003000 ffffff34 00000000 44000000 00000000 00000000 00000000 00000400",
@@ -191,7 +193,7 @@ fn each_request_is_a_card_with_all_that_inspect_says() {
     assert_eq!(cards.len(), requests.len());
     for (card, request) in cards.iter().zip(&requests) {
         assert_eq!(card.words, request.summary(options.device).to_string());
-        // Consecutive padding is shown as one line.
+        // The page shows consecutive padding as one line.
         let (mut digits, mut before) = (String::new(), SegmentKind::Control);
         for segment in request.segments() {
             if (before, segment.kind) != (SegmentKind::Padding, SegmentKind::Padding) {
@@ -213,7 +215,7 @@ fn each_request_is_a_card_with_all_that_inspect_says() {
     }
 }
 
-/// Returns the class and text of each part of a tape.
+/// Converts the parts of a tape, each with class and text, to the type of `Card::tapes`.
 fn tape(parts: &[(&str, &str)]) -> Vec<(String, String)> {
     parts.iter().map(|(class, text)| ((*class).to_owned(), (*text).to_owned())).collect()
 }
@@ -228,11 +230,11 @@ fn both_sides_are_drawn_in_bytes() {
     let memory = [("bytes", "1024")];
     let ranges = side("ranges", &[("entry", "256"), ("entry", "768")]);
     assert_eq!(cards[0].tapes, [ranges, side("memory", &memory), wire.clone()]);
-    // The mkey's memory is on this side, and the wire bytes are in the peer's memory.
+    // The mkey's memory belongs to this program, and the wire bytes arrive in the peer's memory.
     assert_eq!(cards[1].tapes, [side("here", &memory), wire, side("peer", &signed)]);
     let seven = [("bytes", "7")];
     assert_eq!(cards[2].tapes, [side("here", &seven), side("wire", &seven), side("peer", &seven)]);
-    // A key with another tag is another key.
+    // In this ring the key of the WRITE has another tag: it is not the configured mkey's key.
     let mut bytes = ring();
     bytes[320 + 39] = 0x35;
     let other = &self::cards(&drawn(&Input::Bytes(bytes), &Options::default()))[1];
@@ -261,8 +263,8 @@ fn memory_that_was_copied_stands_beside() {
             card.dumps
         );
     }
-    // The transfer covers the second block alone, 520 bytes on the wire. In memory this block begins in the
-    // middle of the second range.
+    // In this ring the WRITE transfers the second block only, 520 bytes on the wire. In memory this block
+    // begins in the middle of the second range.
     let mut bytes = ring();
     (bytes[320 + 34], bytes[320 + 35], bytes[320 + 46], bytes[320 + 47]) = (2, 8, 2, 8);
     let file = folder.path().join("third");
@@ -307,7 +309,7 @@ fn logs_empty_blocks_and_rests_have_their_places() {
     assert!(cards(&page)[0].words.starts_with("REQ_ERR: queue pair 0x0"), "{page}");
 }
 
-/// Any bytes give a well-formed page.
+/// The page is well formed whatever the bytes are.
 #[test]
 fn any_bytes_make_a_page() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -320,7 +322,7 @@ fn any_bytes_make_a_page() {
         };
         let mut bytes: Vec<u8> = (0..1024).map(|_| random()).collect();
         let opcode = [0x25, 0x25, 0x08, 0x0a, 0x10, 0x11, 0x20, 0][round % 8];
-        // The sizes keep the parts within the request, and the BSFs are valid.
+        // With these sizes all parts are inside of the request, and the BSFs are valid.
         (bytes[3], bytes[7], bytes[16], bytes[20], bytes[22]) = (opcode, 63, bytes[16] | 0x80, 0, 0);
         (bytes[21], bytes[23], bytes[31]) = (4, 8, bytes[31] | 1);
         if round % 3 == 0 {
@@ -337,7 +339,7 @@ fn any_bytes_make_a_page() {
             let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
             well_formed(&drawn(&whole, &options));
         }
-        // Each round cuts the request at another place.
+        // Each round cuts the request at another length.
         let cut = Logged {
             place: "mlx5_0 qp 0x1 block 2".into(),
             completion: false,

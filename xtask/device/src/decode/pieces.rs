@@ -8,33 +8,34 @@ use xtask_parsers::rows::Dump;
 
 const BLOCK: usize = 64;
 
-/// The place where a piece begins.
+/// Where a piece begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
     /// The piece begins at this byte of the input.
     Byte(usize),
-    /// The piece begins at the block of a queue pair, or in the completion queue, that a log names.
+    /// The piece comes from a log, which names a block of a queue pair, or a completion queue.
     Log(&'a str),
 }
 
-/// A piece of the input.
+/// A piece of the input: a request, a completion entry, or bytes that are neither.
 #[derive(Clone, Debug)]
 pub(super) enum Piece<'a> {
-    /// A text about other pieces: the line of a dump, how it is read, and skipped lines.
+    /// A note about the pieces after it: the line of a dump in a text, how its bytes are read, or skipped
+    /// lines.
     Words(String),
     Request(Place<'a>, WorkRequest<'a>),
     Completion(Place<'a>, CompletionEntry<'a>),
-    /// Blocks of zeros, to which nothing was ever written.
+    /// Blocks of zeros, to which nothing has been written yet.
     Empty {
         offset: usize,
         blocks: usize,
     },
-    /// Completion entries that a compressed entry represents.
+    /// Entries that follow a compressed completion entry and belong to it. They are not expanded.
     Compressed {
         offset: usize,
         entries: usize,
     },
-    /// Bytes behind the last request, too few for another.
+    /// Bytes after the last request, too few for another request.
     Left {
         offset: usize,
         bytes: usize,
@@ -42,12 +43,12 @@ pub(super) enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Returns whether the piece is shown rather than only counted.
+    /// Returns whether the piece is drawn as a card: a request or a completion entry.
     pub(super) const fn is_shown(&self) -> bool {
         matches!(self, Self::Request(..) | Self::Completion(..))
     }
 
-    /// Returns the severity of the worst finding.
+    /// Returns the severity of the worst finding about the piece, if any.
     pub(super) fn worst(&self, device: &DeviceContext) -> Option<Severity> {
         match self {
             Self::Request(_, request) => request.worst(device),
@@ -60,7 +61,7 @@ impl Piece<'_> {
 /// Splits the input into requests, or into completion entries.
 ///
 /// # Errors
-/// The bytes are neither.
+/// The input is neither.
 pub(super) fn pieces(
     input: &Input,
     reading: Option<Reading>,
@@ -100,14 +101,16 @@ pub(super) fn pieces(
     }
 }
 
-/// Splits a dump within other text, or returns the reason why it cannot be decoded.
+/// Splits a dump that was found in other text into pieces. If the dump cannot be decoded, the only piece is a
+/// text with the reason.
 fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece<'_>> {
     let at = format!("line {}", dump.line);
     let mut words = match dump.heading.as_str() {
         "" => format!("{at}:\n"),
         heading => format!("{at}, below `{heading}`:\n"),
     };
-    // libmlx5, the kernel and DPDK print 64 bytes of an error.
+    // The dump has the heading of an error completion. libmlx5, the kernel and DPDK print such an entry as 64
+    // bytes.
     let of_errors = (dump.headings > 0).then_some(Reading::Entries(Some(EntrySize::Short)));
     let reading = reading.or(of_errors);
     let (bytes, note) = ordered(dump, reading);
@@ -129,8 +132,9 @@ fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece
     }
 }
 
-/// Returns the bytes of a dump in the order that makes sense, with a note. The rows or the caller say the
-/// order, or only one order makes sense. If both or neither do, the digits are in the order of memory.
+/// Returns the bytes of a dump, and a note about their order. The rows or the caller determine the order of
+/// bytes in words. Otherwise both orders are tried, and if only one of them makes sense, it is taken. In all
+/// other cases the digits are read in the order of memory.
 fn ordered(dump: &Dump, reading: Option<Reading>) -> (&[u8], &'static str) {
     let is_sense = |bytes: &[u8]| makes_sense(reading, &dump.heading, bytes);
     match &dump.other {
@@ -145,8 +149,8 @@ fn ordered(dump: &Dump, reading: Option<Reading>) -> (&[u8], &'static str) {
     }
 }
 
-/// Returns a note with the size of the completion entries that the bytes are read as. There is no note if the
-/// options named this size, or if they named the kind of the input and the size is 64 bytes.
+/// Returns a note about the size of completion entries that was chosen. There is no note if an option named
+/// the size, or if an option named the kind of input and the size is the usual 64 bytes.
 fn recognized<'a>(size: EntrySize, reading: Option<Reading>) -> Vec<Piece<'a>> {
     match (reading, size) {
         (Some(Reading::Entries(Some(_))), _) | (Some(_), EntrySize::Short) => vec![],
@@ -173,7 +177,7 @@ fn requests(bytes: &[u8], queue: QueueKind) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// Adds blocks of zeros, to an empty piece directly before them if there is one.
+/// Adds blocks of zeros as a piece. If the last piece consists of such blocks too, they are added to it.
 fn add_empty(pieces: &mut Vec<Piece<'_>>, offset: usize, more: usize) {
     match pieces.last_mut() {
         Some(Piece::Empty { blocks, .. }) => *blocks += more,
@@ -183,7 +187,7 @@ fn add_empty(pieces: &mut Vec<Piece<'_>>, offset: usize, more: usize) {
 
 fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> {
     let Logged { place, completion, queue: kind, bytes } = logged;
-    // The log names the kind of every queue pair that is not connected.
+    // The log names the kind of each queue pair that is not a connected one.
     let queue = match queue {
         QueueKind::Unknown => queue_kind(kind).unwrap_or(QueueKind::Connected),
         known => known,
@@ -198,7 +202,7 @@ fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> 
 
 fn entries(bytes: &[u8], size: EntrySize) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
-    // The offset behind the entries that the last compressed one represents.
+    // The offset after the entries that belong to the last compressed one.
     let mut counted = 0;
     for (number, chunk) in bytes.chunks(size.bytes()).enumerate() {
         let offset = number * size.bytes();

@@ -1,4 +1,4 @@
-//! Decides whether bytes are requests or completion entries.
+//! Decides whether the bytes of a dump are requests or completion entries.
 
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
 use mlx5_mkey::inspect::{QueueKind, Requests, Severity};
@@ -6,11 +6,11 @@ use mlx5_mkey::wire::MAX_WQE_OCTOWORDS;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
 use mlx5_mkey::wire::ctrl::Opcode;
 
-/// The kind of the input.
+/// What the input consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Requests,
-    /// Completion entries. `None` stands for the size that fits the bytes.
+    /// Completion entries. `None`: they have the size that fits the bytes.
     Entries(Option<EntrySize>),
 }
 
@@ -41,14 +41,14 @@ impl EntrySize {
     }
 }
 
-/// Returns the size of the entries, or `None` for requests. The options decide, then the heading of the dump,
-/// then the bytes.
+/// Returns the size of the completion entries, or `None` if the bytes are requests. The options decide,
+/// otherwise the heading of the dump, otherwise the bytes.
 pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> Option<EntrySize> {
     let sensible = || {
         let full =
             [EntrySize::Short, EntrySize::Long].into_iter().find(|size| are_entries(bytes, *size, false));
-        // The zero half of an entry of 128 bytes looks like an unwritten entry of 64 bytes. Unwritten entries
-        // of 64 bytes are therefore tried last.
+        // The first half of an entry of 128 bytes is often zero and looks like an unwritten entry of 64
+        // bytes. Unwritten entries of 64 bytes are therefore tried last.
         full.or_else(|| {
             [EntrySize::Long, EntrySize::Short].into_iter().find(|size| are_entries(bytes, *size, true))
         })
@@ -61,9 +61,8 @@ pub(super) fn entry_size(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -
     }
 }
 
-/// Returns whether the bytes are plausible as the kind that the options name, or else as the kind that the
-/// heading of the dump names. If neither names a kind, the bytes may be of either kind. Zeros alone are not
-/// plausible.
+/// Returns whether the bytes are plausible as requests or completion entries. If the options or the heading
+/// of the dump name one kind, the bytes must be plausible as this kind. Zeros alone are not plausible.
 pub(super) fn makes_sense(wanted: Option<Reading>, heading: &str, bytes: &[u8]) -> bool {
     let are_entries_of = |size| are_entries(bytes, size, true);
     let entries = || are_entries_of(EntrySize::Short) || are_entries_of(EntrySize::Long);
@@ -75,8 +74,8 @@ pub(super) fn makes_sense(wanted: Option<Reading>, heading: &str, bytes: &[u8]) 
     }
 }
 
-/// Returns the kind that the heading of a dump names. libmlx5, the kernel and DPDK print headings that name
-/// the kind.
+/// Returns whether the heading of a dump announces requests or completion entries. libmlx5, the kernel and
+/// DPDK print such headings.
 fn named(heading: &str) -> Option<Reading> {
     let heading = heading.to_ascii_lowercase();
     let is = |words: &[&str]| words.iter().any(|word| heading.contains(word));
@@ -87,7 +86,7 @@ fn named(heading: &str) -> Option<Reading> {
     }
 }
 
-/// Returns whether all bytes are plausible as requests. Blocks of zeros count as unwritten.
+/// Returns whether all bytes are plausible as requests. Blocks of zeros are allowed among them.
 fn are_requests(bytes: &[u8]) -> bool {
     let mut some = false;
     for (_, request) in Requests::new(bytes) {
@@ -104,7 +103,7 @@ fn are_requests(bytes: &[u8]) -> bool {
     some
 }
 
-/// Returns whether all bytes are error entries of 64 bytes.
+/// Returns whether all bytes are error completion entries of 64 bytes.
 pub(super) fn are_errors(bytes: &[u8]) -> bool {
     let is_error = |slot| {
         let entry = CompletionEntry::parse(slot);
@@ -113,7 +112,8 @@ pub(super) fn are_errors(bytes: &[u8]) -> bool {
     bytes.chunks(EntrySize::Short.bytes()).all(is_error)
 }
 
-/// Returns whether all bytes are plausible as entries of this size. `unwritten` allows entries of zeros.
+/// Returns whether all bytes are plausible as completion entries of this size. If `unwritten`, entries of
+/// zeros are allowed among them.
 fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
     if bytes.is_empty() || !bytes.len().is_multiple_of(size.bytes()) {
         return false;
@@ -130,21 +130,21 @@ fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
             return false;
         }
         some = true;
-        // The first half of a slot of 128 bytes is zero, or inline data.
+        // The first half of a slot of 128 bytes must be zero, or inline data.
         let half = slot.get(..slot.len() - 64).unwrap_or_default();
         if entry.inline_data().is_none() && half.iter().any(|byte| *byte != 0) {
             return false;
         }
         if let EntryKind::Compressed(cqe) = entry.kind() {
-            // The entries behind a compressed one have another format.
+            // The entries that belong to a compressed one have another format, and are skipped.
             (1..cqe.byte_count.get()).zip(entries.by_ref()).for_each(drop);
         }
     }
     some
 }
 
-/// Returns whether an entry is plausible: it names a queue pair and an opcode, or an mkey, and has no
-/// suspicious field.
+/// Returns whether a completion entry is plausible: it names a queue pair and an opcode, or an mkey, and no
+/// field of it is suspicious.
 fn is_entry(entry: &CompletionEntry<'_>) -> bool {
     let of_queue_pair = |word: OpcodeQpn, requester: bool| {
         word.qpn() != 0 && (!requester || Opcode(word.wqe_opcode()).name().is_some())
@@ -160,7 +160,7 @@ fn is_entry(entry: &CompletionEntry<'_>) -> bool {
     sensible && entry.worst() < Some(Severity::Suspicious)
 }
 
-/// Returns the kind of queue that a word names.
+/// Returns the kind of queue that a word of `--queue` or of a log names.
 pub(super) fn queue_kind(word: &str) -> Option<QueueKind> {
     Some(match word {
         "rc" | "uc" => QueueKind::Connected,

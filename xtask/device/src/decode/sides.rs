@@ -1,5 +1,5 @@
-//! Draws both sides, in bytes, of an mkey (memory and wire) and of a transfer (this program and its peer), as
-//! far as requests and copies of memory show them.
+//! Draws both sides of an mkey (memory and wire) or of a transfer (this program and its peer): their bytes,
+//! as far as requests and copies of memory show them.
 
 use super::memory::{MOST, Memory, dump};
 use super::mkeys::Known;
@@ -10,33 +10,33 @@ use mlx5_mkey::wire::ctrl::Opcode;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-/// The state of mkeys after the requests drawn so far, and the copies of memory.
+/// The state of mkeys after the requests that were drawn so far, and the copies of memory.
 #[derive(Debug)]
 pub(super) struct Sides<'m> {
     memory: &'m Memory,
-    /// The known mkeys by index.
+    /// The state of each known mkey, by its index.
     mkeys: BTreeMap<u32, Known>,
 }
 
-/// One end of a transfer.
+/// One end of a transfer: this program or its peer.
 #[derive(Default)]
 struct End {
     tape: Tape,
-    /// The first bytes of its memory. `None` if a part of them is not known.
+    /// The first bytes of the end's memory, or `None` if some of them are unknown.
     held: Option<Vec<u8>>,
     bytes: u64,
     parts: usize,
-    /// Whether at least one part is transformed: its wire bytes differ from its memory bytes.
+    /// Whether an mkey transforms at least one part: the part's wire bytes differ from its memory bytes.
     transformed: bool,
 }
 
 impl End {
-    /// Returns an end without parts.
+    /// Returns an end to which no part was added yet.
     fn empty() -> Self {
         Self { held: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Adds a part of `bytes` bytes, with the first of them if known.
+    /// Adds a part of `bytes` bytes. `held` contains the first of them, if known.
     fn hold(&mut self, bytes: u64, held: Option<Vec<u8>>) {
         self.bytes += bytes;
         self.parts += 1;
@@ -46,8 +46,8 @@ impl End {
         }
     }
 
-    /// Draws the end under a name. If one untransformed range is the whole end, its memory contains the wire
-    /// bytes.
+    /// Draws the end under a name. If the end is a single untransformed range, its memory contains the wire
+    /// bytes and is drawn like the wire.
     fn draw(&self, page: &mut String, name: &str, wire: &Tape) -> fmt::Result {
         let same = self.parts == 1 && !self.transformed;
         let cells = if same { wire.cells.clone() } else { self.tape.cells.clone() };
@@ -93,7 +93,7 @@ impl<'m> Sides<'m> {
 
     fn transfer(&self, page: &mut String, transfer: &DataPath<'_>) -> fmt::Result {
         let bytes = transfer.length();
-        // The mkey that transforms the transfer, and the offset of the transfer in it.
+        // The mkey that transforms the data of the transfer, and where in this mkey the transfer begins.
         let mut maker = None;
         let mut made_by = |key, offset| {
             let known = self.known(key).filter(|known| known.transforms());
@@ -141,8 +141,8 @@ impl<'m> Sides<'m> {
         Ok(())
     }
 
-    /// Adds a part to one end: `bytes` wire bytes from `address` on, through `key`, and their memory. `own`
-    /// says whether the address belongs to this program or to its peer.
+    /// Adds a part to one end: `bytes` wire bytes from `address` on, through `key`, with the bytes of their
+    /// memory if known. `own` says whether the key belongs to this program or to its peer.
     fn end(&self, end: &mut End, key: u32, address: u64, bytes: u64, own: bool) {
         let Some(known) = self.known(key) else {
             let text = format!("{bytes} bytes at {address:#x}, key {key:#010x}");
@@ -160,7 +160,7 @@ impl<'m> Sides<'m> {
         end.transformed |= known.transforms();
         let part = known.tape(DomainKind::Memory, place.1);
         end.tape.cells.extend(part.cells);
-        // The peer may have another key with the same number.
+        // A key of the peer may have the same number as an mkey of this program.
         let perhaps = if own { "" } else { ", if this device is the peer" };
         end.tape.notes.push(format!("{} bytes through {link} from {address:#x} on{perhaps}", place.1));
         end.tape.notes.extend(part.notes);
@@ -174,7 +174,7 @@ const fn has_two_sides(transfer: &DataPath<'_>) -> bool {
     transfer.remote().is_some() || sends
 }
 
-/// Draws an mkey: the ranges of memory, their bytes, and their form on the wire.
+/// Draws an mkey: the ranges of memory that it maps, their bytes, and their form on the wire.
 fn configuration(page: &mut String, known: &Known, memory: &Memory) -> fmt::Result {
     let Some(length) = known.length.filter(|_| known.transforms() || !known.ranges.is_empty()) else {
         return Ok(());

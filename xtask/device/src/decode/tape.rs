@@ -1,20 +1,20 @@
-//! Draws a run of bytes as a tape: the widths of data and signatures are proportional, and ciphertext is
-//! hatched.
+//! Draws consecutive bytes as a tape: the widths of data and signatures are proportional to their lengths,
+//! and ciphertext is hatched.
 
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
-/// A tape with more blocks than this shows only the first and last ones.
+/// The most blocks that a tape shows. Of more blocks, it shows only the first and last ones.
 const MANY: u64 = 6;
 
-/// A part of a tape.
+/// A part of a tape, drawn as one box.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     bytes: u64,
     class: &'static str,
     encrypted: bool,
     title: String,
-    /// The text in the cell. `None` stands for the number of bytes.
+    /// The text in the box. `None` means the number of bytes.
     text: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Cell {
     }
 }
 
-/// A run of bytes, with notes about it in HTML.
+/// A drawing of consecutive bytes, with notes in HTML.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tape {
     pub(super) cells: Vec<Cell>,
@@ -40,15 +40,15 @@ pub(super) struct Tape {
 }
 
 impl Tape {
-    /// Returns a tape of bytes without signatures.
+    /// Returns a tape of data without signatures.
     pub(super) fn of_data(bytes: u64, encrypted: bool) -> Self {
         let title = if encrypted { "ciphertext" } else { "data" };
         let cells = if bytes > 0 { vec![Cell::data(bytes, title, encrypted)] } else { vec![] };
         Self { cells, notes: vec![] }
     }
 
-    /// Returns a tape of blocks, each with a signature behind it. Two flags say whether data and signatures
-    /// are ciphertext.
+    /// Returns a tape of blocks, each followed by a signature. Two flags say whether data and signatures are
+    /// ciphertext.
     pub(super) fn of_blocks(
         bytes: u64,
         block: u64,

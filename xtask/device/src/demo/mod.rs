@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: runs the examples of the man pages, the rows of their table, and the transfer of a
-//! file on the software device.
+//! `cargo xtask demo`: runs the examples of three man pages, the ten rows of the table in
+//! `mlx5dv_wr_set_mkey_crypto`, and the transfer of a file on the software device.
 
 mod render;
 
@@ -24,17 +24,17 @@ cargo xtask demo [--file PATH] [--fault NAME | --fault list]
 Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sense.
 ";
 
-/// A file that exists in every clone.
+/// The file that the demo transfers by default. It exists in every clone.
 const DEFAULT_FILE: &str = "LICENSE-APACHE";
 
-/// The request of the user.
+/// What the arguments ask for.
 enum Request {
     Run { file: PathBuf, fault: Option<&'static faults::Fault> },
     ListFaults,
     Help,
 }
 
-/// Runs the demo.
+/// Runs the demo with these arguments.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
         Ok(true) => ExitCode::SUCCESS,
@@ -55,7 +55,7 @@ fn serve(arguments: &[String]) -> Result<bool, String> {
         }
     };
     match done.and_then(|good| out.flush().map(|()| good)) {
-        // The reader has closed the pipe: the output is incomplete.
+        // The reader of the output has closed the pipe. The output is incomplete, which counts as a failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         done => done.map_err(|error| error.to_string()),
     }
@@ -100,8 +100,8 @@ fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// Runs the three parts, each on a new device, and prints them one by one. Returns whether all results were
-/// correct.
+/// Runs the three parts of the demo, each on a new device, and prints their results. Returns whether all
+/// results were correct.
 fn perform(
     out: &mut impl Write,
     painter: Painter,
@@ -166,8 +166,8 @@ mod tests {
             let last = format!("demo: {count} examples, 10 rows, file of {length} bytes: all correct");
             let mut lines = text.lines().rev();
             let next: Vec<_> = lines.by_ref().take_while(|line| **line != last).collect();
-            // After the verdict, the demo prints a list of the shown cases, the commands that show them as
-            // pages, and the next step.
+            // After the verdict, the demo prints what it has shown, commands that show it as pages, and what
+            // to do next.
             for part in ["Shown: ", "As pages: ", "decode --html", "Next: "] {
                 assert!(next.iter().any(|line| line.contains(part)), "{part}: {text}");
             }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn colours_change_nothing_else() {
-        // The rate differs from run to run.
+        // The line with the data rate differs from run to run.
         let steady = |text: &str| -> Vec<String> {
             text.lines().filter(|line| !line.contains("MB/s")).map(String::from).collect()
         };
@@ -191,7 +191,8 @@ mod tests {
         assert_eq!(steady(&painted), steady(&plain));
     }
 
-    /// The faults with which the demo must fail, and the part of the demo that must notice each.
+    /// The faults of the device with which the demo must fail, and the part of the demo that must notice
+    /// each.
     const SHOWN: &[(&str, &str)] = &[
         ("ref-tag-not-advancing", "mlx5dv_wr_set_mkey_sig_block, Example 2:"),
         ("tweak-not-advancing", "row A"),

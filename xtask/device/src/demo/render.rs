@@ -1,4 +1,4 @@
-//! Prints tables and hex. This file decides only the appearance.
+//! Prints the results of the demo. This file decides only their appearance.
 
 use hil_tests::demo::examples::Example;
 use hil_tests::demo::faults::Fault;
@@ -12,11 +12,11 @@ use std::io::{self, IsTerminal, Write};
 /// Width of the output in characters.
 pub(super) const WIDTH: usize = 100;
 
-/// Writes words, in colour or without.
+/// Writes words, in colour (`true`) or without.
 #[derive(Clone, Copy)]
 pub(super) struct Painter(pub(super) bool);
 
-/// The appearance of a word.
+/// The appearance of a word: colour and weight.
 #[derive(Clone, Copy)]
 enum Look {
     Title,
@@ -48,14 +48,14 @@ impl Painter {
     }
 }
 
-/// The results of all parts.
+/// The results of all parts of the demo, for its last lines.
 #[derive(Default)]
 pub(super) struct Summary {
     examples: usize,
     rows: usize,
-    /// Bytes of the file. `None` if the file did not come back complete.
+    /// Number of bytes of the file, or `None` if its transfer failed.
     bytes: Option<u64>,
-    /// The errors, one line each.
+    /// The errors, a line for each.
     pub(super) wrong: Vec<String>,
 }
 
@@ -75,8 +75,8 @@ impl Summary {
                 self.wrong.push(format!("row {}, {direction} {way}: {wrong}", outcome.row.letter));
             }
         }
-        // A method moves the data once for each order of cipher and signature. If both orders fail with the
-        // same text, the text is kept once.
+        // Each method moves the data once for each signature order. If it fails alike in both, the text is
+        // kept once.
         self.wrong.dedup();
     }
 
@@ -90,7 +90,7 @@ fn heading(out: &mut impl Write, painter: Painter, text: &str) -> io::Result<()>
     writeln!(out, "\n{}", painter.paint(Look::Title, text))
 }
 
-/// Prints the title.
+/// Prints the title of the demo, and the planted fault if there is one.
 pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault>) -> io::Result<()> {
     let title = "mlx5-mkey on the software device; every verdict compares with bytes computed elsewhere";
     writeln!(out, "{}", painter.paint(Look::Title, title))?;
@@ -102,12 +102,13 @@ pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault
     Ok(())
 }
 
-/// Prints the heading of the first table.
+/// Prints the heading of the table of examples.
 pub(super) fn examples_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
     heading(out, painter, "Examples of the manual pages")
 }
 
-/// Prints one example. The first example of a manual page has the name of the page before it.
+/// Prints the result of one example. Before the first example of a man page, also prints the name of the
+/// page.
 pub(super) fn example(
     out: &mut impl Write,
     painter: Painter,
@@ -128,7 +129,7 @@ pub(super) fn example(
     Ok(())
 }
 
-/// Prints the heading of the second table.
+/// Prints the heading of the table of rows (combinations of cipher and signature).
 pub(super) fn rows_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
     heading(
         out,
@@ -142,7 +143,7 @@ pub(super) fn rows_head(out: &mut impl Write, painter: Painter) -> io::Result<()
     )
 }
 
-/// Prints one row: a line for each direction.
+/// Prints the result of one row of the man page's table: a line for each direction.
 pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> io::Result<()> {
     for direction in ["TX", "RX"] {
         let moved: Vec<&Moved> =
@@ -170,7 +171,7 @@ pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> 
             .filter_map(|moved| Some((way_words(moved.way).1, moved.verdict.as_ref().err()?)))
             .map(|(way, wrong)| format!("{way}: {wrong}"))
             .collect();
-        // If both orders of cipher and signature fail with the same text, the text is kept once.
+        // If a method fails alike in both signature orders, the text is kept once.
         wrong.dedup();
         for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 7)) {
             writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;
@@ -190,7 +191,7 @@ fn way_words(way: Way) -> (&'static str, &'static str) {
     }
 }
 
-/// Prints the result of the file's transfer.
+/// Prints the result of the transfer of a file.
 pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &Report) -> io::Result<()> {
     heading(out, painter, &format!("A file there and back: {name} (row C)"))?;
     let (bytes, blocks, transfers) = (report.bytes, report.blocks, report.transfers);
@@ -222,7 +223,7 @@ pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &
                 padding => format!("{} of padding cut off", count(padding as u64, "byte")),
             };
             writeln!(out, "  {}  received file equals the one sent, {padding}", painter.verdict(true))?;
-            // The time for a smaller file is too short for a rate.
+            // The transfer of a smaller file takes too little time for a meaningful rate.
             if bytes >= 1_000_000 {
                 let rate = 2.0 * bytes as f64 / 1e6 / report.device_time.as_secs_f64().max(1e-9);
                 writeln!(
@@ -259,7 +260,7 @@ fn details(out: &mut impl Write, painter: Painter, report: &Report) -> io::Resul
     Ok(())
 }
 
-/// Prints the errors, then the last line.
+/// Prints all errors, the verdict, and what to do next.
 pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary) -> io::Result<()> {
     let Summary { examples, rows, bytes, wrong } = summary;
     writeln!(out)?;
@@ -277,7 +278,7 @@ pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary)
     NEXT.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// The last lines: the meaning of the results, and commands to go on with.
+/// The last lines of the demo: what its results show, and commands to continue with.
 const NEXT: [&str; 11] = [
     "",
     "Shown: a software device has read the library's work requests from a ring, byte for byte as a",
@@ -292,12 +293,12 @@ const NEXT: [&str; 11] = [
     "metal (src/guide/bare_metal.md).",
 ];
 
-/// Returns a number with its noun, in singular or plural.
+/// Returns a number with its noun, in singular or plural, such as `2 blocks`.
 fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Shows a work request with its fields named.
+/// Decodes a work request, with the names of its fields.
 fn show_wqe(bytes: &[u8], painter: Painter) -> String {
     let device = DeviceContext { engine: Some(XtsEngine::MultiBlock), ..DeviceContext::UNKNOWN };
     let style = if painter.0 { Style::Ansi } else { Style::Plain };
@@ -307,7 +308,7 @@ fn show_wqe(bytes: &[u8], painter: Painter) -> String {
     }
 }
 
-/// Shows bytes, 16 a line.
+/// Returns bytes as hex, 16 in a line, with their characters.
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (line, chunk) in bytes.chunks(16).enumerate() {

@@ -1,10 +1,11 @@
-//! Dumps in the forms of common programs: each form of rows behind each prefix, and dumps with missing rows.
+//! Tests with dumps in the forms of common programs: each form of rows after each prefix, and dumps with
+//! missing rows.
 
 use super::super::hex::{Input, WordOrder, read};
 use super::*;
 use std::fmt::Write;
 
-/// Returns a block of different bytes, some of them printable characters.
+/// Returns 64 different bytes, some of them printable characters.
 fn block() -> Vec<u8> {
     (0..64).map(|byte| byte * 3 + 1).collect()
 }
@@ -13,7 +14,8 @@ fn characters(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' }).collect()
 }
 
-/// Returns words of `width` bytes, as numbers of a little-endian machine or in the order of memory.
+/// Returns bytes as words of `width` bytes in hex: as numbers of a little-endian machine if `little`,
+/// otherwise in the order of memory.
 fn words(bytes: &[u8], width: usize, little: bool) -> Vec<String> {
     let word = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -25,7 +27,7 @@ fn words(bytes: &[u8], width: usize, little: bool) -> Vec<String> {
     bytes.chunks(width).map(word).collect()
 }
 
-/// A form of rows: a function of the offset and the bytes.
+/// A form of rows: a function that prints a row from its offset and its bytes.
 type Form = fn(usize, &[u8]) -> String;
 
 fn bytes(row: &[u8]) -> String {
@@ -81,7 +83,8 @@ fn forms() -> Vec<(&'static str, Form)> {
     ]
 }
 
-/// Prefixes that collectors of logs write before a line. `#` becomes an increasing number.
+/// Prefixes that programs which collect logs write before a line. In the test, `#` becomes an increasing
+/// number.
 const PREFIXES: &[&str] = &[
     "",
     "[  100.00000#] ",
@@ -116,7 +119,7 @@ fn text(prefix: &str, form: Form, bytes: &[u8], end: &str) -> String {
     })
 }
 
-/// Reads a text with one dump.
+/// Reads a text that must contain one dump, and returns its bytes.
 fn one(text: &str) -> Result<Vec<u8>, String> {
     match read(text.as_bytes().to_vec(), None) {
         Ok(Input::Bytes(bytes)) => Ok(bytes),
@@ -147,7 +150,7 @@ fn each_form_is_read_behind_each_prefix() {
 #[test]
 fn dumps_in_quotes_are_read() {
     for (name, form) in forms() {
-        // A container's log driver quotes each line; another program quotes all lines in one string.
+        // Container log drivers quote each line. Another program quotes all lines in one string.
         let lines = text("", form, &block(), "\n").replace(['"', '\\'], ".");
         let logged = lines.lines().fold(String::new(), |mut text, line| {
             let _ = writeln!(text, "{{\"log\":\"{line}\\n\",\"stream\":\"stderr\"}}");
@@ -159,7 +162,7 @@ fn dumps_in_quotes_are_read() {
     }
 }
 
-/// A program may print a whole block at once: as an array, or as Python does.
+/// A program may print 64 bytes in one line: as an array, or as Python prints bytes.
 #[test]
 fn arrays_are_read() {
     let list = |width, prefix: &str| {
@@ -224,13 +227,13 @@ fn words_of_unknown_order_want_to_be_told() {
 const ROW: &str = "00000000 00000000 00000000 00000000";
 const LAST: &str = "00000000 00008813 10012abe 0dd0c1d3";
 
-/// Returns an error as libmlx5 prints it, with a prefix and these rows.
+/// Returns the text that libmlx5 prints for an error completion, with a prefix and these rows.
 fn error(prefix: &str, rows: &[&str]) -> String {
     let heading = format!("{prefix}mlx5: host: got completion with error:\n");
     rows.iter().fold(heading, |text, row| text + prefix + row + "\n")
 }
 
-/// Returns the lengths of the dumps of a text, and the lines of its faults.
+/// Returns the lengths of the dumps in a text, and the numbers of the lines with faults.
 fn shape(text: &str) -> (Vec<usize>, Vec<usize>) {
     let dumps = find(text, None).unwrap();
     let lengths = dumps.found.iter().map(|dump| dump.bytes.len()).collect();
@@ -240,16 +243,16 @@ fn shape(text: &str) -> (Vec<usize>, Vec<usize>) {
 #[test]
 fn a_dump_that_lacks_rows_spoils_no_other() {
     let whole = error("", &[ROW, ROW, ROW, LAST]);
-    // Rows are missing at the end. The next error has a heading.
+    // Rows are missing at the end of the first error. The next error has a heading.
     let short = error("", &[ROW, ROW]);
     assert_eq!(shape(&format!("{short}{whole}")), (vec![32, 64], vec![]));
-    // A row is cut, in the middle or at the end.
+    // A row is incomplete, in the middle or at the end of the dump.
     let cut = error("", &[ROW, "00000000 0000", ROW, LAST]);
     assert_eq!(shape(&format!("{cut}{whole}")), (vec![16, 64], vec![3]));
     assert_eq!(shape(&format!("{whole}{cut}{whole}")), (vec![64, 16, 64], vec![8]));
     let end = error("", &[ROW, ROW, ROW, "00000000 00008813 1001"]);
     assert_eq!(shape(&format!("{end}{whole}")), (vec![48, 64], vec![5]));
-    // A row with an offset is missing.
+    // A row with an offset is missing in the middle.
     let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
     let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
     let lost = rows(&[0, 16, 48]) + &rows(&[0, 16, 32, 48]);
@@ -269,13 +272,13 @@ fn rows_of_two_programs_are_read_apart_or_not_at_all() {
     assert_eq!(shape(&apart), (vec![64, 64], vec![]));
     let with_time = interleave(&error("[ 1.000001] cpu0 ", &rows), &error("[ 1.000002] cpu1 ", &rows));
     assert_eq!(shape(&with_time), (vec![64, 64], vec![]));
-    // Without a prefix, rows cannot be assigned to their errors.
+    // Without a prefix, nothing shows to which of the mixed errors a row belongs.
     let mixed = find(&interleave(&error("", &rows), &error("", &rows)), None).unwrap();
     assert_eq!((mixed.found[0].headings, mixed.found[0].bytes.len()), (2, 128));
     let inside = error("", &[ROW, ROW]) + &error("", &[ROW, ROW, ROW, LAST, ROW, LAST]);
     let mixed = find(&inside, None).unwrap();
     assert!(mixed.found.iter().all(|dump| dump.mixed), "{mixed:?}");
-    // Rows with offsets are told apart by their prefixes, too.
+    // Mixed rows with offsets are also separated by their prefixes.
     let row = |cpu: u32, offset: u32| format!("[{cpu}] {offset:08x}: {}\n", "00 ".repeat(16));
     let rows: String = (0..8).map(|number| row(number % 2, number / 2 * 16)).collect();
     assert_eq!(shape(&rows), (vec![64, 64], vec![]));
@@ -296,7 +299,8 @@ fn a_text_without_a_whole_dump_says_why() {
     assert_eq!(lost, "line 2: rows are missing before it: offset 0x20, but the next byte is 0x10");
 }
 
-/// Reading is fast for every text: for a long line that could begin a row at each place, and for many dumps.
+/// Reading takes little time for every text: for a long line that could begin a row at each place, and for
+/// many dumps.
 #[test]
 fn no_text_takes_long() {
     let size = 1 << 15;
