@@ -1,5 +1,5 @@
 //! Checks the report of a failed case by the test runner `hil`: on the software device in its own process,
-//! and on one behind libmlx5.
+//! and on a software device behind libmlx5.
 
 use mlx5_testing::preload::{DIRECTORY, built};
 use std::process::Command;

@@ -16,7 +16,8 @@ use mlx5_mkey::mkey::{SignatureError, SignatureErrorKind};
 /// cannot decode.
 const EINVAL: i32 = 22;
 
-/// What the test knows about a polled signature error that it has not yet asked both sides for.
+/// A signature error that was polled, but for which the test has not yet asked both sides: what happened
+/// to its mkey around the poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
     /// Whether the mkey was configured after the failing request and before the error was polled.

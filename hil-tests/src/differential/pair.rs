@@ -33,7 +33,7 @@ pub(super) struct Pair {
     /// (`rearmed`).
     pub(super) erred: bool,
     pub(super) rearmed: bool,
-    /// What the test knows about a polled signature error that it has not yet asked both sides for.
+    /// The polled signature error for which the test has not yet asked both sides, if there is one.
     unread: Option<Unread>,
     /// The number of requests since the last poll, and whether any of them except the first has configured
     /// the mkey: a polled error may then be older than this configuration.

@@ -40,7 +40,7 @@ pub enum ProtectionDomain {
 /// The properties of an mkey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MkeySpec {
-    /// The most translation entries that the mkey can hold.
+    /// The most translation entries that the mkey has room for.
     pub entries: u32,
     /// The mkey may be configured with block signatures.
     pub signature: bool,

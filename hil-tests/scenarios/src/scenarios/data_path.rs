@@ -130,8 +130,8 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
         );
         let found = fixture.pair.bytes(&target);
         for at in 0..together {
-            // Each message begins 50 bytes behind the previous one, and overwrites its end: of all messages
-            // but the last, only the first 50 bytes stay.
+            // Each message begins 50 bytes after the start of the previous one, and overwrites its end: of
+            // all messages but the last, only the first 50 bytes stay.
             let whole = if at + 1 == together { length } else { length.min(50) };
             let at = at as usize * 50;
             same(part(&found, at..at + whole), part(&data, 0..whole))?;
