@@ -1,5 +1,5 @@
-//! The target architectures of `cargo xtask dist`, and the files of the emulator (the stand-in for the kernel
-//! and its launcher), which archives and Debian packages contain.
+//! The target architectures of `cargo xtask dist`, and the files of the emulator (the stand-in for the
+//! kernel, its launcher, and what goes with them), which archives and Debian packages contain.
 
 use super::glibc;
 use std::fs;
@@ -61,9 +61,10 @@ const FILES: &[(&str, &str, u32)] = &[
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
 ];
 
-/// The crate by which programs in Rust ask for failures: its folder in the repository and in the archive, and
-/// its files besides the manifest.
+/// The folder of the crate `mlx5-faults`, in the repository and in the archive. Programs in Rust use this
+/// crate to ask the emulator for failures.
 const CRATE: (&str, &str) = ("hil-tests/emulator/faults", "rust/mlx5-faults");
+/// The files of `mlx5-faults` that the archive contains, except the manifest.
 const CRATE_FILES: &[&str] = &[
     "src/emulator.rs",
     "src/incident.rs",
@@ -74,7 +75,8 @@ const CRATE_FILES: &[&str] = &[
     "src/word.rs",
 ];
 
-/// The crate's manifest in the archive, outside of a workspace. The version follows.
+/// The start of the manifest of `mlx5-faults` in the archive, where the crate belongs to no workspace. The
+/// version follows.
 const MANIFEST: &str = "\
 [package]
 name = \"mlx5-faults\"
@@ -85,10 +87,10 @@ license = \"MIT OR Apache-2.0\"
 publish = false
 version = ";
 
-/// The crate's dependencies in the archive.
+/// The end of that manifest: the dependencies.
 const DEPENDENCIES: &str = "\n\n[dependencies]\nlibc = \"0.2\"\n";
 
-/// Puts the crate for failures on demand into a folder.
+/// Copies the crate `mlx5-faults` to its place in a folder, with a manifest for use outside of a workspace.
 fn put_crate(folder: &Path) -> Result<(), String> {
     let (from, to) = (root().join(CRATE.0), folder.join(CRATE.1));
     CRATE_FILES.iter().try_for_each(|file| put(&from.join(file), &to.join(file), 0o644))?;
