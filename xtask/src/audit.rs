@@ -36,7 +36,7 @@ pub(crate) fn run() -> Result<(), String> {
     let shear = SHEAR.find()?;
     check(program(&shear.to_string_lossy(), &["shear"]))?;
     println!("all dependencies are used");
-    // The line about skipped advisories is printed last, where a reader sees it.
+    // The line about skipped advisories is the last line of the output, where nobody overlooks it.
     if !known {
         println!("SKIPPED: advisories; RustSec's database was never fetched and cannot be fetched now");
     }
@@ -50,8 +50,8 @@ fn databases() -> Result<PathBuf, String> {
     Ok(home.ok_or("neither CARGO_HOME nor HOME is set")?.join("advisory-dbs"))
 }
 
-/// Returns whether a database of advisories was fetched at some time. The exit status of cargo-deny does not
-/// tell: it also fails because of an advisory.
+/// Returns whether a fetch of this or an earlier run has stored a database of advisories. The exit status of
+/// cargo-deny does not show a missing database: cargo-deny also fails if a crate has an advisory.
 fn has_database(databases: &Path) -> bool {
     let folders = fs::read_dir(databases).into_iter().flatten().flatten();
     folders.into_iter().any(|folder| folder.path().join("crates").is_dir())

@@ -1,4 +1,4 @@
-//! `cargo xtask build`: builds the programs for the Arm cores of a BlueField.
+//! `cargo xtask build`: builds the test programs for the Arm cores of a BlueField, for Linux or bare metal.
 
 use crate::host::STORAGE;
 use crate::run::{self, check};
@@ -55,13 +55,14 @@ fn parse(words: &mut run::Options) -> Result<(Board, System, bool), String> {
     Ok((board.ok_or("--board is missing")?, system.ok_or("--os is missing")?, release))
 }
 
-/// Builds in release mode for a board, and returns the path of one of the built files.
+/// Builds the test programs for a board and a system in release mode, and returns the path of the program
+/// `name`.
 pub fn file(board: Board, system: System, name: &str) -> Result<PathBuf, String> {
     let files = build(board, system, true)?;
     files.into_iter().find(|file| file.ends_with(name)).ok_or_else(|| format!("{name} was not built"))
 }
 
-/// Builds for a board and returns the paths of the built files.
+/// Builds the test programs for a board and a system, and returns their paths.
 pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>, String> {
     let (selection, files) = match system {
         System::Linux => (

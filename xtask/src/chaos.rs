@@ -36,10 +36,10 @@ device count these errors, so a lost or duplicate one would silence the mkey.
   --help       this text
 ";
 
-/// The environment variable that gives the seeds to the test.
+/// The environment variable that gives the test its range of seeds (`START..END`).
 const SEEDS: &str = "MLX5_CHAOS_SEEDS";
 
-/// The test that runs the seeds.
+/// The test that injects the faults of each seed.
 const TEST: &str = "chaos::each_request_is_told_of_once";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// Runs the pairs and the seeds of the step `storage`. The step `tests` runs the earlier seeds, below 700.
+/// Runs 10 pairs of programs and the seeds 700 to 1999, for the step `storage`. The step `tests` runs the
+/// seeds below 700.
 pub(crate) fn test() -> Result<(), String> {
     pairs(0..10)?;
     check(shim(&(700..2000), &host::SELECTION)?)
@@ -79,8 +80,8 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Returns the command that runs all seeds in one process. `selection` selects the profile and the packages,
-/// as cargo's options.
+/// Returns the `cargo test` command that runs all seeds in one process. `selection` has cargo's options for
+/// profile and packages.
 fn shim(seeds: &Range<u64>, selection: &[&str]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
     let mut command = cargo(&["test", "--quiet", "--test", "devx"]);
@@ -89,19 +90,22 @@ fn shim(seeds: &Range<u64>, selection: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The longest duration of a pair, restarts included, on a busy machine.
+/// The longest duration of a pair of programs, restarts included, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The number of programs of a pair that start with faults. Later ones run without faults.
+/// The number of programs of a pair, restarts included, that start with faults. Later programs start without
+/// faults.
 const FAULTY: u64 = 8;
 
-/// The seconds after which a command between the two programs counts as overdue, and its connection as lost.
+/// The seconds after which a command between the two programs counts as overdue, and their connection as
+/// lost.
 const TIME_LIMIT: &str = "2";
 
-/// The beginning of the stand-in's last line. A program with faults prints the line unless it is killed.
+/// The beginning of the last line of the stand-in's log. A program with faults prints the line unless it is
+/// killed.
 const LEFT: &str = "left at the end: ";
 
-/// The beginning of the stand-in's last line if the program has destroyed all its objects.
+/// The beginning of the log's last line if the program has destroyed all its objects.
 const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 
 /// The beginning of the line that reports a refused destroy command. The object is left behind then.
@@ -115,10 +119,10 @@ type Counts = BTreeMap<&'static str, u64>;
 const KILLED: &str = "killed programs";
 const UNREADY: &str = "programs that failed before they were ready";
 
-/// The event of a command that took longer than its limit. A run may have none.
+/// The name of the event that a command took longer than its limit. A run passes without this event.
 const OVERDUE: &str = "overdue commands";
 
-/// The other events, with parts of the lines that programs print for each.
+/// The other events, with parts of the log lines that show each event.
 const EVENTS: [(&str, &[&str]); 11] = [
     ("failing calls", &["fault: call: "]),
     ("refused destroy commands", &[REFUSED]),
@@ -205,7 +209,7 @@ impl<'p> Pair<'p> {
     }
 
     fn start_initiator(&mut self) -> Result<Program, String> {
-        // On a busy machine the other program may take long to start.
+        // The initiator retries for 100 seconds: on a busy machine the target may take long to start.
         self.start("storage_initiator", &[("--ios", "200"), ("--patience", "100")])
     }
 
@@ -304,7 +308,7 @@ impl Program {
         }
     }
 
-    /// Checks the end of a program that no fault has ended.
+    /// Checks a program that no fault has ended: it must have succeeded and printed `word`.
     fn well(&self, status: ExitStatus, word: &str) -> Result<(), String> {
         let text = read(&self.log)?;
         if status.success() && text.contains(word) {
@@ -332,8 +336,8 @@ fn faults(seed: u64) -> String {
         (mixed ^ mixed >> 31) % end
     };
     let mut words = Vec::new();
-    // Each row: the place of the fault; one program in how many has the fault; the range of its position
-    // among the events of that place; the kinds of faults.
+    // Each row: the place of a fault; N, if one in N programs has the fault; the largest number of the visit
+    // to this place at which the fault happens; the kinds of faults.
     let places: [(&str, u64, u64, &[&str]); 15] = [
         ("message", 1, 1000, &["lost"]),
         ("wire", 1, 500, &["short"]),

@@ -72,7 +72,8 @@ pub const SPDK: &[Package] = &[
 /// Debian's Rust compiler for aarch64, its standard library as sources for bare metal, and a linker. Its
 /// rustc and cargo belong to the set, because Debian's standard library for arm64 fits no other compiler.
 pub const CROSS: &[Package] = &[
-    // `/usr/bin/rustc` can come from another package, so the file list of dpkg is looked for.
+    // Another package can install `/usr/bin/rustc`, so the presence of dpkg's file list shows that the
+    // package is installed.
     ("rustc-web", "/var/lib/dpkg/info/rustc-web.list"),
     ("cargo-web", "/var/lib/dpkg/info/cargo-web.list"),
     ("rust-web-src", "/usr/lib/rustlib/src/rust"),
@@ -121,7 +122,7 @@ pub enum Dependencies {
 pub enum Architecture {
     /// The Arm cores of a BlueField.
     Arm64,
-    /// This machine.
+    /// The architecture of this machine.
     Own,
 }
 
@@ -172,7 +173,7 @@ fn own() -> Result<String, String> {
     answer(program("dpkg", &["--print-architecture"]))
 }
 
-/// An apt with a state folder of its own below `target`.
+/// A call of apt-get with a state folder below `target`, which leaves the packages of this machine alone.
 struct Archive {
     home: PathBuf,
     options: Vec<(&'static str, String)>,
@@ -181,7 +182,7 @@ struct Archive {
 }
 
 impl Archive {
-    /// `release` names another release than that of this machine's apt.
+    /// `release` is the name of a Debian release, or `None` for the release of this machine's apt.
     fn new(home: &str, architecture: &str, release: Option<&str>) -> Result<Self, String> {
         let home = root().join("target/debian").join(home);
         let state = home.join("state");
@@ -286,7 +287,8 @@ impl Archive {
             }
         }
         fs::remove_dir_all(&archives).map_err(lost)?;
-        // The file is written last: a set without this file was unpacked in part, and is unpacked again.
+        // The file `packages` is written last. Without this file, a folder was unpacked only in part, and is
+        // unpacked again.
         fs::write(folder.join("packages"), wanted).map_err(lost)?;
         Ok(contents)
     }
@@ -341,14 +343,16 @@ pub fn install(packages: &[Package]) -> Result<(), String> {
     if !is_root() {
         return refused(missing());
     }
-    // Debian installs the tests of rdma-core as documentation, and slim images leave documentation out.
+    // Debian installs the tests of rdma-core as documentation. Slim images tell dpkg to leave documentation
+    // out, hence the option `--path-include`.
     let lock = ["--option", "DPkg::Lock::Timeout=600"];
     let documented = ["--option", "Dpkg::Options::=--path-include=/usr/share/doc/rdma-core/*"];
     let install = [&["install", "--yes", "--reinstall"], &lock[..], &documented, &missing()].concat();
     for arguments in [vec!["update"], install] {
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        // The files that exist afterwards tell whether the installation worked.
+        // The exit status of apt-get does not matter: after the installation, `missing` looks for the files
+        // of each package.
         let _ = apt.status();
     }
     match missing() {
@@ -387,7 +391,8 @@ fn targets() -> Result<BTreeSet<String>, String> {
     Ok(answer(program("apt-get", &words))?.lines().map(String::from).collect())
 }
 
-/// Returns address and suite of the main archive, whose suite is no `-updates` or `-security` one.
+/// Returns address and suite of the main archive: the first whose suite is neither `-updates` nor
+/// `-security`.
 fn base(sources: &BTreeSet<String>) -> Option<(String, String)> {
     let mut suites = sources.iter().filter_map(|source| {
         let mut words = source.split(' ');

@@ -1,4 +1,5 @@
-//! `cargo xtask emulate -- COMMAND…`: runs any verbs program on a software device that it opens as `mlx5_0`.
+//! `cargo xtask emulate -- COMMAND…`: runs any verbs program with a software device, which the program opens
+//! as `mlx5_0`.
 
 use crate::run::{self, root};
 use crate::{debian, host};
@@ -8,7 +9,8 @@ use std::process::{Command, ExitCode};
 /// The launcher: a script that translates options to environment variables. `cargo xtask dist` packs it.
 pub const LAUNCHER: &str = "hil-tests/emulator/verbs/mlx5-emulate";
 
-/// The variable that names a stand-in outside of the launcher's folder.
+/// The environment variable with the path of the stand-in's library, if the library is not in the launcher's
+/// folder.
 const LIBRARY: &str = "MLX5_EMULATE_LIBRARY";
 
 /// Runs `cargo xtask emulate` with the arguments after `emulate`.
@@ -29,14 +31,14 @@ pub fn run(arguments: &[String]) -> ExitCode {
 }
 
 /// Returns a command that runs a program, named by the first word, on the software device. `crypto` is the
-/// device's way of taking keys, `engine` its AES-XTS engine.
+/// form in which the device imports keys (`plaintext`, `wrapped` or `none`), `engine` its AES-XTS engine.
 pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let options = ["--crypto", crypto, "--engine", engine, "--"].map(String::from);
     prepare(&options.into_iter().chain(words).collect::<Vec<_>>())
 }
 
-/// Returns a command that runs on a software device that executes no work request. The command may compare
-/// rings, or time their writing. The arguments are the same as for [`command`].
+/// Returns a command like that of [`command`], but with a software device that executes no work request.
+/// Programs that compare rings, or measure the time to write requests, use this device.
 pub fn idle(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let mut command = command(words, crypto, engine)?;
     command.env("MLX5_UVERBS_EXECUTE", "no");
@@ -49,7 +51,7 @@ fn prepare(arguments: &[String]) -> Result<Command, String> {
     Ok(with_library(&library()?, arguments))
 }
 
-/// Returns a call of the launcher with these arguments and a stand-in that is already built.
+/// Returns a call of the launcher with these arguments and an already built library of the stand-in.
 pub fn with_library(library: &Path, arguments: &[String]) -> Command {
     let mut command = launcher(arguments);
     command.env(LIBRARY, library);
@@ -62,7 +64,7 @@ fn launcher(arguments: &[String]) -> Command {
     command
 }
 
-/// Builds the stand-in and returns its path.
+/// Builds the stand-in's library and returns its path.
 pub fn library() -> Result<PathBuf, String> {
     host::executes("libmlx5_uverbs.so")
 }

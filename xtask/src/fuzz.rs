@@ -37,19 +37,19 @@ const SECONDS: u64 = 10;
 /// The duration of all targets together in the step `fuzz`, in seconds.
 const SECONDS_OF_TESTS: u64 = 60;
 
-/// Folders whose coverage is reported.
+/// Folders of the library for which the coverage is reported.
 const FOLDERS: [&str; 2] = ["src/queue", "src/inspect"];
 
-/// The shortest duration for each target, in seconds, at which too few calls are an error.
+/// The duration for each target, in seconds, from which on too few calls are an error.
 const LONG: u64 = 1800;
 
-/// The smallest number of calls in a long run, of all targets of a part together.
+/// The smallest number of calls in a long run: the sum over all targets of a part of the project.
 const FEWEST: [(Part, u64, &str); 2] = [
     (Part::Core, 100_000_000, "calls of the library's targets"),
     (Part::StandIn, 100_000, "calls of the stand-in's target"),
 ];
 
-/// Fuzzes the named targets, or all.
+/// Fuzzes the targets that the arguments name, or all targets.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
         return run::print(&help(), 0);
@@ -190,7 +190,7 @@ impl Fuzzer {
             }
             (*target, ended.ok())
         };
-        // All targets take the same time, so equal shares end together.
+        // All targets run for the same time, so equal shares of the targets end at the same time.
         let share = |first| targets.iter().skip(first).step_by(processors).map(run).collect::<Vec<_>>();
         std::thread::scope(|scope| {
             let shares: Vec<_> = (0..processors).map(|first| scope.spawn(move || share(first))).collect();

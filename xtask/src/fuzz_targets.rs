@@ -1,11 +1,11 @@
 //! The list of fuzz targets, for `cargo xtask fuzz` and for the program that contains them.
 
-/// The part of the project that a target belongs to. Calls are counted for each part.
+/// The part of the project that a target tests. Calls are counted for each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The library.
     Core,
-    /// Code that serves the tests of the library: the software device and the parsers.
+    /// Code that tests the library: the software device and the parsers.
     Bench,
     /// The stand-in for the kernel.
     StandIn,
@@ -16,7 +16,7 @@ pub enum Part {
 pub struct Target {
     /// The target's name on the command line.
     pub name: &'static str,
-    /// A description of the code under test.
+    /// A description of the code under test, for the list of targets.
     pub what: &'static str,
     /// The part that the target belongs to.
     pub part: Part,

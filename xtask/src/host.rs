@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The environment variable of a process whose parent has just built the programs that serve tasks. The
-/// process then skips its own call of cargo, which would wait for other builds.
+/// The environment variable that a parent process sets after it has built the programs that serve tasks. A
+/// process with this variable skips its own call of cargo, which would wait for other builds.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
-/// The environment variable of a process whose parent has just built all tests. The process runs the programs
-/// of that build instead of optimised ones.
+/// The environment variable that a parent process sets after it has built all tests. A process with this
+/// variable runs the programs of that build instead of optimised ones.
 const TESTED: &str = "XTASK_RUNS_PROGRAMS_OF_TESTS";
 
 /// The program that serves the task `firmware`.
@@ -67,11 +67,12 @@ pub fn with_tested(mut command: Command) -> Result<Command, String> {
 /// dependencies are built once.
 pub fn executes(name: &str) -> Result<PathBuf, String> {
     if std::env::var_os(TESTED).is_some() {
-        // `cargo test` builds the library in the folder of dependencies only. In the folder above, an earlier
-        // `cargo build` may have left an older one.
+        // `cargo test` builds the library in `debug/deps` only. An outdated library of an earlier `cargo
+        // build` may be in `debug`.
         return run::built("debug/deps", name).or_else(|_| run::built("debug", name));
     }
-    // Built once for each process: a task that starts hundreds of programs would wait for cargo each time.
+    // One build serves the whole process: otherwise a task that starts hundreds of programs would wait for
+    // cargo each time.
     static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
     let packages =
         ["hil-tests", "mlx5-fabric", "mlx5-function", "mlx5-uverbs"].map(|package| ["--package", package]);

@@ -89,7 +89,8 @@ Each task answers --help. Exit status: 0 success, 1 failure, 2 invalid arguments
 ";
 
 fn main() -> ExitCode {
-    // `itself` remembers the path of this program. A caller that needs the path reports the error.
+    // The first call of `itself` stores the path of this program. If the path is unknown, the later callers
+    // that need it report the error.
     let _ = run::itself();
     let arguments = run::arguments();
     let (task, rest) =

@@ -25,7 +25,7 @@ pub(crate) fn run() -> Result<(), String> {
 
 pub(crate) struct Packed {
     pub(crate) file: PathBuf,
-    /// The name of the folder inside the package.
+    /// The name of the only folder in the package, `mlx5-mkey-VERSION`.
     pub(crate) name: String,
 }
 

@@ -13,8 +13,8 @@ pub const STAND_IN: &str = "libmlx5_uverbs.so";
 /// The package with libmlx5. Its dependencies are unpacked as well.
 const LIBRARIES: &[&str] = &["ibverbs-providers"];
 
-/// Returns the environment variables with which a program finds the software device. `crypto` is the device's
-/// way of taking keys.
+/// Returns the environment variables with which a program finds the software device. `library` is the path of
+/// the stand-in, `crypto` the form in which the device imports keys.
 #[must_use]
 pub fn variables(stand_in: String, crypto: &str) -> [(String, String); 2] {
     [("LD_PRELOAD", stand_in), ("MLX5_UVERBS_CRYPTO", crypto.into())]
@@ -39,7 +39,7 @@ pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Returns a command of these words. Only the emulated program gets the stand-in.
+/// Returns a command of these words. Only the emulated program gets the path of the stand-in's library.
 ///
 /// # Errors
 /// `words` is empty.

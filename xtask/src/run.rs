@@ -26,7 +26,7 @@ pub fn temporary(name: &str) -> Result<TempDir, String> {
         .map_err(|error| format!("no folder for {name}: {error}"))
 }
 
-/// Returns the words behind this program's name.
+/// Returns the command-line arguments of this program.
 #[must_use]
 pub fn arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
@@ -117,8 +117,8 @@ pub fn with_options<O>(
     }
 }
 
-/// Answers `--help` for a task without arguments, and refuses all other arguments. Returns `None` if there
-/// are none.
+/// Returns the answer for a task that has no arguments: the help text for `--help`, an error for other
+/// arguments. Returns `None` if there are no arguments.
 pub fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
     match arguments.iter().map(String::as_str).find(|argument| !matches!(*argument, "--help" | "-h")) {
         Some(argument) => Some(misuse(&format!("unexpected argument `{argument}`\n\n{help}"))),
@@ -147,17 +147,17 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the path of this program as it was at the first call. `main` makes that call at its start, because
-/// a task can have cargo rebuild this program. This process then runs from a deleted file, and the rebuilt
-/// program has the old path.
+/// Returns the path that this program had at the first call. `main` calls this function at its start, because
+/// a task can have cargo rebuild this program: the process then runs from a deleted file, and the path names
+/// the rebuilt program.
 pub fn itself() -> Result<&'static Path, String> {
     static ITSELF: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let place = ITSELF.get_or_init(|| std::env::current_exe().map_err(|error| error.to_string()));
     place.as_deref().map_err(String::clone)
 }
 
-/// Returns the path of a file that cargo has built. `folder` is the name of the folder for the build profile.
-/// This folder is beside the folder of this program.
+/// Returns the path of a file that cargo has built. `folder` is the path of the build profile's folder below
+/// cargo's target folder.
 pub fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
     let target = itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let file = target.join(folder).join(name);
@@ -233,7 +233,7 @@ pub fn replace(mut command: Command) -> ExitCode {
     failed(&format!("`{}` could not be run: {error}", describe(&command)))
 }
 
-/// Runs a command and returns its exit status. Prints the error if there is no command.
+/// Runs a command and returns its exit status. If `command` is an error, prints the error.
 pub fn forward(command: Result<Command, String>) -> ExitCode {
     match command.map(|mut command| command.status()) {
         Ok(Ok(status)) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),

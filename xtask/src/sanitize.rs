@@ -40,17 +40,18 @@ type Tests = &'static [&'static str];
 const CORE: Tests = &["--package", "mlx5-mkey", "--features", "capi", "--lib"];
 const DEVICE: Tests = &["--package", "mlx5-softdev", "--package", "mlx5-softdev-tests", "--lib"];
 const STAND_IN: Tests = &["--package", "mlx5-uverbs", "--lib", "--tests", "--"];
-/// Tests of the stand-in that AddressSanitizer skips. Two load the stand-in into programs without the
-/// sanitizer. One maps memory at addresses of the sanitizer. The others search all memory for a secret, and
-/// the sanitizer keeps stack frames after a return.
+/// Tests of the stand-in that AddressSanitizer skips. Two tests load the stand-in into programs without the
+/// sanitizer. One test maps memory at addresses that the sanitizer uses. The others search all memory for a
+/// secret, and the sanitizer keeps stack frames after a return.
 const NOT_WITH_ADDRESS: Tests = &[
     "secrets",
     "why_there_is_no_device_is_said_once",
     "the_device_is_among_files_whichever_way_one_looks",
     "calls_of_any_kind_leave_nothing_behind",
 ];
-/// Tests of the stand-in that valgrind skips. One passes a bad address to the kernel, and two measure the CPU
-/// time of a thread. The others search all memory for a secret, which includes valgrind's own memory.
+/// Tests of the stand-in that valgrind skips. One test passes a bad address to the kernel, and two tests
+/// measure the CPU time of a thread. The others search all memory for a secret, which includes valgrind's own
+/// memory.
 const NOT_WITH_VALGRIND: Tests = &[
     "secrets",
     "good_addresses_move_bytes_and_bad_ones_are_refused",
@@ -82,7 +83,8 @@ fn stand_in_without(skipped: Tests) -> Vec<&'static str> {
     STAND_IN.iter().copied().chain(skip).collect()
 }
 
-/// Returns the reason why the compiler cannot build with AddressSanitizer. Returns `None` if it can.
+/// Returns the reason why the compiler cannot build with AddressSanitizer. Returns `None` if the compiler
+/// can.
 pub(crate) fn missing() -> Result<Option<&'static str>, String> {
     let has_library = Host::ask()?.has_library("asan");
     let reason = "the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)";
@@ -95,8 +97,8 @@ fn address() -> Result<(), String> {
         return Err(reason.into());
     }
     let host = Host::ask()?;
-    // Scenarios leak memory on purpose if a device may still write to it. Tests of the stand-in leave objects
-    // of libibverbs behind when their programs end.
+    // Leak checks are off for two groups. Scenarios leak memory on purpose if a device may still write to it.
+    // Tests of the stand-in leave objects of libibverbs behind when their programs end.
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");
     let stand_in = stand_in_without(NOT_WITH_ADDRESS);
     let all: [(&[&str], _); 4] =
@@ -135,7 +137,7 @@ fn valgrind() -> Result<(), String> {
     check(host.behind(VALGRIND))
 }
 
-/// This machine: its target triple, and the folder of the standard library.
+/// The target triple of this machine, and the folder of its standard library.
 struct Host {
     triple: String,
     library: String,
@@ -166,7 +168,8 @@ impl Host {
         command
     }
 
-    /// Returns a command that runs the scenarios behind the stand-in, with `under` in front of the program.
+    /// Returns a command that runs the scenarios behind the stand-in. `under` is the beginning of the command
+    /// line, such as valgrind's.
     fn behind(&self, under: &[&str]) -> Command {
         let built = root().join("target/sanitize").join(&self.triple).join("debug");
         let hil = built.join("hil").to_string_lossy().into_owned();
@@ -175,7 +178,8 @@ impl Host {
         emulate::with_library(&built.join("libmlx5_uverbs.so"), &words)
     }
 
-    /// Returns the environment variable that names the command with which cargo runs tests.
+    /// Returns the name of the environment variable with which cargo takes a command that runs the tests,
+    /// such as valgrind.
     fn runner(&self) -> String {
         format!("CARGO_TARGET_{}_RUNNER", self.triple.to_uppercase().replace(['-', '.'], "_"))
     }

@@ -26,7 +26,7 @@ compared. The initiator must report exactly the blocks that the target corrupts.
   --help             this text
 ";
 
-/// The AES-XTS engines.
+/// The AES-XTS engines of the software device.
 pub(crate) const MULTI_BLOCK: &str = "multi-block";
 const SINGLE_BLOCK: &str = "single-block";
 
@@ -102,7 +102,8 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs both programs. Checks that they succeed and leave no file behind.
+/// Runs target and initiator. Checks that both succeed, that the initiator has printed the lines that the
+/// options make it print, and that the target has removed its volume.
 fn perform(options: &Options) -> Result<(), String> {
     let programs = host::storage()?;
     let folder = run::temporary("storage")?;
@@ -151,7 +152,7 @@ fn perform(options: &Options) -> Result<(), String> {
     }
     let ended = initiator.wait(LIMIT)?;
     let outcome = if ended.success() {
-        // The target ends by itself when the initiator has ended.
+        // The target ends by itself after the initiator.
         target
             .wait(LIMIT)
             .and_then(|status| if status.success() { Ok(()) } else { Err(format!("the target: {status}")) })
@@ -177,8 +178,8 @@ fn perform(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns one of the two programs as a command on the software device. Programs with the same folder reach
-/// each other.
+/// Returns a command that runs target or initiator on the software device. Programs with the same `folder`
+/// can connect to each other.
 pub(crate) fn program(
     program: PathBuf,
     words: &[(&str, String)],

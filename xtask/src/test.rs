@@ -54,9 +54,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 /// Runs steps, and prints which steps were left out.
 fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
-    // Packages are installed before the first step: later, calls of apt and cargo by two steps would wait for
-    // each other, and the log would hide the reason. If the installation fails, the step that needs the
-    // package reports the error.
+    // Packages are installed before the first step. During the steps, two calls of apt would wait for each
+    // other, and the log would not say why. If the installation fails, the step that needs the package
+    // reports the error.
     let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
     let _ = debian::install(&packages);
     let programs: BTreeSet<_> = wanted.iter().flat_map(|step| step.programs.iter().copied()).collect();

@@ -18,7 +18,7 @@ impl Board {
     /// Both boards.
     pub const ALL: [Self; 2] = [Self::BlueField2, Self::BlueField3];
 
-    /// Returns the value's name on the command line.
+    /// Returns the name by which options select the board.
     pub fn name(self) -> &'static str {
         match self {
             Self::BlueField2 => "bluefield2",
@@ -41,7 +41,7 @@ impl Board {
     }
 }
 
-/// The system under a program.
+/// The operating system for which a program is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Bare metal, without an operating system.
@@ -54,7 +54,7 @@ impl System {
     /// Linux and bare metal.
     pub const ALL: [Self; 2] = [Self::None, Self::Linux];
 
-    /// Returns the value's name on the command line.
+    /// Returns the name by which options select the system.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -258,7 +258,7 @@ pub fn packages() -> Vec<Package> {
     System::ALL.into_iter().flat_map(|system| Library::of(&rustc, system).packages(system)).copied().collect()
 }
 
-/// Asks a compiler for one of its folders.
+/// Asks a rustc for the path of one of its folders.
 fn ask(rustc: &str, arguments: &[&str]) -> Option<std::path::PathBuf> {
     run::answer(program(rustc, arguments)).ok().map(Into::into)
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask versions`: builds the library with the newest and with the oldest versions of its
-//! dependencies that it allows.
+//! `cargo xtask versions`: builds the library with the newest and with the oldest versions of dependencies
+//! that its manifest allows.
 
 use crate::package;
 use std::fs;
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<(), String> {
         let manifest = copy.join("Cargo.toml");
         let text = of_the_library(&fs::read_to_string(&manifest).map_err(lost)?);
         fs::write(&manifest, &text).map_err(lost)?;
-        // The package brings the lock file of this repository, with its versions.
+        // The package contains the repository's lock file, which fixes the versions of dependencies.
         let lock = copy.join("Cargo.lock");
         if lock.exists() {
             fs::remove_file(lock).map_err(lost)?;

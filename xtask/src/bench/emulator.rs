@@ -1,5 +1,5 @@
-//! `cargo xtask bench --emulator`: measures the speed of the stand-in, beside the speed of this machine
-//! without it.
+//! `cargo xtask bench --emulator`: measures the speed of the software device under programs of other
+//! projects. The same rounds measure TCP, a pair of sockets and memcpy on this machine, for comparison.
 
 use crate::peer::Device;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use xtask::run::{self, cargo, check};
 use xtask::{debian, emulate};
 
-/// The number of rounds. Each round runs each work once. Reported are medians of values, and medians of
-/// ratios within a round.
+/// The number of rounds. Each round measures each work (a program, such as a ping-pong) once. The output has
+/// the median of a work's values, and the median of the ratios within each round.
 const ROUNDS: usize = 3;
 
-/// The time limit of a program: several times the duration of the slowest.
+/// The time limit of a program: several times the duration of the slowest program.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The processors for the two ends of a connection.
@@ -26,8 +26,8 @@ const PING: &str = "pingpong_polled_us";
 const TCP: &str = "loopback_tcp_64k_mb_s";
 const SOCKETS: &str = "socketpair_us";
 
-/// The works that programs of other projects measure between two processes: the work, and the command line of
-/// both processes.
+/// The works that programs of other projects measure between two processes: name of the work, and the command
+/// line of both processes.
 const PAIRS: &[(&str, &[&str])] = &[
     (WRITE_64K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "20000", "-s", "65536"]),
     (WRITE_4K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100000", "-s", "4096"]),
@@ -38,7 +38,7 @@ const PAIRS: &[(&str, &[&str])] = &[
 /// Options of `ib_write_bw` for encrypted traffic. The options that name the files with keys are added later.
 const ENCRYPTED: &[&str] = &["--aes_block_size=4096", "-s", "65536", "--encrypt_on_tx", "-n", "10000"];
 
-/// Bounds on ratios: the work whose value is divided, the work whose value divides, the bound.
+/// Bounds on the ratio of two works: numerator, denominator, bound.
 const RATIOS: &[(&str, &str, Bound)] = &[
     (WRITE_64K, TCP, Bound::AtLeast(0.5)),
     (MANY_QUEUES, WRITE_64K, Bound::AtLeast(0.9)),
@@ -51,10 +51,10 @@ enum Bound {
     AtMost(f64),
 }
 
-/// A work, and the value that each round measured.
+/// The name of a work, and its value in each round.
 type Row = (String, Vec<f64>);
 
-/// The result as text, and the ratios outside their bounds.
+/// The result as text, and a line for each ratio outside its bound.
 pub(super) struct Measured {
     pub(super) text: String,
     pub(super) missed: Vec<String>,
@@ -112,7 +112,7 @@ fn round(device: &Device<'_>, load: &str) -> Result<Vec<(String, f64)>, String> 
     Ok(values)
 }
 
-/// Returns a command line that runs these words on one processor.
+/// Returns the command line that runs `words` on the processor `core` only.
 pub(super) fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     ["taskset", "-c", core].iter().chain(words).copied().collect()
 }

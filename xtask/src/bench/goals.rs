@@ -1,4 +1,5 @@
-//! Upper limits of instruction counts. They do not move when recorded counts grow.
+//! Upper limits of the library's instruction counts. `cargo xtask bench --record` replaces recorded counts,
+//! but not these limits.
 
 #[cfg(test)]
 use super::record::{self, Counts};
@@ -7,7 +8,7 @@ use super::record::{Profile, Row};
 const X86_64: &str = "x86_64";
 const A72: &str = "aarch64-cortex-a72";
 
-/// Limits for whole I/Os, in either profile on x86-64: the work, and its instructions.
+/// Limits for whole I/Os, in both profiles on x86-64: name of the work, largest number of instructions.
 const WHOLE: [(&str, f64); 5] = [
     ("io_list4_dyn", 327.0),
     ("io_list4", 290.0),
@@ -16,29 +17,31 @@ const WHOLE: [(&str, f64); 5] = [
     ("io_t10dif_xts4", 388.0),
 ];
 
-/// Limits for works whose number of entries is known at run time, in the release profile on x86-64.
+/// Limits for works whose number of scatter entries is known at run time, in the release profile on x86-64.
 const AT_RUN_TIME: [(&str, f64); 2] = [("io_list4_dyn", 315.0), ("list16", 350.0)];
 
 /// The limit for a whole I/O through the module `devx`, as a multiple of the count for the same I/O without
 /// this module, in the release profile on x86-64.
 const DEVX_OF_CORE: f64 = 1.03;
 
-/// The instructions that RDMA WRITE and completions may take, in the release profile on x86-64.
+/// The largest numbers of instructions for an RDMA WRITE and for a completion, in the release profile on
+/// x86-64.
 const RDMA_WRITE: f64 = 75.0;
 const COMPLETION: f64 = 90.0;
 
 /// The limit of a whole I/O on the Cortex-A72, as a multiple of the count on x86-64.
 const A72_OF_X86_64: f64 = 1.1;
 
-/// The first count of each row on x86-64 in the release profile: work, batch, instructions. A row may grow by
-/// a tenth. RDMA WRITE and completions have the limits above instead. Rows named `template_` are left out:
-/// they posted layouts in wire form, which no function accepts any more.
+/// The first count of each row on x86-64 in the release profile: name of the work, requests for each
+/// doorbell, instructions. A row may grow by a tenth. RDMA WRITE and completions have the limits above
+/// instead. The file has no rows named `template_`: they posted layouts in wire form, which no function
+/// accepts any more.
 const BEFORE: &str = include_str!("before.csv");
 
 /// The limit of a row, as a multiple of its first count.
 const OF_BEFORE: f64 = 1.1;
 
-/// Returns the limit of a row whose first count is `before`.
+/// Returns the largest allowed count of a row whose first count is `before`.
 fn most(work: &str, before: f64) -> f64 {
     match work {
         "rdma_write" => RDMA_WRITE,
@@ -47,7 +50,7 @@ fn most(work: &str, before: f64) -> f64 {
     }
 }
 
-/// Returns the instructions of the library for a work, if they were counted.
+/// Returns the library's number of instructions for a work, or `None` if the work was not counted.
 fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> Option<f64> {
     let is_it = |row: &&Row| {
         (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, batch)

@@ -1,5 +1,5 @@
-//! `cargo xtask bench --guest`: measures the PCI function under Linux's own driver in a guest, beside the
-//! same programs on the stand-in, without a guest.
+//! `cargo xtask bench --guest`: measures the software device as a PCI function under Linux's own driver in a
+//! guest of QEMU, and the same programs without a guest, behind the stand-in for the kernel.
 
 use super::emulator::{CORES, LIMIT, on};
 use crate::peer::Device;
@@ -12,8 +12,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use xtask::{debian, emulate, host, run};
 
-/// A work: its words, the program with its arguments, the column of the program's table, and the factor to
-/// the unit in the words.
+/// A work: its description, the command line of server and client, the column of perftest's table with the
+/// result, and the factor that converts the result to the unit of the description.
 struct Work {
     words: &'static str,
     program: &'static [&'static str],
@@ -142,7 +142,7 @@ fn socket() -> Result<f64, String> {
     trip(UnixStream::pair()).map_err(|error: std::io::Error| error.to_string())
 }
 
-/// Measures all works, and returns a table.
+/// Measures all works in the guest and behind the stand-in, and returns a table.
 pub(super) fn measure() -> Result<String, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
@@ -207,8 +207,8 @@ fn script() -> String {
     WORKS.iter().map(one).collect()
 }
 
-/// Returns the value in a column of perftest's table. Two spaces or more separate the names of columns,
-/// except the first two in tables of latencies.
+/// Returns the value in a column of perftest's table. Column names are separated by two spaces or more, but
+/// in tables of latencies a single space separates the first two names.
 fn value(output: &str, column: &str) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
     let names = lines.next()?.replace('\t', "  ").replace(" #iterations", "  #iterations");

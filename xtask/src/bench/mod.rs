@@ -80,7 +80,8 @@ const COUNTED: &str = "bench::bench_counted_region";
 /// The library that contains the software device.
 const DEVICE: &str = "libmlx5_uverbs.so";
 
-/// The software device: its way of taking keys, and its AES-XTS engine.
+/// Options of the software device: the form in which it imports crypto keys (`--crypto`), and its AES-XTS
+/// engine (`--engine`).
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
@@ -94,7 +95,7 @@ const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
 /// Environment variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
 const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
 
-/// The settings of libmlx5.
+/// The settings with which libmlx5 is counted.
 #[derive(Clone, Copy)]
 enum Libmlx5 {
     /// libmlx5's defaults: with locks and BlueFlame.
@@ -124,8 +125,8 @@ const LOCKS: &str = "pthread_spin_*";
 /// Selects the SSE2 functions of the C library. By default, the choice depends on the machine.
 const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
 
-/// Counts, or measures times, as the arguments say. Prints the result in the format that they name, or
-/// records it.
+/// Counts instructions or measures times, as `arguments` say. Prints the result, or writes it to the file
+/// that an option names.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
         let measured = match rest {
@@ -204,7 +205,7 @@ fn bare_metal(board: Board) -> Result<Counts, String> {
     let lines = run::answer(host::task(FIRMWARE, &["firmware", "--board", board.name(), "--count"])?)?;
     let total = |line: &'_ str| {
         let (name, total) = line.rsplit_once(' ')?;
-        // All other lines belong to the log.
+        // Only lines with counts have four words before a number. Other lines are log output.
         (name.split(' ').count() == 4).then_some((name.to_owned(), total.parse().ok()?))
     };
     let totals: Vec<(String, u64)> = lines.lines().filter_map(total).collect();
@@ -215,7 +216,7 @@ fn bare_metal(board: Board) -> Result<Counts, String> {
     })
 }
 
-/// Counts on all machines, and compares the counts with the recorded ones.
+/// Counts on this machine and on the emulated cores, and compares the counts with the recorded ones.
 pub(crate) fn check(out: &mut dyn Write) -> Outcome {
     match record::read().and_then(|recorded| compare(&recorded, &everywhere()?, out)) {
         // Counts of another compiler are not comparable.
@@ -227,8 +228,8 @@ pub(crate) fn check(out: &mut dyn Write) -> Outcome {
     }
 }
 
-/// Compares counts of architectures whose compiler is the recorded one. Returns the number of these
-/// architectures.
+/// Compares the counts of each architecture that was recorded with the same compiler. Returns the number of
+/// compared architectures.
 fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<usize, String> {
     let (mut compared, mut faults) = (0, Vec::new());
     for (arch, compiler) in &counts.compilers {
@@ -266,8 +267,8 @@ fn draw(file: &str) -> Result<String, String> {
     plot::slopes(&rows)
 }
 
-/// Builds the benchmark program and returns its path. The program is copied, because cargo has one path for
-/// all profiles.
+/// Builds the benchmark program and returns its path. The program is copied, because cargo builds both
+/// profiles to the same path.
 fn program(profile: Profile) -> Result<PathBuf, String> {
     debian::install(debian::VALGRIND)?;
     run::check(cargo(&["build", "--quiet", "--profile", profile.cargo(), "--package", "mlx5-bench"]))?;
@@ -322,7 +323,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     record::rows(ARCH, profile, &totals)
 }
 
-/// Times all works with the program in a profile.
+/// Measures the times of all works with the benchmark program, built in a profile.
 fn time(profile: Profile) -> Result<Vec<Timed>, String> {
     let words = vec![program(profile)?.display().to_string(), "time".into()];
     let mut command = emulate::idle(words, PLAIN_KEYS, ENGINE)?;

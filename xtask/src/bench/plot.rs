@@ -3,14 +3,13 @@
 use super::record::Row;
 use std::fmt::Write as _;
 
-/// The size of the picture, and the margins around the curves.
+/// The size of the picture, and the margins around the curves, in SVG units.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 124.0;
 const TOP: f64 = 52.0;
 
-/// The title of the picture.
 const TITLE: &str = "Instructions to configure an mkey over a list";
 const BOTTOM: f64 = 48.0;
 
@@ -96,7 +95,8 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the slope of each side: instructions for each further entry, over whole blocks of entries.
+/// Returns the slope of each side: instructions for each further entry. Only multiples of four entries count,
+/// because a WQEBB has room for four.
 pub(super) fn slopes(rows: &[Row]) -> Result<String, String> {
     let mut text = String::new();
     for (side, name, _) in SIGNS {

@@ -52,22 +52,25 @@ pub(super) struct Row {
     pub(super) work: String,
     /// The requests for each doorbell, or completions for each poll.
     pub(super) batch: u32,
-    /// The instructions for each request, of each side that performs the work.
+    /// The instructions for each request, in the order of [`SIDES`]. `None` if the side does not perform the
+    /// work.
     pub(super) counts: [Option<f64>; SIDES.len()],
-    /// The times of the library and of the stripped libmlx5, if they were measured. `times.rs` records them.
+    /// The times of the library and of the stripped libmlx5, if they were measured. `times.rs` writes and
+    /// reads the recorded times.
     pub(super) time: Option<Time>,
 }
 
-/// The time of a request.
+/// The time of a request. The library and the stripped libmlx5 take turns in one process; a round is one turn
+/// of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Time {
-    /// Nanoseconds of the library in its best turn.
+    /// Nanoseconds of the library in its fastest turn.
     pub(super) ours: f64,
-    /// Nanoseconds of the stripped libmlx5 in its best turn.
+    /// Nanoseconds of the stripped libmlx5 in its fastest turn.
     pub(super) libmlx5: f64,
-    /// The factor by which libmlx5 takes longer, by the best turns of both.
+    /// The time of libmlx5 divided by that of the library, in the fastest turn of each.
     pub(super) best: f64,
-    /// The factor by which libmlx5 takes longer, as the median of all rounds.
+    /// The median, over all rounds, of the time of libmlx5 divided by that of the library.
     pub(super) median: f64,
 }
 
@@ -84,7 +87,7 @@ impl Row {
         format!("{} in batches of {} on {}, {}", self.work, self.batch, self.arch, self.profile.name())
     }
 
-    /// Returns whether both rows are of the same work, architecture and profile.
+    /// Returns whether both rows have the same work, batch, architecture and profile.
     fn is_like(&self, other: &Self) -> bool {
         (&self.arch, self.profile) == (&other.arch, other.profile) && self.is_work_of(other)
     }
@@ -98,14 +101,14 @@ impl Row {
         }
     }
 
-    /// Returns whether both rows are of the same work.
+    /// Returns whether both rows have the same work and batch.
     fn is_work_of(&self, other: &Self) -> bool {
         (&self.work, self.batch) == (&other.work, other.batch)
     }
 }
 
-/// Makes rows from counted lines. Each side has two lines, the second with more requests. The difference of
-/// the two lines is the cost of these further requests.
+/// Makes rows from lines with counts. Each side has two lines, the second with more requests. The difference
+/// of the two lines is the cost of these additional requests.
 pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for pair in totals.chunks(2) {
@@ -127,21 +130,21 @@ pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Resu
             rows.push(Row { arch, profile, work, batch, counts: [None; SIDES.len()], time: None });
         }
         if let Some(place) = rows.last_mut().and_then(|row| row.counts.get_mut(side)) {
-            // The recorded file has one decimal digit.
+            // The file of recorded counts has one decimal digit.
             *place = Some((count * 10.0).round() / 10.0);
         }
     }
     Ok(rows)
 }
 
-/// Returns the number of instructions in a dump of callgrind that a library itself executed.
+/// Returns the number of instructions, in a dump of callgrind, that the code of a library itself executed.
 pub(super) fn counted_in(dump: &str, library: &str) -> u64 {
     let (mut inside, mut in_callee, mut sum) = (false, false, 0);
     for line in dump.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
             inside = object.ends_with(library);
         } else if line.starts_with("calls=") {
-            // The next line is the cost of the called function.
+            // The next line is the cost of the called function, not of the library.
             in_callee = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let count = line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
@@ -152,7 +155,7 @@ pub(super) fn counted_in(dump: &str, library: &str) -> u64 {
     sum
 }
 
-/// Counts, and the compiler for each architecture.
+/// The counts, and for each architecture the version of the compiler.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) compilers: Vec<(String, String)>,

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::fs;
 use xtask::run;
 
-/// Returns the table of all counts. Its last columns are the time of the library, and the factor by which the
-/// stripped libmlx5 takes longer: by the best turns of both, and in the median round.
+/// Returns the table of all counts. Its last columns are the library's time, and the time of the stripped
+/// libmlx5 divided by it: from the fastest turn of each, and as the median of all rounds.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
         "instructions for a request                        batch      ours   libmlx5  stripped      copy     \
@@ -68,12 +68,12 @@ pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
 const BEGIN: &str = "<!-- counts: written by `cargo xtask bench --readme` -->\n";
 const END: &str = "<!-- end of counts -->";
 
-/// The architecture whose row is shown in full: the only one with libmlx5.
+/// The architecture whose rows have all sides: libmlx5 is counted on no other architecture.
 const FIRST: &str = "x86_64";
 const BOARDS: [&str; 2] = ["aarch64-cortex-a72", "aarch64-cortex-a78"];
 
-/// The rows of the README's table: work, requests for each doorbell, and the text in the README. The first
-/// row is the request of a service.
+/// The rows of the README's table: name of the work, requests for each doorbell, and the text in the README.
+/// The first row is the request of a storage service.
 const LINES: [(&str, u32, &str); 7] = [
     ("io_list4_dyn", 1, "whole I/O, list of 4, number of entries known at run time"),
     ("io_list4_devx", 1, "whole I/O through `devx`, list of 4, number known to the compiler"),
@@ -84,7 +84,8 @@ const LINES: [(&str, u32, &str); 7] = [
     ("completion1", 1, "completion"),
 ];
 
-/// Returns the count of a side as tables show it.
+/// Returns the count of a side as tables show it, without decimal digits. `like` is the work's name and its
+/// requests for each doorbell.
 fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &str) -> String {
     let row = rows.iter().find(|row| {
         (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, like.0, like.1)
@@ -100,8 +101,8 @@ fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     format!("| {name} | {} | {} |", ours.join(" | "), libmlx5.join(" | "))
 }
 
-/// Returns the nanoseconds of the library, and the factor by which the stripped libmlx5 takes longer, by the
-/// best turns of both.
+/// Returns the nanoseconds of the library, and the time of the stripped libmlx5 divided by them, from the
+/// fastest turn of each.
 fn shown_time(times: &[Timed], like: (&str, u32)) -> String {
     let timed = times.iter().find(|timed| (timed.work.as_str(), timed.batch) == like);
     let time = timed.map(|timed| timed.time);
@@ -163,7 +164,7 @@ fn all_lines(rows: &[Row], times: &Times) -> String {
 type Readme = (&'static str, fn(&[Row], &Times) -> String);
 const READMES: [Readme; 2] = [("README.md", service_lines), ("hil-tests/benches/README.md", all_lines)];
 
-/// Returns the text of a file as it is, and with the new table between its marks.
+/// Returns the text of a file unchanged, and the text with the new table between its two marks.
 fn with_table((file, table): Readme, rows: &[Row], times: &Times) -> Result<(String, String), String> {
     let text = fs::read_to_string(run::root().join(file)).map_err(|error| format!("{file}: {error}"))?;
     let marked = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));

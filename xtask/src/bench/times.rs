@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use xtask::run;
 
-/// The time of one work, in batches of a number of requests.
+/// The time of one work. `batch` is the number of requests for each doorbell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timed {
     pub(super) work: String,
@@ -25,7 +25,7 @@ pub(super) struct Times {
     pub(super) rows: Vec<Timed>,
 }
 
-/// Where and when times were measured.
+/// The machine and the time of a measurement.
 #[derive(Debug, PartialEq)]
 pub(super) struct Conditions {
     pub(super) machine: String,
@@ -67,7 +67,8 @@ pub(super) fn put_to(rows: &mut [Row], arch: &str, profile: Profile, times: &[Ti
     }
 }
 
-/// Parses a line of the program's output, or of the record. The two have different separators.
+/// Parses a line of the benchmark program's output (separated by spaces), or of the recorded times (by
+/// commas).
 fn timed(line: &str, separator: char) -> Option<Timed> {
     let words: Vec<&str> = line.split(separator).collect();
     let [work, batch, ours, libmlx5, best, median] = words[..] else { return None };
@@ -82,7 +83,7 @@ fn file() -> PathBuf {
     run::root().join("hil-tests/benches/times.csv")
 }
 
-/// Records times that were measured just now.
+/// Writes times that were measured just now to `hil-tests/benches/times.csv`.
 pub(super) fn write(rows: Vec<Timed>) -> Result<String, String> {
     let times = Times { conditions: Conditions::now(), rows };
     fs::write(file(), print(&times)).map_err(|error| format!("{}: {error}", file().display()))?;

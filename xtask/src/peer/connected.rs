@@ -6,14 +6,14 @@ use std::fs;
 use std::time::{Duration, Instant};
 use xtask::run::free_port;
 
-/// A server and its client. The word `PORT` in their command lines stands for the server's port.
+/// A server and its client. The caller replaces the word `PORT` in their command lines by the server's port.
 pub(super) struct Connected {
     server: &'static str,
     /// The client's command line, without the address.
     pub(super) client: &'static str,
     /// The address that the client connects to.
     pub(super) address: &'static str,
-    /// Whether the server ends by itself.
+    /// Whether the server ends by itself when the client disconnects.
     ends: bool,
     /// A text that the client prints on success.
     proof: &'static str,
@@ -27,8 +27,8 @@ const fn perftest(line: &'static str) -> Connected {
     both(line, line, "127.0.0.1")
 }
 
-/// A job of fio that reads, and one that writes with the verb at the end of `client`. Each job is a thread of
-/// its process: a killed process leaves no job behind.
+/// Two jobs of fio: one that reads, and one that writes with the verb at the end of `client`. Each job is a
+/// thread of its process: no job survives when the process is killed.
 const fn fio(client: &'static str) -> Connected {
     let server =
         "fio --thread --name=reader --ioengine=rdma --port PORT --rw=read --bs=64k --size=4m --iodepth=4";
@@ -55,7 +55,7 @@ pub(super) const CONNECTED: &[Connected] = &[
     fio("fio --thread --name=writer --ioengine=rdma --port PORT --rw=write --bs=64k --size=4m --verb=send"),
 ];
 
-/// The port of the programs whose port cannot be chosen.
+/// The port of `udaddy`, which has no option for another port.
 const FIXED_PORT: &str = "7174";
 
 /// The pause between two looks whether a server listens.
@@ -89,8 +89,9 @@ impl Device<'_> {
         Ok("both passed".into())
     }
 
-    /// Waits until a process offers a service at a port. Some programs print nothing and take a single
-    /// connection, so this function reads the lists of services in the fabric's folder.
+    /// Waits until a process listens at a port. Some programs print nothing and accept a single connection,
+    /// so a test connection is impossible. This function reads the lists of listening services, which the
+    /// stand-in writes to the folder `fabric`.
     fn wait_for_service(&self, server: &mut Running, port: &str) -> Result<(), String> {
         let start = Instant::now();
         let offers = |text: String| text.lines().any(|line| line.contains(&format!(":{port} ")));

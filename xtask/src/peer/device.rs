@@ -1,4 +1,4 @@
-//! The software device, on which programs of others run.
+//! The software device on which programs of other projects run.
 
 use super::running::Running;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use xtask::run::{free_port, root};
 
-/// The function that reports a result: the name of a program, and its outcome.
+/// The function that reports a result: it gets the name of a program, and the program's outcome.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(&str, Result<String, String>);
 
 /// Debian's Python, for which the package `python3-pyverbs` is built. A checkout's pyverbs runs with it too.
@@ -41,7 +41,8 @@ impl Device<'_> {
         Running::start(command, &self.folder.join(name).with_extension("log"))
     }
 
-    /// Runs a server and then a client. Returns the output of the client.
+    /// Runs a server and then a client of perftest or rdma-core, with a common port. Returns the output of
+    /// the client.
     pub(crate) fn ends(
         &self,
         server: &[&str],
@@ -68,7 +69,7 @@ impl Device<'_> {
         Ok(client.output)
     }
 
-    /// Writes the files with keys, and returns the command lines of server and client.
+    /// Writes the files with keys, and returns the command lines of `ib_write_bw` for server and client.
     pub(crate) fn encrypted(&self, options: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
         let info = root().join("hil-tests/emulator/verbs/crypto_test_info.json");
         let info = fs::read_to_string(&info).map_err(|error| format!("{}: {error}", info.display()))?;
@@ -78,8 +79,9 @@ impl Device<'_> {
         };
         let credentials = self.file("credentials", &lines("credential"), 0o600)?;
         let key = self.file("key", &lines("wrapped_key"), 0o600)?;
-        // Server and client call their tools at the same time, and both tools write to the same file. Hence
-        // one tool waits for the other.
+        // `ib_write_bw` calls a program that writes its data encryption key to a file
+        // (`--data_enc_key_app_path`). Server and client call it at the same time, for the same file. Hence
+        // the server's program waits for the client's.
         let tool = |name: &str, wait: &str| {
             self.file(name, &format!("#!/bin/sh\n{wait}\nexec cp '{key}' \"$2\"\n"), 0o700)
         };
@@ -109,7 +111,7 @@ impl Device<'_> {
     }
 }
 
-/// Returns the list of numbers with this name in the JSON file with keys.
+/// Returns the list of numbers with this name in the JSON file of keys.
 fn numbers(json: &str, name: &str) -> Vec<u64> {
     let list = json.split_once(&format!("\"{name}\"")).and_then(|(_, rest)| rest.split_once('['));
     let list = list.and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list);

@@ -42,7 +42,7 @@ const DEVICE: &str = "0000:c1:00.0,class=crypto,keytag=0x0123456789abcdef";
 /// The number of operations in a run. It exceeds the number of slots of a queue pair.
 const OPERATIONS: u64 = 5000;
 
-/// A run of `dpdk-test-crypto-perf`.
+/// The settings of a run of `dpdk-test-crypto-perf`.
 #[derive(Clone, Copy)]
 struct Work {
     crypto: &'static str,

@@ -1,7 +1,7 @@
-//! `cargo xtask peer`: runs unchanged programs and tests of others on the software device.
+//! `cargo xtask peer`: runs unchanged programs and tests of other projects on the software device.
 //!
-//! These tests skip features that a device lacks, and pass nevertheless. So the expected number of tests, of
-//! skips, and the reasons of the skips are listed here. Everything runs under a time limit, because a test
+//! These tests skip features that a device lacks, and pass nevertheless. So `modules.rs` lists the expected
+//! numbers of tests and skips, and the reasons of the skips. Every program has a time limit, because a test
 //! that misses a completion waits for ever.
 
 mod connected;
@@ -175,7 +175,7 @@ fn check_dpdk() -> Result<(), String> {
 }
 
 /// Installs libmlx5, and calls `body` with a software device. Prints a line for each result that `body`
-/// reports. Returns an error if a result is one.
+/// reports. Returns an error if a reported result is an error.
 fn on_device(body: impl FnOnce(&Device<'_>, Tell<'_>) -> Result<(), String>) -> Result<(), String> {
     debian::install(debian::VERBS)?;
     let folder = run::temporary("peer")?;

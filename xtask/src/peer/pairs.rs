@@ -18,8 +18,8 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-c", "UD", "-n", "200"],
     // The client ends while many messages are still on their way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
-    // UCX through libmlx5 (`rc_verbs`, `ud_verbs`), and with rings and doorbells of its own, which UCX makes
-    // by DEVX commands (`rc_mlx5`, `ud_mlx5`).
+    // UCX through libmlx5 (`rc_verbs`, `ud_verbs`), and with rings and doorbells that UCX creates itself by
+    // DEVX commands (`rc_mlx5`, `ud_mlx5`).
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "ud_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "am_lat", "-n", "100", "-w", "10"],
@@ -43,7 +43,7 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "cswap", "-n", "50", "-w", "5"],
 ];
 
-/// Options of `ib_write_bw` for encrypted traffic, without the files with keys.
+/// Options of `ib_write_bw` for encrypted traffic. The options that name the files with keys are added later.
 pub(super) const ENCRYPTED: &[&[&str]] = &[
     &["--aes_block_size=512", "-s", "4096", "--encrypt_on_tx"],
     &["--aes_block_size=4096", "-s", "65536"],

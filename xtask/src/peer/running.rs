@@ -16,11 +16,11 @@ const LISTEN: &str = "0A";
 /// The pause between two looks whether a program listens.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A program that runs. It is killed when this value is dropped.
+/// A running program. Dropping this value kills the program.
 pub(super) struct Running {
     child: Child,
-    /// The files for standard output and standard error. In one file, errors would come first and far from
-    /// the end: a program without a terminal writes its output only when it ends.
+    /// The files for standard output and standard error. In a common file, the errors would precede the
+    /// output: a program without a terminal writes its output only when it ends.
     logs: [PathBuf; 2],
 }
 

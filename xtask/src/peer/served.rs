@@ -3,7 +3,7 @@
 use super::device::{Device, LIMIT};
 use xtask::run::free_port;
 
-/// A server and its client. The word `PORT` in their command lines stands for the server's port.
+/// A server and its client. The caller replaces the word `PORT` in their command lines by the server's port.
 pub(super) struct Served {
     pub(super) name: &'static str,
     /// Environment variables for server and client.
@@ -15,8 +15,8 @@ pub(super) struct Served {
 }
 
 /// UCX's small file server. Both sides compare the data (`-q`). UCX uses TCP to connect; the device's log
-/// shows that RDMA moves the data. Operations and sizes are random, with the time as seed. With 20
-/// operations, now and then none was a long read, which UCX performs by RDMA READ; so there are 100.
+/// shows that RDMA moves the data. Operations and sizes are random; the time is the seed. Runs of 20
+/// operations sometimes had no long read, which UCX performs by RDMA READ; so there are 100.
 const fn io_demo(name: &'static str, variables: &'static [(&'static str, &'static str)]) -> Served {
     Served {
         name,
@@ -61,7 +61,7 @@ pub(super) const SERVED: &[Served] = &[
 ];
 
 impl Device<'_> {
-    /// Runs a server and then a client, which must print all texts of a success.
+    /// Runs a server and then a client. The client must print all texts that prove its success.
     pub(super) fn served(&self, served: &Served) -> Result<String, String> {
         let port = free_port()?;
         let start = |name: &str, line: &str| {

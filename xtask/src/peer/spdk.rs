@@ -1,5 +1,5 @@
-//! SPDK's `lib/mlx5`, unchanged, on the software device. A program of ours calls it as SPDK's accel module
-//! does.
+//! SPDK's `lib/mlx5`, unchanged, on the software device. A program of this repository calls the library as
+//! SPDK's accel module does.
 
 use super::running::Running;
 use std::fs;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use xtask::run::{self, root};
 use xtask::{debian, emulate};
 
-/// The folder of the program that calls `lib/mlx5`, and of headers that SPDK's `configure` would generate.
+/// The folder of the program that calls `lib/mlx5`, and of the headers that SPDK's `configure` would
+/// generate.
 const OURS: &str = "hil-tests/peer/spdk";
 
 /// All AES-XTS engines of SPDK.

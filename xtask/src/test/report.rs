@@ -17,7 +17,7 @@ pub(super) struct Report {
     pub(super) log: String,
 }
 
-/// The time and the CPU time that something took.
+/// The elapsed time and the CPU time of a step, or of the build before the steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) time: Duration,
@@ -96,7 +96,7 @@ pub(super) fn summary(
 fn skipped(log: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = Vec::new();
     for line in log.lines().map(str::trim) {
-        // Lines for single scenarios are left out: a line with their number follows.
+        // Lines for single skipped scenarios are left out: a later line has their number.
         let is_sum = line
             .strip_prefix("SKIPPED ")
             .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! Runs steps as processes, one step of each lane at a time.
+//! Runs each step as a process. Two steps run at the same time if they build in different folders (lanes).
 
 use super::report::{self, Report, Took};
 use super::steps::{Lane, Step};

@@ -13,8 +13,8 @@ use xtask::run::{self, cargo, check, program, succeeds};
 use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
 use xtask::{debian, emulate, host, toolchain};
 
-/// The place where a step builds. Two steps run side by side, one of each lane, because cargo locks the
-/// folder in which it builds.
+/// The folders in which a step builds. Only steps of different lanes run at the same time, because cargo
+/// locks the folder in which it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     /// The step builds in `target/debug`.
@@ -28,7 +28,7 @@ pub(super) enum Lane {
 pub(super) enum Tier {
     /// Runs when no option is given. The steps are short, because a person waits for their result.
     First,
-    /// Runs with `--rest`: a change lands only if these steps pass.
+    /// Runs with `--rest`: a change is merged only if these steps pass.
     Rest,
     /// Runs with `--nightly`: these steps take long, or download much.
     Nightly,
@@ -37,7 +37,7 @@ pub(super) enum Tier {
 impl Tier {
     pub(super) const ALL: [Self; 3] = [Self::First, Self::Rest, Self::Nightly];
 
-    /// Returns the option that runs the tier.
+    /// Returns the option of `cargo xtask test` that runs the tier, or `None` for the first tier.
     pub(super) fn option(self) -> Option<&'static str> {
         match self {
             Self::First => None,
@@ -243,7 +243,7 @@ fn none() -> Vec<Package> {
     Vec::new()
 }
 
-/// Runs the program that serves a task.
+/// Builds and runs the program that serves a task.
 fn task(package: &str, arguments: &[&str]) -> Result<(), String> {
     check(host::task(package, arguments)?)
 }
@@ -258,7 +258,8 @@ fn itself_with(arguments: &[&str]) -> Result<Command, String> {
     Ok(program(&run::itself()?.to_string_lossy(), arguments))
 }
 
-/// Runs a task with the programs that the step `tests` has built: a person waits for no other build.
+/// Builds all tests, as the step `tests` does, and runs a task with the programs of this build, so that
+/// nobody waits for an optimised build.
 fn tested(command: Result<Command, String>) -> Result<(), String> {
     check(host::with_tested(command?)?)
 }
@@ -305,7 +306,7 @@ fn sanitized() -> Outcome {
     }
 }
 
-/// Runs all scenarios on boards. Fails if a board is missing or does not know a scenario.
+/// Runs all scenarios on boards. Fails if a board is missing, or if a board's program lacks a scenario.
 fn hil(arguments: &[&str]) -> Result<(), String> {
     check(hil_with(arguments)?)
 }
@@ -315,10 +316,10 @@ fn hil_with(arguments: &[&str]) -> Result<Command, String> {
     host::task("xtask-boards", &[&["hil", "--require-board", "--require-cases"], arguments].concat())
 }
 
-/// Runs scenarios on variants of the board `uverbs`. The little-endian variant runs only the AES-XTS
-/// scenarios (r150 to r159), because only its tweaks differ. The variant with real time stamps and low limits
-/// runs only the scenarios r010 to r019, because only the creation and the connection of its queue pairs
-/// differ.
+/// Runs scenarios on variants of the board `uverbs`. The variant `little-endian` runs only the AES-XTS
+/// scenarios (r150 to r159), because only its tweaks differ. The variant `real-time` (real time stamps, low
+/// limits) runs only the scenarios r010 to r019, because only the creation and the connection of its queue
+/// pairs differ.
 fn hil_variants() -> Result<(), String> {
     hil(&["--board", "uverbs-wrapped", "--board", "uverbs-single-block"])?;
     hil(&["--board", "uverbs-little-endian", "--filter", "r15"])?;
@@ -331,7 +332,7 @@ fn tests() -> Result<(), String> {
     check(cargo(&[&["test"], &SELECTION[..], &["--quiet", "--no-fail-fast"]].concat()))
 }
 
-/// Builds `hil-copies` with fat LTO, and runs it on the software device.
+/// Builds `hil-copies` with fat LTO, and runs it behind the stand-in.
 fn copies() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&["build", "--profile", "bench", "--quiet", "--package", "hil-copies"]))?;
@@ -339,13 +340,14 @@ fn copies() -> Result<(), String> {
     check(emulate::with_library(&emulate::library()?, &["--".into(), program.display().to_string()]))
 }
 
-/// Runs the long tests of scenarios on the software device, which the step `tests` leaves out.
+/// Runs the long tests of the scenarios on the software device, which `cargo test` ignores by default.
 fn mutations() -> Result<(), String> {
     let tests = ["--package", "hil-tests", "--test", "mutations", "--test", "tests"];
     check(cargo(&[&["test", "--quiet"], tests.as_slice(), &["--", "--ignored", "--nocapture"]].concat()))
 }
 
-/// The boards of the step `hil-guest`. The first is the one that the others are compared with.
+/// The boards of the step `hil-guest`. The results of the other boards must equal those of the first
+/// (`--alike`).
 const HIL_GUEST: &[&str] = &["hil", "--board", "uverbs", "--board", "guest", "--board", "vdpu", "--alike"];
 
 /// Runs a task that needs a QEMU with the device `vfio-user-pci`, or skips the step if there is none.
