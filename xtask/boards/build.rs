@@ -1,5 +1,5 @@
-//! Collects the sentence of each case from the comment of its function, for the report of `cargo xtask
-//! validate`.
+//! Collects a sentence for each scenario from the docstring of its function. The report of `cargo xtask
+//! validate` shows these sentences.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn main() -> io::Result<()> {
             if let Some(words) = line.strip_prefix("///") {
                 comment.push(words.trim().into());
             } else if let Some(name) = line.strip_prefix("fn ").and_then(|rest| rest.split_once('(')) {
-                // The first paragraph of the comment.
+                // Only the first paragraph of the docstring is used.
                 let words: Vec<&str> =
                     comment.iter().map(String::as_str).take_while(|words| !words.is_empty()).collect();
                 if !words.is_empty() {

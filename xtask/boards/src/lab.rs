@@ -33,8 +33,9 @@ const PLACES: [&str; 2] = ["one", "two"];
 const CASES: &str = "r012_";
 const HANGS: &str = "r012_the_peer_invalidates";
 
-/// Replaces ssh: the script for a user runs in the user's folder of this machine. Each board waits until the
-/// other has started too, so a runner that runs boards one after the other fails.
+/// Replaces `ssh`: runs the remote script on this machine, in a folder that is named after the user of the
+/// SSH address. Each board waits until the other has started too, so the test fails if boards run one after
+/// the other.
 const SSH: &str = "#!/bin/sh
 while [ \"$1\" != -- ]; do shift; done
 place=${2%@*}
@@ -65,7 +66,7 @@ struct Lab {
     power: Power,
     /// Device and program of the boards, in the syntax of boards.toml.
     program: String,
-    /// The SSH keys of each board, in the same syntax.
+    /// The SSH keys of each board, in the syntax of boards.toml.
     keys: Vec<String>,
     /// The time limit of a case, in seconds.
     patience: u32,
@@ -141,8 +142,8 @@ impl Lab {
         self.keys.is_empty()
     }
 
-    /// Returns the description of a board. If the lab has SSH keys, the description selects the place with
-    /// this number, else any place.
+    /// Returns the description of a board. If the lab has SSH keys, the description selects the place
+    /// `number`, otherwise any place.
     fn board(&self, name: &str, number: usize, more: &str) -> String {
         let (key, tags) = match self.keys.get(number).zip(PLACES.get(number)) {
             Some((key, place)) => (key.as_str(), format!("name = '{place}'")),
@@ -189,8 +190,8 @@ impl Lab {
         self.all_is_given_back()
     }
 
-    /// Tests that the lab switches a board that hangs off and on, and that a board without a place runs no
-    /// program.
+    /// Tests a board that hangs: the lab switches its power off and on. Also tests that a board without a
+    /// place runs no program.
     fn a_board_that_hangs(&self) -> Result<(), String> {
         let hangs = self.board("hangs", 0, &format!(", environment = {{ HIL_HANG = '{HANGS}' }}"));
         let nowhere = self.board("nowhere", PLACES.len(), "").replace("pool = 'here'", "pool = 'there'");
@@ -210,7 +211,7 @@ impl Lab {
         self.all_is_given_back()
     }
 
-    /// Returns a command that runs the cases on these boards.
+    /// Returns a command that runs the cases on these boards. `text` is the content of boards.toml.
     fn hil(&self, boards: &[&str], text: &str) -> Result<Command, String> {
         let folder = self.folder.path();
         write(folder, "boards.toml", text)?;
@@ -271,7 +272,7 @@ fn expect(text: &str, part: &str) -> Result<(), String> {
 /// A process of labgrid. Dropping this value kills the process.
 struct Daemon {
     child: Child,
-    /// The coordinator's address, from the line that reports that it is ready. Empty for the exporter.
+    /// The coordinator's address, from the line in which it reports that it is ready. Empty for the exporter.
     address: String,
 }
 
@@ -310,7 +311,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The power switches so far: the index of the place, and whether its power is now on.
+/// The power switches since the start: the index of each place, and whether its power was switched on.
 type Switched = Arc<Mutex<Vec<(usize, bool)>>>;
 
 /// A power switch with a port for each board. It answers `GET /INDEX/0` and `/1` (labgrid's model

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use xtask::run;
 
 fn main() -> ExitCode {
-    // `itself` remembers the path: a task may later run this program again, after a rebuild.
+    // The first call of `itself` stores the path of this program. A task may run this program again after a
+    // rebuild.
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {

@@ -1,5 +1,5 @@
-//! Tests of `cargo xtask hil` with scripts as boards. The scripts speak the protocol, and then hang, die,
-//! flood the output, or print garbage.
+//! Tests of `cargo xtask hil` with shell scripts as boards. The scripts print the events of the protocol, and
+//! then hang, die, flood the output, or print garbage.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -18,7 +18,8 @@ say() { printf 'hil: %s\\n' \"$@\"; }
 pass() { say \"start $1\" \"passed $1\"; }
 ";
 
-/// A folder with one board. The board's program is a script, and a file counts its resets.
+/// A folder with the description of one board. The board's program is a script, and each reset adds to a
+/// file.
 struct Rig {
     folder: TempDir,
     boards: String,
@@ -70,7 +71,7 @@ impl Rig {
     }
 }
 
-/// The result of a run.
+/// The exit status and the output of a run.
 struct Ran {
     status: Option<i32>,
     out: String,
@@ -209,15 +210,16 @@ fn a_board_that_hangs_is_reset_and_the_run_goes_on() {
 #[test]
 fn a_second_hang_ends_the_run() {
     let rig = Rig::with_limits("say 'cases 2' \"start x$$\"; exec sleep 1000", "case = 0.2");
-    // The second program announces another number of cases, which the run reports as a separate problem.
+    // After the reset, the program announces another number of cases, which the run reports as a separate
+    // problem.
     rig.run(&[]).shows(1, &["board fake: 2 of 2 cases: 0 passed, 0 failed, 0 skipped, 2 hung, 1 reset"]);
     assert_eq!(rig.resets(), 1);
 }
 
 #[test]
 fn a_board_whose_process_is_killed_is_reset_and_the_run_goes_on() {
-    // The board hangs in a case, and the time limits are too long to notice the hang. Only the kill ends the
-    // program.
+    // The board hangs in a case, and the time limits are too long to notice the hang. Only the signal of this
+    // test ends the program.
     let rig = Rig::with_limits(&second_case("echo $$ > new; mv new pid; exec sleep 1000"), "case = 600");
     let mut runner = Runner::start(rig.command(&[]));
     kill(&runner.board(&rig), Signal::KILL);
@@ -363,7 +365,8 @@ fn over_ssh(script: &str, ssh: &str) -> Rig {
     rig
 }
 
-/// The replacement of `ssh`: runs the given script in a folder that stands for the other machine's home.
+/// The replacement of `ssh`: runs the given script in the folder `home`, which takes the place of the other
+/// machine's home.
 const THERE: &str = "for script; do :; done; cd home; exec sh -c \"$script\"";
 
 impl Rig {
@@ -402,7 +405,7 @@ fn a_board_over_ssh() {
     rig.run_over_ssh().shows(1, &["passed   a", died, "passed   c"]);
     let seen = fs::read_to_string(rig.path("seen")).unwrap();
     assert!(seen.starts_with(".mlx5-mkey-hil\n--device mlx5_9 --ways "), "{seen}");
-    // No file stays behind.
+    // The run has removed its files from the board.
     assert_eq!(fs::read_dir(rig.path("home")).unwrap().count(), 0);
 }
 

@@ -1,5 +1,5 @@
 //! Tests of `cargo xtask validate` on the software device behind the stand-in for the kernel. They build
-//! programs in release mode, hence the tests of a package leave them out.
+//! programs in release mode, hence `cargo test` ignores them by default.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// Returns a file of an archive.
+/// Returns the text of a file in an archive.
 fn content(archive: &Path, name: &str) -> String {
     let output =
         Command::new("tar").args(["--wildcards", "-xzOf"]).arg(archive).arg(format!("*/{name}")).output();
@@ -47,13 +47,13 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
         "<td>io_list4</td>",
         "<td>mkey+t10dif+xts</td><td>65536</td>",
     ] {
-        // A measured value is bold.
+        // The page shows a measured value in bold.
         let bold = part.replace("<td>one", "<td><b>one").replace("carry</td>", "carry</b></td>");
         assert!(page.contains(&bold), "{bold}:\n{page}");
     }
     assert!(!page.contains("The device is hardware"));
 
-    // A fault of the device is explained by the report alone.
+    // The report of a device with a fault has to explain the fault.
     let broken = archive("broken.tar.gz");
     let case = "r030_what_a_queue_pair_denies_no_key_gives";
     let words = ["--stand-in", "--filter", case, "--ways", "request", "--out", &broken];
@@ -72,7 +72,7 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
         assert!(page.contains(part), "{part}:\n{page}");
     }
 
-    // Two archives are compared. No fact follows from a software device.
+    // Two archives are compared. From a software device, no fact about hardware follows.
     let compared = validate(&["--compare", &sound, &broken], None);
     let lines = text(&compared);
     assert!(compared.status.success() && lines.contains("device: equal"), "{lines}");
@@ -80,7 +80,7 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
     let facts = validate(&["--facts", &sound], None);
     assert!(!facts.status.success() && text(&facts).contains("no fact follows"), "{}", text(&facts));
 
-    // Without a device, the driver is named.
+    // Without a device, the error names the driver to load.
     let missing = validate(&["mlx5_77", "--filter", case], None);
     assert!(!missing.status.success() && text(&missing).contains("MISSING  driver: "), "{}", text(&missing));
 }

@@ -25,8 +25,8 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     let [before, hangs, between, dies, behind] = CASES;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("boards.toml");
-    // The time limit is the duration of the hang. The other cases need a small part of it, even on a busy
-    // machine.
+    // The hang lasts as long as the time limit of a case. The other cases take a small part of the limit,
+    // even on a busy machine.
     let boards = format!(
         "[board.vdpu]
          reach = {{ kind = 'vdpu', environment = {{ HIL_HANG = '{hangs},{dies}' }} }}
@@ -41,7 +41,7 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     let mut told = String::new();
     while out.read_line(&mut told).unwrap() > 0 {
         if told.ends_with(&format!("passed   {between}\n")) {
-            // The next case starts at once and hangs.
+            // The test waits until the next case has begun. That case hangs.
             std::thread::sleep(Duration::from_secs(2));
             let pid = fs::read_to_string(place.join("qemu.pid")).unwrap();
             kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
@@ -63,6 +63,6 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     }
     let summary = told.lines().find(|line| line.starts_with("board vdpu: ")).unwrap_or_default();
     assert!(summary.contains("0 failed") && summary.contains("2 resets"), "{told}");
-    // Neither files nor keys stay behind.
+    // The runner has removed the machine's files and keys.
     assert!(!place.exists());
 }

@@ -21,13 +21,15 @@ const PARAMETERS: &str = "loglevel=5 panic=-1 mitigations=off";
 /// The size of the guest's memory, which QEMU shares with the process of the PCI function.
 const MEMORY: &str = "768M";
 
-/// The time for further lines after a warning of the kernel, such as its stack.
+/// After a warning of the kernel, the time in which the guest may still print further lines, such as the
+/// kernel's stack.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// The time limit for a command, in seconds. A guest of the check takes 80 s on two quiet processors.
+/// The time limit for a command in the guest, in seconds. The longest command, that of `guest --check`, takes
+/// 80 s on two quiet processors.
 const USUAL: u64 = 600;
 
-/// The time limit for a shell, in seconds.
+/// The time limit for an interactive shell in the guest, in seconds.
 pub(super) const DAY: u64 = 24 * 60 * 60;
 
 /// A line that the guest has written.
@@ -71,8 +73,9 @@ pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8
     Ok(status)
 }
 
-/// Starts QEMU. Its standard error is the console. Its standard output is the serial port of the command, or
-/// stays this process's for a shell.
+/// Starts QEMU. QEMU's standard error is the guest's console. Its standard output is the serial port on which
+/// the guest's command prints. For an interactive shell, QEMU inherits standard input and output of this
+/// process.
 fn spawn(
     guest: &Guest,
     parts: &Parts,
@@ -106,7 +109,7 @@ fn share(qemu: &Qemu) -> Result<Vec<String>, String> {
         return Ok(Vec::new());
     }
     let folder = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
-    // In a value of an option, two commas stand for one.
+    // In a value of an option, QEMU reads two commas as one.
     let path = folder.display().to_string().replace(',', ",,");
     let options = [
         "-fsdev".to_owned(),
@@ -117,7 +120,7 @@ fn share(qemu: &Qemu) -> Result<Vec<String>, String> {
     Ok(options.into())
 }
 
-/// Sends each line of a stream, until the stream ends.
+/// Sends each line of a stream to `tell`, until the stream ends. Runs in a thread of its own.
 fn listen(stream: impl Read + Send + 'static, tell: Sender<Line>, kind: fn(String) -> Line) {
     std::thread::spawn(move || {
         BufReader::new(stream)

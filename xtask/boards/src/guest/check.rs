@@ -1,4 +1,4 @@
-//! The check of Linux's own drivers: a guest for each port and kernel.
+//! `cargo xtask guest --check`: tests Linux's own drivers in several guests, for each port and kernel.
 
 use super::boot::boot;
 use super::options::{Options, SID};
@@ -18,8 +18,8 @@ const TRAFFIC: &str = include_str!("check/traffic.sh");
 const RECOVERY: &str = include_str!("check/recovery.sh");
 const END: &str = include_str!("check/end.sh");
 
-/// A guest of the check: its machine, its kernel (without a name: the kernel of Debian 12), the port of its
-/// function, and its scripts.
+/// A guest of the check: its processor, its kernel (`None`: the kernel of Debian 12), the port of its PCI
+/// function, and the scripts that it runs one after the other.
 struct Part {
     arch: Arch,
     kernel: Option<&'static str>,
@@ -59,8 +59,8 @@ const PARTS: &[Part] = &[
 ];
 
 impl Part {
-    /// Returns the guest, if the options ask for it. Options that are not given ask for all guests. A kernel
-    /// of a folder takes the place of Debian 12's.
+    /// Returns the guest, if the options select it. An option that is not given excludes no guest. A kernel
+    /// in a folder replaces that of Debian 12.
     fn asked(&self, options: &Options) -> Option<Guest> {
         let kernel = match (self.kernel, options.kernel.as_deref()) {
             (kernel, None) => kernel,
@@ -81,7 +81,7 @@ impl Part {
         })
     }
 
-    /// Returns the words for this guest.
+    /// Returns a description of this guest for the output.
     fn words(&self, guest: &Guest) -> String {
         let kernel = guest.kernel.as_deref().unwrap_or("12");
         let fails = if self.faults.is_empty() { "" } else { ", a device that fails" };

@@ -1,4 +1,4 @@
-//! The root file system of the guest.
+//! The root file system of a guest.
 
 use super::parts::{Guest, Parts};
 use crate::machine::folder::names;

@@ -1,4 +1,5 @@
-//! A guest of QEMU in which Linux's own drivers for mlx5 have the software device, as a PCI function.
+//! `cargo xtask guest`: a guest of QEMU in which Linux's own mlx5 drivers drive the software device, a PCI
+//! function.
 
 mod boot;
 mod check;

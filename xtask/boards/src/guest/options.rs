@@ -37,7 +37,7 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
                    that fails
 ";
 
-/// The word for the newest kernel of Debian sid, in place of a folder.
+/// The value of `--kernel` that selects the newest kernel of Debian sid. Other values are folders.
 pub(super) const SID: &str = "sid";
 
 /// The options, as the command line has them.
@@ -46,7 +46,7 @@ pub(super) struct Options {
     /// A folder with a kernel, or [`SID`].
     pub(super) kernel: Option<String>,
     pub(super) qemu: Option<String>,
-    /// The socket of a function that runs already.
+    /// The vfio-user socket of a PCI function whose process runs already.
     pub(super) socket: Option<PathBuf>,
     pub(super) port: Option<String>,
     pub(super) seconds: Option<u64>,
@@ -60,7 +60,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns the machine that `--arch` names, or the usual one.
+    /// Returns the processor that `--arch` names, or x86-64.
     pub(super) fn arch(&self) -> Arch {
         self.arch.unwrap_or_default()
     }

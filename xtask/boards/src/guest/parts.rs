@@ -1,4 +1,4 @@
-//! A guest, and its parts: an emulator, a kernel, and packages of programs.
+//! The description of a guest, and its parts: an emulator, a kernel, and packages of programs.
 
 use super::options::{Options, SID};
 use crate::machine::arch::Arch;
@@ -20,7 +20,7 @@ const PACKAGES: &[&str] = &[
     "sg3-utils",
 ];
 
-/// A guest, and the shell script that runs in it.
+/// The description of a guest, with the shell script that runs in it.
 pub(super) struct Guest {
     pub(super) arch: Arch,
     /// A folder with a kernel, or [`SID`]. `None` stands for the kernel of Debian's stable release.
@@ -32,7 +32,7 @@ pub(super) struct Guest {
     pub(super) storage: bool,
     /// Files of this machine that become programs of the guest.
     pub(super) files: Vec<PathBuf>,
-    /// The script. It is empty for a shell.
+    /// The script. If the script is empty, the guest runs an interactive shell.
     pub(super) command: String,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Finds the parts, and downloads the missing ones.
+    /// Finds the emulator, the kernel and the packages, and downloads missing ones.
     pub(super) fn find(options: &Options, guest: &Guest) -> Result<Self, String> {
         let arch = guest.arch;
         if arch == Arch::X86 && !cfg!(target_arch = "x86_64") {

@@ -1,5 +1,5 @@
 //! Boards that QEMU emulates as aarch64 Linux, with the arm64 libmlx5 on the software device: the program
-//! alone under qemu-user, or a whole machine (vdpu) that is reached over ssh.
+//! `hil` alone under qemu-user, or a whole machine (`vdpu`) that is reached over ssh.
 
 use super::board::{Board, Trouble};
 use super::ssh::{Remote, UVERBS};
@@ -11,7 +11,7 @@ use xtask::qemu_user::{self, STAND_IN};
 use xtask::toolchain::{Board as BlueField, System};
 use xtask_parsers::boards::{Crypto, Program, Reset, Ssh};
 
-/// A board on which the program runs under qemu-aarch64.
+/// A board on which the program `hil` runs under qemu-aarch64.
 pub(super) struct QemuUser {
     board: BlueField,
     crypto: Crypto,
@@ -39,14 +39,15 @@ impl Board for QemuUser {
     }
 
     fn reset(&mut self) -> Result<(), String> {
-        // Nothing is left to reset: the runner has already killed the only process.
+        // Nothing is left to reset: the only process of this board was killed before this call.
         Ok(())
     }
 }
 
 /// A board that is an emulated machine, reached over ssh.
 pub(super) struct Vdpu {
-    /// Whether the machine's own Linux drives the device.
+    /// Whether Linux's own mlx5 drivers in the machine drive the software device. Otherwise the program runs
+    /// there behind the stand-in for the kernel.
     drives: bool,
     crypto: Crypto,
     environment: BTreeMap<String, String>,

@@ -1,12 +1,12 @@
-//! The interface between a board and the runner, `cargo xtask hil`: a command that writes the protocol, and a
-//! reset.
+//! The interface between a board and `cargo xtask hil` (the runner): a command that prints events as lines
+//! (the protocol), and a reset.
 
 use std::process::Command;
 
 /// The reason why a board cannot run anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// The board cannot be reached. The run is skipped, unless `--require-board` is given.
+    /// The board cannot be reached. The board is skipped, unless `--require-board` is given.
     Unreachable(String),
     /// The board cannot run for another reason.
     Broken(String),
@@ -18,7 +18,7 @@ impl From<String> for Trouble {
     }
 }
 
-/// A board, as the runner sees it. Dropping the board ends all its processes.
+/// A board, as `cargo xtask hil` uses it. Dropping the board ends all its processes.
 pub(super) trait Board {
     /// Reserves the board for this run, and waits for it if necessary. Called once, before all other
     /// functions.
@@ -26,7 +26,8 @@ pub(super) trait Board {
         Ok(())
     }
 
-    /// Returns the name of the board's place in a lab, once the board is reserved.
+    /// Returns the name of the place (the lab's entry for a board) that was reserved. `None` for a board
+    /// outside of a lab, or before the reservation.
     fn place(&self) -> Option<&str> {
         None
     }
@@ -38,6 +39,7 @@ pub(super) trait Board {
     /// for the board's program: `--ways WAYS`, `--filter TEXT`, `--after CASE`.
     fn command(&mut self, arguments: &[String]) -> Result<Command, String>;
 
-    /// Brings the board back to its state after `prepare`. The runner has ended the command's process before.
+    /// Brings the board back to its state after `prepare`. The process of the command was ended before this
+    /// call.
     fn reset(&mut self) -> Result<(), String>;
 }

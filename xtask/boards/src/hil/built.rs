@@ -16,8 +16,8 @@ pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
     }
 }
 
-/// Builds the stand-in for the kernel, for the same processor as the program, and returns its path. Returns
-/// `None` if the program is for this machine, or is the user's own.
+/// Builds the stand-in for the kernel, for the processor of the program, and returns its path. Returns `None`
+/// if the program runs on this machine, or is the user's own file.
 pub(super) fn stand_in(program: &Program) -> Result<Option<PathBuf>, String> {
     let board = match program {
         Program::Host | Program::File(_) => return Ok(None),
@@ -27,8 +27,8 @@ pub(super) fn stand_in(program: &Program) -> Result<Option<PathBuf>, String> {
     qemu_user::stand_in(board).map(Some)
 }
 
-/// Builds the programs of the storage example, for the same processor as the program, and returns their names
-/// and paths. Returns none if the program is the user's own.
+/// Builds the programs of the storage example, for the processor of the program, and returns their names and
+/// paths. Returns none if the program is the user's own file.
 pub(super) fn storage(program: &Program) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let board = match program {
         Program::Host => {

@@ -1,11 +1,11 @@
-//! Compares the results of boards, case by case: a difference is a fault of one of them.
+//! Compares the results of boards, case by case (`--alike`): a case must end on each board as on the first.
 
 use super::results::{Results, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Compares each board with the first one. A case that ends differently, and an expected difference that is
-/// none, become problems of the board. `expected` names the differences that a board may have, each with the
-/// reason.
+/// Compares each board with the first one. `expected` has, for each board, the cases that may end
+/// differently, with the reasons. A case that ends differently without being expected becomes a problem of
+/// its board, and so does a case that is expected to end differently and does not.
 pub(super) fn compare(all: &mut [Results], expected: &[&BTreeMap<String, String>]) {
     let Some((first, others)) = all.split_first_mut() else { return };
     let verdicts = |results: &Results| -> BTreeMap<String, String> {
@@ -32,7 +32,8 @@ pub(super) fn compare(all: &mut [Results], expected: &[&BTreeMap<String, String>
     }
 }
 
-/// Returns the outcome of a case in words. Reasons of failures are left out, because their numbers differ.
+/// Returns the outcome of a case in words. Reasons of failures are left out, because they contain numbers
+/// that differ from run to run.
 fn outcome(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Skipped(reason) => format!("skipped ({reason})"),

@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Uverbs(Crypto, Engine, BTreeMap<String, String>),
     /// `cargo xtask firmware`, which runs the bare-metal image for a BlueField in QEMU.
     Firmware(BlueField),
-    /// This task's own program, which boots a guest for our program.
+    /// `cargo xtask guest`, which boots a guest of QEMU and runs the program `hil` there.
     Guest(Processor, Port),
     /// A user's program, with its arguments.
     Command,

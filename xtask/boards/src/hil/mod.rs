@@ -100,7 +100,7 @@ struct Options {
     html: Option<PathBuf>,
 }
 
-/// The files for the reports.
+/// The open files for the reports, for each format that an option names.
 struct Reports {
     junit: Option<ReportFile>,
     html: Option<ReportFile>,
@@ -165,7 +165,7 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Returns the name of a capability unchanged, or an error for an unknown name.
+/// Returns the name of a capability unchanged, or an error if no capability has this name.
 fn capability(name: String) -> Result<String, String> {
     let known = Capabilities::NAMES;
     if known.contains(&name.as_str()) {
@@ -206,7 +206,7 @@ fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     rows.into_iter().map(line).collect()
 }
 
-/// Runs boards, writes the reports, and returns the results of each board.
+/// Runs the scenarios on boards, writes the reports, and returns the results of each board.
 fn perform(
     options: &Options,
     chosen: &[(String, Description)],
@@ -335,7 +335,7 @@ fn perform_one(
     Ok(results)
 }
 
-/// Makes the board that a description names.
+/// Makes the board of a description.
 fn make(description: &Description) -> Box<dyn Board> {
     let reset = description.reset.clone();
     match &description.reach {

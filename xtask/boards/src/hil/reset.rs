@@ -11,7 +11,7 @@ use xtask_parsers::boards::Reset;
 
 pub(super) fn perform(reset: &Reset) -> Result<(), String> {
     match reset {
-        // For `Power`, the holder of the place in the lab switches the power before this call.
+        // With `Power`, the process that holds the board's place in the lab has already switched the power.
         Reset::Process | Reset::Power { .. } => Ok(()),
         Reset::Rshim { file, .. } => rshim(file),
         Reset::Gpio { chip, line, active_low, hold_milliseconds, .. } => {
@@ -37,8 +37,8 @@ pub(super) fn boot_time(reset: &Reset) -> Duration {
     }
 }
 
-/// Resets the Arm cores of a BlueField through its management driver, rshim, which reads commands from this
-/// file.
+/// Resets the Arm cores of a BlueField by a command to its management driver, rshim. The driver reads
+/// commands from this file.
 fn rshim(file: &Path) -> Result<(), String> {
     let explain = |error| format!("reset by {}: {error}", file.display());
     // The file is not created: only the driver can make it.
@@ -92,7 +92,7 @@ mod line {
     use linux_embedded_hal::gpio_cdev::{Chip, LineRequestFlags};
     use std::path::Path;
 
-    /// Takes over a line at its idle level, so that no pulse comes early.
+    /// Opens a GPIO line at its idle level, so that the opening itself sends no pulse.
     pub(super) fn open(chip: &Path, number: u32, idle: PinState) -> Result<CdevPin, String> {
         let value = u8::from(idle == PinState::High);
         let request = LineRequestFlags::OUTPUT;
@@ -110,7 +110,7 @@ mod line {
     use std::convert::Infallible;
     use std::path::Path;
 
-    /// The type of a GPIO line without the feature `gpio`. This type has no values.
+    /// Replaces the type of a GPIO line if the feature `gpio` is off. This type has no values.
     pub(super) enum Nothing {}
 
     impl ErrorType for Nothing {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The result of a case.
+/// The result of a case on a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
@@ -52,7 +52,7 @@ pub(super) struct Case {
     pub(super) took: Duration,
     /// Names and values of measurements.
     pub(super) measured: Vec<(String, String)>,
-    /// The last lines of log during the case.
+    /// The last log lines of the case.
     pub(super) log: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Results {
         }
     }
 
-    /// Returns the number of cases whose verdict fulfils a condition.
+    /// Returns the number of cases whose verdict fulfils the condition `like`.
     pub(super) fn count(&self, like: impl Fn(&Verdict) -> bool) -> usize {
         self.cases.iter().filter(|case| like(&case.verdict)).count()
     }
@@ -129,7 +129,8 @@ impl Results {
         reasons
     }
 
-    /// Returns the faults outside of cases, as sentences.
+    /// Returns the faults of the run that belong to no case, as sentences. `board_required`: a board that
+    /// cannot be reached is a fault.
     pub(super) fn faults(&self, board_required: bool) -> Vec<String> {
         let mut faults: Vec<String> = self.problems.clone();
         match &self.ending {
@@ -147,7 +148,8 @@ impl Results {
         faults
     }
 
-    /// Returns whether neither a case nor the run has a fault.
+    /// Returns whether neither a case nor the run has a fault. `board_required`: a board that cannot be
+    /// reached is a fault.
     pub(super) fn is_good(&self, board_required: bool) -> bool {
         self.bad() == 0 && self.faults(board_required).is_empty()
     }

@@ -22,8 +22,8 @@ const WAITING: usize = 256;
 /// The time in which a program must end after it has closed its output.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// After the end of a program, the number of lines of standard error that are still read, and the time to
-/// wait for each.
+/// The number of lines of standard error that are still read after the end of a program, and the time to wait
+/// for each.
 const LAST_WORDS: usize = 1_000;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
@@ -39,8 +39,8 @@ static PREPARING: Mutex<()> = Mutex::new(());
 /// Whether an interrupt has asked for the end of the run.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Ends the run and the programs of the boards. Boards are cleaned up afterwards as always. Returns whether
-/// this is the second call.
+/// Ends all runs and the programs of their boards. The boards are cleaned up as after any other run. Returns
+/// whether this is the second call.
 pub(super) fn interrupt() -> bool {
     let again = INTERRUPTED.swap(true, Ordering::SeqCst);
     // Programs of boards have process groups of their own, so an interrupt from the terminal does not reach
@@ -53,7 +53,7 @@ pub(super) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Ends the monitor's run if there was an interrupt.
+/// Tells the monitor to end the run, if there was an interrupt.
 fn heed(monitor: &mut Monitor) {
     if is_interrupted() {
         monitor.end(Ending::Broken("interrupted".into()));
@@ -69,8 +69,8 @@ enum Heard {
     Closed,
 }
 
-/// Runs the cases of a selection on a board, until the monitor ends the run. `selection` holds arguments for
-/// the board's program. `watch` is called after each change.
+/// Runs the selected cases on a board, until the monitor ends the run. `selection` has arguments for the
+/// board's program, such as `--filter`. `watch` is called after each change of the results.
 pub(super) fn run(
     board: &mut dyn Board,
     monitor: &mut Monitor,
@@ -98,7 +98,7 @@ pub(super) fn run(
         }
     }
     let begin = Instant::now();
-    // Each further program follows a reset.
+    // The program is started once, and again after each reset.
     while monitor.started(begin.elapsed()) != Step::Over {
         let mut arguments = selection.to_vec();
         if let Some(name) = monitor.after() {
@@ -126,7 +126,7 @@ pub(super) fn run(
     watch(monitor);
 }
 
-/// Listens to a program until the monitor asks for its end.
+/// Passes the program's output to the monitor, until the monitor asks for the program's end.
 fn follow(
     program: &mut Program,
     monitor: &mut Monitor,
@@ -144,14 +144,15 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => matches!(program.child.try_wait(), Ok(Some(_))),
             _ => false,
         };
-        // If there was an interrupt, the program was killed, or was started after the interrupt.
+        // After an interrupt, the program was killed, or has started too late to be killed.
         heed(monitor);
         step = match heard {
             Ok(Heard::Line(line)) => monitor.line(now, &line),
             Ok(Heard::Error(line)) => monitor.error(now, &line),
             _ if ended => {
                 let how = program.ended();
-                // The last lines of standard error may contain the reason, and may not have been read yet.
+                // The last lines of standard error may contain the reason of the end, and may not have been
+                // read yet.
                 for _ in 0..LAST_WORDS {
                     let Ok(Heard::Error(line)) = program.heard.recv_timeout(LAST_WAIT) else { break };
                     monitor.error(now, &line);
@@ -214,7 +215,7 @@ fn running() -> MutexGuard<'static, Vec<Pid>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills a program and all its children.
+/// Kills the process group of a program: the program and all its children.
 fn end(group: Pid) {
     // The kill fails if all processes of the group have ended.
     let _ = kill_process_group(group, Signal::KILL);

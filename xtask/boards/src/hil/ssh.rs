@@ -16,24 +16,24 @@ use xtask_parsers::boards::{Reset, Ssh};
 /// The folder for programs and temporary files, in the home of the SSH user on the board. It is removed at
 /// the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
-/// The name of the device on a board that has none: the software device, behind the board's own libmlx5.
+/// The value for `device` if a board has no mlx5 device: the software device, behind the board's own libmlx5.
 pub(super) const UVERBS: &str = "uverbs";
 /// The exit status of `ssh` for its own failures.
 const NO_CONNECTION: i32 = 255;
 /// The time limit of a short command, and of a copy.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// The pause between attempts to reach a machine that boots. It is also the pause after a reset, because the
+/// The pause between attempts to reach a machine that boots. The same pause follows a reset, because the
 /// machine may still answer before it goes down.
 const PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct Remote {
     ssh: Ssh,
     reset: Reset,
-    /// The name and the path of each file that is copied beside the program.
+    /// Name and path of each file that is copied to the folder of the program.
     beside: Vec<(&'static str, PathBuf)>,
-    /// Whether these files include the programs of the storage example.
+    /// Whether `beside` has the programs of the storage example.
     storage: bool,
-    /// Whether something was written on the machine.
+    /// Whether a file was written on the machine, so that the files have to be removed at the end.
     touched: bool,
 }
 
@@ -85,8 +85,8 @@ impl Remote {
         })
     }
 
-    /// Copies the file `from` to the folder that the script `go` enters, as `name`. This name must be valid
-    /// in a shell script without quotes.
+    /// Copies the local file `from` to the machine, as `name` in the folder that the shell commands `go`
+    /// change to. This name must be valid in a shell script without quotes.
     fn copy_one(&self, go: &str, name: &str, from: &Path) -> Result<(), Trouble> {
         let file = File::open(from).map_err(|error| format!("{}: {error}", from.display()))?;
         let mut command = self.script(&format!("{go} && cat > {name} && chmod 700 {name}"));
@@ -138,7 +138,7 @@ impl Board for Remote {
         if self.reset != Reset::Process {
             sleep(PAUSE);
         }
-        // Files in the machine's memory are lost by a reset, so they are copied again.
+        // A reset loses files that are in the machine's memory, so all files are copied again.
         loop {
             match self.copy() {
                 Ok(()) => return Ok(()),

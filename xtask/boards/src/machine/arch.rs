@@ -1,4 +1,4 @@
-//! The two kinds of machines.
+//! The processors of emulated machines, and their names in QEMU, Debian and Linux.
 
 use std::path::PathBuf;
 use xtask::debian::Architecture;
@@ -9,15 +9,15 @@ use xtask_parsers::boards::Processor;
 /// The processor of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Arch {
-    /// x86-64, as a PC.
+    /// x86-64, with QEMU's machine for a PC.
     #[default]
     X86,
-    /// aarch64, as QEMU's machine `virt`.
+    /// aarch64, with QEMU's machine `virt`.
     Arm64,
 }
 
 impl Arch {
-    /// Returns the processor that the option `--arch` calls by a name.
+    /// Returns the processor that a value of the option `--arch` names.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "x86-64" => Self::X86,
@@ -50,7 +50,7 @@ impl Arch {
         }
     }
 
-    /// Returns the Debian packages with this program and the firmware that the program loads.
+    /// Returns the Debian packages with QEMU's program, and with the firmware that it loads.
     pub(crate) const fn emulator(self) -> &'static [&'static str] {
         match self {
             Self::X86 => &["qemu-system-x86", "seabios"],
@@ -58,7 +58,7 @@ impl Arch {
         }
     }
 
-    /// Returns the Debian package with the newest kernel.
+    /// Returns the Debian package that depends on the newest kernel.
     pub(crate) const fn kernel(self) -> &'static str {
         match self {
             Self::X86 => "linux-image-amd64",
@@ -66,7 +66,7 @@ impl Arch {
         }
     }
 
-    /// Returns the kind of packages for the guest.
+    /// Returns the architecture of the packages for the guest.
     pub(crate) const fn packages(self) -> Architecture {
         match self {
             Self::X86 => Architecture::Own,
@@ -74,7 +74,7 @@ impl Arch {
         }
     }
 
-    /// Returns the triplet in the paths of libraries.
+    /// Returns Debian's triplet, which is the name of a folder in the paths of libraries.
     pub(crate) const fn triplet(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu",
@@ -82,7 +82,7 @@ impl Arch {
         }
     }
 
-    /// Returns the path of the loader of programs.
+    /// Returns the path of the dynamic linker.
     pub(crate) const fn loader(self) -> &'static str {
         match self {
             Self::X86 => "lib64/ld-linux-x86-64.so.2",
@@ -90,7 +90,7 @@ impl Arch {
         }
     }
 
-    /// Returns the beginning of the names of serial ports.
+    /// Returns the beginning of the names that Linux gives to serial ports.
     pub(crate) const fn port(self) -> &'static str {
         match self {
             Self::X86 => "ttyS",

@@ -1,9 +1,9 @@
-//! Names of files in a folder.
+//! Finds files by the beginning of their names.
 
 use std::fs;
 use std::path::Path;
 
-/// Returns the names of the files in a folder, in order.
+/// Returns the names of the files in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut names: Vec<_> =

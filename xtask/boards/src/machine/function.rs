@@ -27,7 +27,7 @@ impl Drop for Ends {
 /// socket.
 pub(crate) fn serve(socket: &Path, arguments: &[String]) -> Result<Ends, String> {
     let path = host::executes("mlx5-function")?;
-    // An ended function leaves its socket.
+    // A killed process of the function leaves the file of its socket.
     let _ = std::fs::remove_file(socket);
     // `setpriv` ends the function also if this process is killed.
     let mut function = program("setpriv", &["--pdeathsig", "KILL"]);
@@ -45,7 +45,8 @@ pub(crate) fn serve(socket: &Path, arguments: &[String]) -> Result<Ends, String>
     Ok(function)
 }
 
-/// Returns QEMU's options for a machine of two processors whose memory (such as `768M`) the function shares.
+/// Returns QEMU's options for a machine with two processors and the PCI function. `memory` is the size of the
+/// machine's memory, such as `768M`, which the process of the function shares.
 pub(crate) fn options(arch: Arch, accelerator: Accelerator, memory: &str, socket: &Path) -> Vec<String> {
     let (machine, _) = arch.machine();
     let [accel, accelerator, cpu, processor] = accelerator.options(arch);

@@ -13,7 +13,7 @@ use std::path::Path;
 const FOLDERS: &[&str] =
     &["bin", "dev", "etc", "etc/libibverbs.d", "lib", "lib64", "proc", "root", "sys", "tmp", "usr"];
 
-/// Links to `bin` and `lib` at other usual places.
+/// Links at the other places where programs look for files of `bin` and `lib`.
 const LINKS: &[(&str, &str)] =
     &[("sbin", "bin"), ("usr/bin", "../bin"), ("usr/lib", "../lib"), ("usr/sbin", "../bin")];
 
@@ -80,7 +80,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Adds kernel modules with their dependencies. The file `list` names them in order.
+    /// Adds kernel modules with their dependencies. The file `list` of the archive gets their names in the
+    /// order of loading.
     pub(crate) fn modules(&mut self, kernel: &Kernel, drivers: &[&str], list: &str) -> Result<(), String> {
         let mut names = String::new();
         for (name, module) in modules::in_order(&kernel.modules, drivers)? {
@@ -94,7 +95,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds a file, which replaces nothing.
+    /// Adds a file, whose name no other file may have.
     pub(crate) fn put(&mut self, name: &str, entry: Entry) {
         self.entries.push((name.to_owned(), entry));
     }
@@ -106,7 +107,7 @@ impl Image {
         Ok(())
     }
 
-    /// Returns the archive of all files.
+    /// Returns the archive (cpio) of all files.
     pub(crate) fn archive(self) -> Result<Vec<u8>, String> {
         let inputs = self.entries.into_iter().map(|(name, entry)| {
             let (kind, mode, content) = match entry {

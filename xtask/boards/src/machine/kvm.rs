@@ -13,19 +13,19 @@ use xtask::run::{root, wait};
 /// The way in which QEMU executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
-    /// QEMU translates them.
+    /// QEMU translates the instructions.
     Tcg,
-    /// The processor executes them.
+    /// The processor executes the instructions.
     Kvm,
 }
 
-/// The time limit of the trial. A kernel without a root file system ends after two seconds.
+/// The time limit of the trial with KVM. A kernel without a root file system ends after two seconds.
 const TRIAL: Duration = Duration::from_secs(10);
 
 /// The device file of KVM.
 const DEVICE: &str = "/dev/kvm";
 
-/// A kernel without a root file system ends with this text.
+/// The text with which a kernel without a root file system ends.
 const PANIC: &str = "Kernel panic";
 
 impl Accelerator {
@@ -70,7 +70,7 @@ fn outcome(text: &str, start: &str) -> Option<Accelerator> {
     (of == start && !start.is_empty()).then_some(found)
 }
 
-/// Returns a command that boots the kernel alone.
+/// Returns a command that boots the kernel with KVM, without a root file system.
 fn command(qemu: &Qemu, arch: Arch, kernel: &Kernel) -> Command {
     let parameters = format!("console={}0 panic=-1", arch.port());
     let mut command = qemu.command();
@@ -82,14 +82,14 @@ fn command(qemu: &Qemu, arch: Arch, kernel: &Kernel) -> Command {
     command
 }
 
-/// Returns whether a command prints the end of a kernel within the time limit.
+/// Returns whether a command prints the kernel's last text and ends, both within the time limit.
 fn boots(mut command: Command) -> bool {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = spawned else { return false };
     let output = child.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // The bytes before an error of the pipe count.
+        // If the read fails, the bytes before the error are searched.
         let _ = output.map(|mut output| output.read_to_end(&mut text));
         String::from_utf8_lossy(&text).contains(PANIC)
     });

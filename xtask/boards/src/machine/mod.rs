@@ -1,4 +1,5 @@
-//! Parts of the machines that QEMU emulates: the emulator, the PCI function, and the root file system.
+//! Parts of the machines that QEMU emulates: the emulator, the PCI function, the kernel and the root file
+//! system.
 
 pub(crate) mod arch;
 pub(crate) mod folder;

@@ -13,18 +13,20 @@ const DECOMPRESSORS: &[(&str, &str)] = &[("xz", "xz"), ("zst", "zstd"), ("gz", "
 /// The file of each module, by its name. A module without a file is a part of the kernel.
 type Files = BTreeMap<String, Option<PathBuf>>;
 
-/// Returns names and contents of modules and their dependencies. Each module comes after its dependencies.
+/// Returns names and contents of the wanted modules and of their dependencies. Each module follows its
+/// dependencies.
 pub(super) fn in_order(folder: &Path, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut files = BTreeMap::new();
     find(folder, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
-    // The kernel itself contains these modules. A kernel without the list contains none.
+    // The file lists the modules that are part of the kernel itself. A kernel without the file has no such
+    // modules.
     let built_in = fs::read_to_string(folder.join("modules.builtin")).unwrap_or_default();
     for path in built_in.lines() {
         let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
         files.entry(stem).or_insert(None);
     }
     let mut ordered = Vec::new();
-    // Modules whose dependencies are being collected. The list breaks circles.
+    // Modules whose dependencies are being collected. The list breaks circles of dependencies.
     let mut open = Vec::new();
     wanted.iter().try_for_each(|name| add(name, &files, &mut open, &mut ordered))?;
     Ok(ordered)

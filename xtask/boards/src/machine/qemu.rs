@@ -1,4 +1,4 @@
-//! A QEMU that takes PCI functions over vfio-user.
+//! A QEMU that accepts PCI functions over vfio-user, a protocol by which a process serves a PCI device.
 
 use super::arch::Arch;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use xtask::debian::{self, Architecture, Dependencies};
 use xtask::run::{answer, program};
 
-/// The versions with which all of `cargo xtask guest --check` has passed.
+/// The versions of QEMU with which all of `cargo xtask guest --check` has passed.
 const SEEN: &[&str] = &["11.1.3"];
 
 /// A QEMU of 10.1 or later: the beginning of its command line.
@@ -55,20 +55,20 @@ impl Qemu {
         command
     }
 
-    /// Returns whether the program has a device of this name. The exit status tells nothing: QEMU 7.2 also
-    /// ends with 0 if it does not have the device, but then lists no options.
+    /// Returns whether QEMU has a device of this name. The exit status does not show it: QEMU 7.2 also ends
+    /// with 0 if it lacks the device, but then lists no options.
     pub(crate) fn has(&self, device: &str) -> bool {
         let mut command = self.command();
         command.args(["-machine", "none", "-device", &format!("{device},help")]).stderr(Stdio::null());
         answer(command).is_ok_and(|options| options.contains(&format!("{device} options")))
     }
 
-    /// Returns whether the program takes PCI functions over vfio-user.
+    /// Returns whether QEMU accepts PCI functions over vfio-user.
     fn knows(&self) -> bool {
         self.has("vfio-user-pci")
     }
 
-    /// Returns the version, without Debian's additions.
+    /// Returns QEMU's version, without Debian's additions.
     fn version(&self) -> Result<String, String> {
         let mut command = self.command();
         command.arg("--version");
@@ -78,8 +78,8 @@ impl Qemu {
     }
 }
 
-/// Returns the command line of a program that was unpacked, not installed: its own loader starts it with its
-/// own libraries.
+/// Returns the command line of a program that was unpacked, not installed: the unpacked dynamic linker starts
+/// it with the unpacked libraries.
 fn words(root: &Path, arch: Arch) -> Vec<String> {
     let own = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86 };
     let path = |name: &str| root.join(name).display().to_string();

@@ -5,7 +5,7 @@ use crate::machine::image::{DRIVERS, Entry, Image};
 use crate::machine::kernel::Kernel;
 use std::path::Path;
 
-/// The kernel modules for QEMU's network.
+/// The kernel modules for the network device of QEMU.
 const NETWORK: &[&str] = &["virtio_mmio", "virtio_net"];
 
 /// The programs of the SSH server.

@@ -42,15 +42,15 @@ pub(crate) struct Machine {
     folder: PathBuf,
     kernel: Kernel,
     port: u16,
-    /// The QEMU that takes the PCI function. Without it, the machine has no device.
+    /// The QEMU that accepts the PCI function. `None` for a machine without the function.
     emulator: Option<Qemu>,
     function: Option<Ends>,
     qemu: Option<Child>,
 }
 
 impl Machine {
-    /// Makes the keys and the root file system. With `drives`, Linux's own drivers of the machine have the
-    /// software device as a PCI function.
+    /// Makes the keys and the root file system. With `drives`, the machine has the software device as a PCI
+    /// function, and Linux's own mlx5 drivers.
     pub(crate) fn new(drives: bool) -> Result<Self, String> {
         let emulator = if drives { Some(Qemu::find(Arch::Arm64, None)?) } else { None };
         if emulator.is_none() {
@@ -58,14 +58,15 @@ impl Machine {
         }
         debian::install(debian::SSH)?;
         let packages = debian::unpack(Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
-        // The folder of the first machine has the number of this process as its name.
+        // The name of the first machine's folder is the number of this process. Later machines append a
+        // number.
         static MACHINES: AtomicU32 = AtomicU32::new(0);
         let name = match (std::process::id(), MACHINES.fetch_add(1, Ordering::Relaxed)) {
             (process, 0) => process.to_string(),
             (process, machine) => format!("{process}-{machine}"),
         };
         let folder = root().join("target/vdpu").join(name);
-        // A killed process with the same number may have left a folder behind.
+        // An earlier process with the same number, which was killed, may have left a folder behind.
         let _ = fs::remove_dir_all(&folder);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -90,7 +91,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Switches the machine on, after switching it off if it runs. Returns when its SSH server answers.
+    /// Switches the machine on, after switching it off if it runs. Returns when the machine's SSH server
+    /// answers.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         self.stop();
         if self.emulator.is_some() {
@@ -98,7 +100,7 @@ impl Machine {
             self.function = Some(function::serve(&self.folder.join("socket"), &port)?);
         }
         let qemu = self.qemu.insert(self.spawn()?);
-        // A test kills the machine by this number.
+        // A test reads this process number, to kill the machine.
         fs::write(self.folder.join("qemu.pid"), qemu.id().to_string()).map_err(|error| error.to_string())?;
         let end = Instant::now() + BOOT;
         while matches!(wait(qemu, LOOK), Ok(None)) {
@@ -139,7 +141,8 @@ impl Machine {
 
     fn spawn(&self) -> Result<Child, String> {
         let console = format!("file:{}", self.folder.join("console.log").display());
-        // The guest reaches no other network. Only this port is forwarded to it.
+        // The guest has no access to other networks. One port of this machine is forwarded to the guest's
+        // port 22.
         let network = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{}-:22", self.port);
         let log = File::create(self.folder.join("qemu.log")).map_err(|error| error.to_string())?;
         let mut qemu = match &self.emulator {

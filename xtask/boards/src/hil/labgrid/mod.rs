@@ -14,7 +14,7 @@ use std::time::Duration;
 use xtask::run;
 use xtask_parsers::boards::{Place, Reset, Ssh};
 
-/// The time limit for giving a place back.
+/// The time limit for returning a place to the coordinator.
 const RELEASE: Duration = Duration::from_secs(30);
 
 /// An answer of `hold.py`.
@@ -25,9 +25,10 @@ enum Answer {
     Waiting,
     /// The place is reserved for this run.
     Held { place: String, address: String, port: u16 },
-    /// The power was switched off and on.
+    /// The power of the place was switched off and on.
     Done,
-    /// No place is available.
+    /// No place can be reserved: none has the wanted tags, none became free in time, or the coordinator does
+    /// not answer.
     Unreachable(String),
     /// The place cannot be used for another reason.
     Broken(String),
@@ -105,7 +106,8 @@ impl Answer {
     }
 }
 
-/// A place that is held. It is given back when this value is dropped, or when this process is killed.
+/// A place that is reserved for this run. The place is returned when this value is dropped, or when this
+/// process is killed.
 struct Held {
     place: String,
     child: Child,
@@ -168,7 +170,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// Returns a place that a shell script holds instead of hold.py.
+    /// Returns a place that is held by a shell script instead of `hold.py`.
     fn held(script: &str) -> Held {
         let mut shell = Command::new("sh");
         shell.args(["-c", script]);

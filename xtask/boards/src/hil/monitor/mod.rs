@@ -1,6 +1,6 @@
-//! Follows a run: reads the board's output and the time, and decides whether to go on listening, to reset the
-//! board, or to end. The monitor uses no processes and no clock. The caller passes the time since the begin
-//! of the run.
+//! Follows a run: reads the board's output and the time, and decides whether to read on, to reset the board,
+//! or to end. The monitor uses no processes and no clock. The caller passes the time since the beginning of
+//! the run.
 
 use super::results::{Case, Ending, Results, Verdict};
 use hil_scenarios::protocol::Event;
@@ -17,7 +17,7 @@ const MEASURED: usize = 1_000;
 const PROBLEMS: usize = 20;
 /// The number of log lines that are kept of a case.
 const LOG: usize = 40;
-/// The beginning of the line of log that repeats a case.
+/// The beginning of the log line with the command that runs a failed case again.
 pub(super) const AGAIN: &str = "again: ";
 /// The number of characters that are kept of a text.
 const TEXT: usize = 4_000;
@@ -25,7 +25,8 @@ const TEXT: usize = 4_000;
 /// The next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Listen to the program, and call [`Monitor::tick`] at this time at the latest.
+    /// Read the program's output, and call [`Monitor::tick`] at this time at the latest. The value is the
+    /// time since the beginning of the run.
     Listen(Duration),
     /// End the board's program, reset the board, and start the program again.
     Reset,
@@ -55,17 +56,17 @@ pub(super) struct Monitor {
     /// Capabilities that the description of the board promises.
     promised: Vec<String>,
     phase: Phase,
-    /// The end of the phase's time limit.
+    /// The end of the phase's time limit, as the time since the beginning of the run.
     deadline: Duration,
     names: HashSet<String>,
-    /// The log of the running case, or the log since the last case.
+    /// The log of the running case. Between two cases, the log since the last one.
     log: VecDeque<String>,
     /// Lines of standard error, shown when the board is lost. Their order against standard output is unknown,
     /// so these lines belong to no case.
     errors: VecDeque<String>,
     announced: Option<usize>,
-    /// Whether the board was already reset after a hang, and after a death. The monitor asks for one reset of
-    /// each kind.
+    /// Whether the board was already reset after a hang, and after the death of its program. The monitor asks
+    /// for one reset of each kind.
     has_hung: bool,
     has_died: bool,
     /// The command that runs cases on this board.
@@ -92,7 +93,8 @@ impl Monitor {
         }
     }
 
-    /// Adds the file in which the user's board is described to the command that repeats a case.
+    /// Adds `--boards FILE`, for the file that describes the user's board, to the command that repeats a
+    /// case.
     pub(super) fn set_boards(&mut self, file: &Path) {
         self.command.push_str(&format!(" --boards {}", file.display()));
     }
@@ -102,8 +104,9 @@ impl Monitor {
         self.command = command;
     }
 
-    /// Returns the command that repeats a case. A board's program does not know how it was started. Returns
-    /// `None` for other lines.
+    /// Returns the command that repeats a case on this board, if `line` is the board's message for that. The
+    /// board's program does not know how it was started, so its message names another board. Returns `None`
+    /// for other lines.
     fn repetition(&self, line: &str) -> Option<String> {
         let (_, options) = line.strip_prefix("again: cargo xtask hil --board ")?.split_once(' ')?;
         Some(format!("{AGAIN}{} {options}", self.command))
@@ -126,7 +129,7 @@ impl Monitor {
     /// Takes in a line of the board's standard output: an event, or a line of the log. Returns the caller's
     /// next action.
     pub(super) fn line(&mut self, now: Duration, line: &str) -> Step {
-        // A flood of log lines must not extend the time limit.
+        // The time limits are checked for each line: a flood of log lines must not extend the limit.
         let step = self.tick(now);
         if !matches!(step, Step::Listen(_)) {
             return step;
@@ -247,7 +250,8 @@ impl Monitor {
             Event::Measured { name, what, value } => match &mut self.phase {
                 Phase::Running(running) if running.name == name && running.measured.len() < MEASURED => {
                     let measured = (printable(what), printable(value));
-                    // Each posting method measures anew. Only other values are news.
+                    // A case runs once for each posting method, and reports its measurements each time. A
+                    // repeated value is not kept.
                     if !running.measured.contains(&measured) {
                         running.measured.push(measured);
                     }
@@ -265,8 +269,8 @@ impl Monitor {
         }
     }
 
-    /// Takes in the number of cases that the board announces: of all cases at first, and of the remaining
-    /// ones after a reset.
+    /// Takes in the number of cases that the board announces: of all cases at first, of the remaining cases
+    /// after a reset.
     fn cases(&mut self, count: usize) {
         let total = count.saturating_add(self.results.cases.len());
         match self.announced {
@@ -293,7 +297,7 @@ impl Monitor {
         }
     }
 
-    /// Ends a running case as failed, because the board has sent an event that is impossible during a case.
+    /// Ends a running case as failed, because the board has sent an event that must not occur during a case.
     fn interrupted(&mut self, now: Duration, by: &str) {
         if let Some(name) = self.running() {
             let verdict = Verdict::Failed(format!("no verdict before {}", printable(by)));
@@ -332,15 +336,15 @@ impl Monitor {
         self.results.cases.push(Case { name, verdict, took, measured, log });
     }
 
-    /// Ends the running case with this verdict.
+    /// Ends the running case, if there is one, with this verdict.
     fn lose(&mut self, now: Duration, verdict: Verdict) {
         if let Some(name) = self.running().map(str::to_owned) {
             self.ended(now, &name, verdict);
         }
     }
 
-    /// Records that the board is lost, and asks for a reset. `again` says that the board was already reset
-    /// for the same kind of loss: then the run ends.
+    /// Records that the board is lost: it hung, or its program died. Asks for a reset. With `again`, the
+    /// board was already reset after a loss of the same kind, and the run ends.
     fn lost(&mut self, now: Duration, verdict: Verdict, again: bool) -> Step {
         let how = verdict.reason().unwrap_or_default();
         let place = match (self.running(), self.after()) {
@@ -350,7 +354,7 @@ impl Monitor {
         };
         let loss = format!("{}: {how}, {place}", verdict.word().to_lowercase());
         if self.running().is_none() {
-            // Without a running case, the problem itself has to quote the last line.
+            // Without a running case, no case has a log, so the problem itself quotes the last line.
             let heard = self.last_words();
             let heard = heard.last().map(|line| format!("; last heard: {line}")).unwrap_or_default();
             self.problem(format!("the board {loss}{heard}"));
@@ -367,7 +371,7 @@ impl Monitor {
         }
     }
 
-    /// Returns the board's last lines before it was lost.
+    /// Returns the last lines that the board printed before it was lost, and forgets them.
     fn last_words(&mut self) -> Vec<String> {
         self.log.drain(..).chain(self.errors.drain(..)).collect()
     }

@@ -1,4 +1,5 @@
-//! Tests of the monitor. They pass lines of a board and let time pass, and look at the monitor's actions.
+//! Tests of the monitor. They pass the lines of a board and the times to the monitor, and check the actions
+//! that it returns.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +7,7 @@ use proptest::prelude::*;
 const LIMITS: Limits =
     Limits { start: Duration::from_secs(10), case: Duration::from_secs(5), total: Duration::from_secs(100) };
 
-/// A monitor, and the current time.
+/// A monitor, and the time that the test passes to it.
 struct Run {
     monitor: Monitor,
     now: Duration,
@@ -20,7 +21,7 @@ fn run() -> Run {
 }
 
 impl Run {
-    /// Passes events to the monitor, one second apart.
+    /// Passes lines of a board to the monitor, one second apart.
     fn hear(&mut self, lines: &str) -> Step {
         let mut step = Step::Over;
         for line in lines.split(", ") {
@@ -30,7 +31,7 @@ impl Run {
         step
     }
 
-    /// Lets `seconds` seconds pass without a line.
+    /// Lets `seconds` seconds pass without a line of the board.
     fn silence(&mut self, seconds: u64) -> Step {
         self.now += Duration::from_secs(seconds);
         self.monitor.tick(self.now)

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// An open file. Opening it early finds a wrong path before the run. The file keeps its content until
-/// `write`.
+/// An open file. It is opened before the run, so that a wrong path is found early. The file keeps its old
+/// content until `write`.
 pub(crate) struct ReportFile {
     path: PathBuf,
     file: File,

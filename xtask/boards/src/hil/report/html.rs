@@ -31,7 +31,7 @@ pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> Strin
     page
 }
 
-/// Writes the summary of a board.
+/// Writes a board's name and the summary of its results.
 fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::Result {
     let skipped = !board_required && matches!(results.ending, Ending::Unreachable(_));
     let class = match results.is_good(board_required) {
@@ -62,7 +62,7 @@ fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::R
     Ok(())
 }
 
-/// Writes the properties of a device as a table that opens on demand.
+/// Writes the properties of a device as a table that a reader can open.
 fn about(page: &mut String, about: &[(String, String)]) -> fmt::Result {
     if about.is_empty() {
         return Ok(());

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::mem;
 
-/// Shows a run while it goes on.
+/// Shows the results of a run while it goes on, in a terminal.
 pub(crate) struct Terminal<'a> {
     out: &'a mut dyn Write,
     bar: ProgressBar,
@@ -40,7 +40,7 @@ impl<'a> Terminal<'a> {
         self.write(&format!("{line}\n"));
     }
 
-    /// Writes cases and resets that are new, and moves the bar.
+    /// Writes the cases and resets since the last call, and moves the bar.
     pub(crate) fn watch(&mut self, monitor: &Monitor) {
         let results = monitor.results();
         let mut text = String::new();
@@ -70,7 +70,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
-/// Adds a case to a text. Writing to a string cannot fail.
+/// Appends the line of a case to a text. Writing to a string cannot fail.
 fn describe(case: &Case, text: &mut String) {
     for (name, value) in &case.measured {
         let _ = writeln!(text, "measured {}: {name} = {value}", case.name);
@@ -84,7 +84,7 @@ fn describe(case: &Case, text: &mut String) {
     }
 }
 
-/// Returns the summary of a run: numbers of cases, reasons of skips, and faults outside of cases.
+/// Returns the summary of a run: numbers of cases, reasons of skips, and faults that belong to no case.
 pub(crate) fn summary(results: &Results, board_required: bool) -> String {
     let mut text = String::new();
     if let (Ending::Unreachable(why), false) = (&results.ending, board_required) {

@@ -1,4 +1,4 @@
-//! The differences of two records, and the facts that follow from one record.
+//! The differences of two records of a validation, and the facts about a card that one record shows.
 
 use super::machine::Property;
 use super::record::{Answer, LoopbackResult, Record};
@@ -86,7 +86,8 @@ fn ratios<K: Ord + Debug>(
     }
 }
 
-/// Returns a proposal for `DEVICE.md`: the answers of a card.
+/// Returns proposed lines for `DEVICE.md`: the behaviour of a card where that file has an assumption or an
+/// open question.
 ///
 /// # Errors
 /// The record is not of hardware.

@@ -1,5 +1,5 @@
-//! Looks at the machine before a run: at obstacles between programs and the device, and at the machine's own
-//! properties.
+//! Checks the machine before a run: looks for obstacles between programs and the device, and describes the
+//! machine.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -9,17 +9,17 @@ use std::path::Path;
 /// A property and its value, in words.
 pub(super) type Property = (String, String);
 
-/// The PSID of the software devices of this repository.
+/// The PSID (`board_id`) of the software devices of this repository.
 const OURS: &str = "MLX5SOFTDEV";
 
-/// Bits of a process's capabilities (`linux/capability.h`).
+/// Numbers of Linux's capabilities (`linux/capability.h`).
 const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Memory that the run locks at most, in bytes.
+/// The most memory that the run locks, in bytes.
 const LOCKED: u64 = 64 << 20;
 
-/// The meaning of a check for the run.
+/// The consequence of a check for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Weight {
@@ -30,7 +30,7 @@ pub(super) enum Weight {
     Missing,
 }
 
-/// A look at one thing that a run needs.
+/// The result of a check of one condition, such as the driver or the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Check {
     pub(super) what: String,
@@ -45,9 +45,9 @@ impl Check {
     }
 }
 
-/// A machine, as the files below a folder describe it.
+/// A machine, as the files in its `sys`, `proc` and `dev` describe it.
 pub(super) struct Machine<'a> {
-    /// The folder of `sys`, `proc` and `dev`: `/`, but for tests.
+    /// The folder that contains `sys`, `proc` and `dev`: `/`, or a folder of files in tests.
     pub(super) root: &'a Path,
 }
 
@@ -119,7 +119,7 @@ impl Machine<'_> {
         Check::new(what, Weight::Missing, words)
     }
 
-    /// Checks the file by which programs open the device.
+    /// Checks that this user may open the device's file in `/dev/infiniband`.
     fn file(&self, device: &str) -> Check {
         let what = "rights to the device";
         let folder = "sys/class/infiniband_verbs";

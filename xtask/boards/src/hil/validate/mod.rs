@@ -49,10 +49,12 @@ for a machine without cargo: ./validate [DEVICE] there has the same options.
 Exit status: 0 all cases passed, 1 a case failed or the run was impossible, 2 invalid arguments.
 ";
 
-/// The programs of a run, by their names in the archive.
+/// The programs of a validation: of the scenarios, and of the benchmarks. The archive has them under these
+/// names.
 const PROGRAMS: [&str; 2] = ["hil", "bench"];
 
-/// The variable by which a script names itself, for the command that runs a case again.
+/// The environment variable with the command that a user called, such as `./validate mlx5_0`. The report
+/// shows it in the command that runs a case again.
 const AGAIN: &str = "MLX5_VALIDATE_COMMAND";
 
 /// The file beside the programs that names the commit from which they were built.
@@ -115,7 +117,7 @@ fn parse(words: &mut run::Options, device: Option<String>) -> Result<Options, St
     Ok(options)
 }
 
-/// Performs the task, and returns its last words and its status.
+/// Performs the task. Returns the text to print at the end, and the exit status.
 fn perform(options: &Options) -> Result<(String, u8), String> {
     if let Some([first, second]) = &options.compare {
         return Ok((compare::compare(&archive::read(first)?, &archive::read(second)?), 0));
@@ -149,7 +151,8 @@ fn build() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Runs this program again where it sees the stand-in's device. Returns its status.
+/// Runs this program again behind the stand-in for the kernel, where it finds the software device. Returns
+/// that program's exit status, and no text.
 fn behind_the_stand_in(options: &Options, programs: &Path) -> Result<(String, u8), String> {
     let mut words = vec!["--".to_owned(), run::itself()?.display().to_string(), "validate".into()];
     let pairs = [
@@ -167,7 +170,7 @@ fn behind_the_stand_in(options: &Options, programs: &Path) -> Result<(String, u8
     Ok((String::new(), status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// A device of this machine, as the runner sees it.
+/// A device of this machine, as a board of `cargo xtask hil`.
 struct Here {
     words: Vec<String>,
 }
@@ -185,7 +188,7 @@ impl Board for Here {
     }
 
     fn reset(&mut self) -> Result<(), String> {
-        // The runner starts the program again. Nothing else of the machine is touched.
+        // After this call, the program is started again. Nothing else of the machine is touched.
         Ok(())
     }
 }
@@ -254,7 +257,8 @@ fn again(device: &str) -> String {
     env::var(AGAIN).unwrap_or_else(|_| format!("cargo xtask validate {device}"))
 }
 
-/// Returns the answer of a program, in the folder of this process: there may be no repository.
+/// Runs a program in the working folder of this process, and returns its output. `run::program` would change
+/// to the repository's root, which may not exist on this machine.
 fn tool(name: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(name);
     command.args(arguments).stderr(Stdio::null());
@@ -279,7 +283,8 @@ fn about_run(programs: &Path, date: &str, options: &Options, ways: Ways) -> Vec<
     .into()
 }
 
-/// Lets the program open the device without running a case, and judges its encryption.
+/// Lets the program `hil` open the device without running a case, and checks how the device describes its
+/// encryption.
 fn opened(machine: &Machine<'_>, device: &str, hil: &[String]) -> Check {
     let what = "the library opens the device";
     let missing = |words: String| Check { what: what.into(), weight: Weight::Missing, words };
@@ -310,7 +315,8 @@ fn say(check: &Check) {
     println!("{word:<8} {}: {}", check.what, check.words);
 }
 
-/// Runs the benchmarks. A benchmark that fails is a remark: no number decides whether a device is right.
+/// Runs the benchmarks. A benchmark that fails becomes a remark in the record, not a fault: no number decides
+/// whether a device is right.
 fn measure(record: &mut Record, bench: &str, device: &str) {
     println!("measuring requests on this core, and I/Os over the loopback of {device}");
     let mut run = |arguments: &[&str], take: fn(&mut Record, &str)| {

@@ -1,4 +1,4 @@
-//! The record of a validation as one self-contained HTML page.
+//! The report of a validation as one self-contained HTML page.
 
 use super::machine::{Property, Weight};
 use super::record::{Answer, Case, LoopbackResult, Record};
@@ -118,8 +118,9 @@ fn failures(page: &mut String, record: &Record) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the kinds of deviations with the names of their cases, the most frequent kind first. Only the end
-/// of a deviation decides, without numbers and lists of bytes: the beginning says how the case came there.
+/// Groups failed cases by the kind of their deviation. Returns each kind with the names of its cases, the
+/// most frequent kind first. The kind is the end of the deviation, without numbers and lists of bytes: the
+/// beginning only names the step of the case that failed.
 fn kinds<'a>(bad: &[&'a Case]) -> Vec<(String, Vec<&'a str>)> {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for case in bad {
@@ -159,12 +160,13 @@ fn without_numbers(text: &str) -> String {
     kept
 }
 
-/// Returns the number of the queue pair that a line names.
+/// Returns the number of the queue pair that a log line names.
 fn queue_pair(line: &str) -> Option<&str> {
     line.split("queue pair ").nth(1)?.split(|c: char| !c.is_ascii_alphanumeric()).next()
 }
 
-/// Writes everything that is known of a failed case.
+/// Writes the section about a failed case: its deviation, its requirements, and the requests and completions
+/// in its log.
 fn failure(page: &mut String, case: &Case) -> fmt::Result {
     write!(
         page,
@@ -200,7 +202,8 @@ fn failure(page: &mut String, case: &Case) -> fmt::Result {
         };
         place.push(line.as_str());
     }
-    // The list may go back to earlier cases. A completion that names no queue pair is about an mkey.
+    // The list may contain completions of earlier cases, which are left out. A completion that names no queue
+    // pair is about an mkey, and is kept.
     let is_own = |own| states.iter().any(|state| queue_pair(state) == Some(own));
     completions.retain(|line| queue_pair(line).is_none_or(is_own));
     for (title, lines) in [

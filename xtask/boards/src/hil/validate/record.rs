@@ -10,14 +10,14 @@ use std::sync::LazyLock;
 /// The version of the format.
 pub(super) const FORMAT: u32 = 1;
 
-/// The word for the nature of a card, in the property `nature`.
+/// The value of the property `nature` for a real card.
 const HARDWARE: &str = "hardware";
 
-/// The sentence of each case, from the comment of its function.
+/// The sentence of each case, from the docstring of its function.
 const SENTENCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sentences.rs"));
 
 const REQUIREMENTS: &str = include_str!("../../../../../hil-tests/REQUIREMENTS.md");
-/// Instructions of each work, as `cargo xtask bench --record` has counted them.
+/// The instructions of each work, as `cargo xtask bench --record` has counted them.
 const COUNTS: &str = include_str!("../../../../../hil-tests/benches/counts.csv");
 const FACTS: &str = include_str!("../../../../../hil-tests/DEVICE.md");
 
@@ -34,13 +34,13 @@ pub(super) struct Case {
     pub(super) name: String,
     /// `passed`, `FAILED`, `SKIPPED`, `HUNG` or `DIED`.
     pub(super) verdict: String,
-    /// The deviation, or the missing capability.
+    /// The deviation of a case that failed, or the capability that a skipped case lacks.
     pub(super) reason: String,
     pub(super) milliseconds: u64,
-    /// The rule that the case shows, in a sentence.
+    /// The rule that the case tests, in a sentence.
     pub(super) sentence: String,
     pub(super) requirements: Vec<Requirement>,
-    /// The behaviour of the device where the case assumes or measures one.
+    /// The observed behaviour, if the case tests an assumption or measures.
     pub(super) measured: Vec<Property>,
     /// Queue pairs, requests and completions of a failed case, in words.
     pub(super) log: Vec<String>,
@@ -61,10 +61,10 @@ pub(super) struct Own {
     /// Requests that share a doorbell.
     pub(super) batch: u32,
     pub(super) nanoseconds: f64,
-    /// Missing where the processor does not count instructions for programs.
+    /// `None` if the processor does not count instructions for programs.
     pub(super) instructions: Option<f64>,
-    /// The count of this work that is recorded for a core of this architecture: the number of instructions
-    /// depends on the compiled code alone.
+    /// The recorded count of this work for a core of this architecture. A recorded count is valid here,
+    /// because the number of instructions depends on the compiled code alone.
     #[serde(default)]
     pub(super) recorded: Option<f64>,
 }
@@ -82,13 +82,13 @@ pub(super) struct Loopback {
 pub(super) enum LoopbackResult {
     Measured {
         ios_per_second: f64,
-        /// Latency of single I/Os in microseconds: the median, 99 %, the longest.
+        /// Latency of single I/Os in microseconds: the median, the 99th percentile, the longest.
         microseconds: [f64; 3],
     },
     Skipped(String),
 }
 
-/// An open question of `DEVICE.md`, and the answer of a device.
+/// An assumption or open question of `DEVICE.md`, and the answer that a device gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer<'a> {
     pub(super) case: &'a str,
@@ -96,7 +96,7 @@ pub(super) struct Answer<'a> {
     /// The behaviour that the software device has.
     pub(super) assumed: String,
     pub(super) found: String,
-    /// Whether the device does as assumed. `None` if only a person can compare.
+    /// Whether the device behaves as assumed. `None` if only a person can compare the two.
     pub(super) holds: Option<bool>,
 }
 
@@ -116,17 +116,17 @@ pub(super) struct Record {
     pub(super) faults: Vec<String>,
     pub(super) own: Vec<Own>,
     pub(super) loopback: Vec<Loopback>,
-    /// Reasons of measurements that failed or have less than all numbers.
+    /// Reasons of measurements that failed or are incomplete.
     pub(super) remarks: Vec<String>,
 }
 
 impl Record {
-    /// Returns a property of the device.
+    /// Returns the value of a property of the device.
     pub(super) fn property(&self, what: &str) -> Option<&str> {
         self.device.iter().find(|(name, _)| name == what).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether the device is a real one.
+    /// Returns whether the device is a real card.
     pub(super) fn is_hardware(&self) -> bool {
         self.property("nature") == Some(HARDWARE)
     }
@@ -154,7 +154,7 @@ impl Record {
         }
     }
 
-    /// Returns every assumption and every open question with the behaviour of this device.
+    /// Returns every assumption and open question of `DEVICE.md`, with the behaviour of this device.
     pub(super) fn answers(&self) -> Vec<Answer<'_>> {
         let gaps = gaps();
         let mut answers = Vec::new();
@@ -183,7 +183,7 @@ impl Record {
         answers
     }
 
-    /// Adds a line of `bench own`.
+    /// Adds a measurement from a line that `bench own` has printed.
     pub(super) fn take_own(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [work, batch, nanoseconds, instructions] = words[..]
@@ -197,7 +197,7 @@ impl Record {
         }
     }
 
-    /// Adds a line of `bench loopback`.
+    /// Adds a measurement from a line that `bench loopback` has printed.
     pub(super) fn take_loopback(&mut self, line: &str) {
         let mut words = line.splitn(3, ' ');
         let (Some(kind), Some(Ok(bytes)), Some(rest)) =
@@ -237,7 +237,7 @@ fn case(case: &super::super::results::Case) -> Case {
     }
 }
 
-/// Returns the sentence of a case, and the requirements that it shows.
+/// Returns the sentence of a case, and the requirements that it tests.
 pub(super) fn described(name: &str) -> (String, Vec<Requirement>) {
     let known = SENTENCES.iter().find(|(case, _)| *case == name);
     let scenario = hil_scenarios::scenarios::all().find(|scenario| scenario.name == name);
@@ -268,7 +268,7 @@ fn requirements() -> BTreeMap<&'static str, Requirement> {
     REQUIREMENTS.lines().filter_map(row).collect()
 }
 
-/// Returns the core of `counts.csv` that is nearest to a processor.
+/// Returns the core, of those in `counts.csv`, that is nearest to a processor.
 fn core(architecture: &str, processor: &str) -> &'static str {
     match architecture {
         "aarch64" if processor.contains("A78") => "aarch64-cortex-a78",
@@ -288,7 +288,7 @@ fn recorded(core: &str, work: &str, batch: u32) -> Option<f64> {
     COUNTS.lines().find_map(row)
 }
 
-/// Returns question and assumption of each gap of `DEVICE.md`, by the name of its case.
+/// Returns question and assumption of each gap of `DEVICE.md`, by the name of the case that measures it.
 fn gaps() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     let row = |line: &'static str| {
         let [name, question, assumed] = cells(line)?[..] else { return None };
@@ -380,7 +380,8 @@ pub(super) mod tests {
         assert_eq!(failed.log.len(), 3);
         assert_eq!(record.own[0].instructions, Some(273.0));
         assert_eq!(record.own[1].instructions, None);
-        // Without a counter there is the recorded count, of each architecture.
+        // If a processor counts no instructions, the report shows the recorded count. It exists for each
+        // architecture.
         assert!(recorded("x86_64", "list4", 1).is_some_and(|count| count > 50.0));
         assert!(recorded(core("aarch64", "Cortex-A78"), "list4", 16).is_some_and(|count| count > 50.0));
         assert_eq!(recorded("x86_64", "list4", 3), None);
