@@ -1,19 +1,18 @@
-//! The device's access to memory. A ring may consist of pages anywhere in memory. Such a ring gets a window:
-//! a range of addresses in which its pages follow each other. Readers of rings therefore need no list of
-//! pages.
+//! The device's access to memory. A ring may consist of pages anywhere in memory. The bus gives such a ring a
+//! window: a range of addresses in which its pages follow each other. Readers of rings therefore need no list
+//! of pages.
 
 use crate::memory::{Fault, Memory};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The first address of windows. No bus has memory there.
+/// The first address of windows. Memory of the host has lower addresses only.
 const FIRST: u64 = 1 << 63;
 
 /// The bytes between the beginnings of two windows. No window is longer.
 const APART: u64 = 1 << 32;
 
-/// Pages of `1 << log_page` bytes that appear as one range of addresses. The range begins at an offset into
-/// the first page.
+/// The pages of a window, each of `1 << log_page` bytes. The window begins at an offset into the first page.
 #[derive(Debug)]
 struct Window {
     pages: Vec<u64>,
@@ -22,8 +21,9 @@ struct Window {
 }
 
 impl Window {
-    /// Calls `access` with each piece of the range of `length` bytes that begins at offset `from` of the
-    /// window: the address of the piece in memory, and its place in the range.
+    /// Calls `access` for each part of the range of `length` bytes at offset `from` of the window. A part
+    /// does not cross the end of a page. `access` gets the address of the part in memory, and its place in
+    /// the range.
     fn pieces(
         &self,
         from: u64,
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(back, bytes);
         assert_eq!(bus.publish(ring + 0x1080, 0x99), Ok(()));
         assert_eq!(bus.host.bytes(0x4000, 1), Some(&[0x99][..]));
-        // No memory follows the last page.
+        // No page follows the last one, so the window ends there.
         assert!(bus.read(ring + 0x2080, &mut [0]).is_err());
         assert!(bus.write(ring + 0x207f, &[0; 2]).is_err());
         bus.close(ring);

@@ -25,11 +25,11 @@ pub(crate) const fn number(byte: usize, bit: usize, width: usize, value: u64) ->
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
-/// Logarithm of the most translation entries of an mkey. With this limit, the number of an entry may exceed
-/// 16 bits.
+/// Logarithm of the largest number of translation entries of an mkey. With this limit, the number of an entry
+/// may exceed 16 bits.
 pub const LOG_MAX_ENTRIES: u8 = 18;
 
-/// The fields of `cmd_hca_cap` that are the same for all profiles.
+/// The fields of `cmd_hca_cap` that have the same value in all profiles.
 const GENERAL: &[Field] = &[
     number(0x10, 0, 8, 15),                     // log_max_srq_sz
     number(0x11, 0, 8, 15),                     // log_max_qp_sz
@@ -74,7 +74,7 @@ const RELAXED_ORDERING: &[Field] = &[
 /// The fields of `atomic_caps`: compare-and-swap and fetch-and-add, of 8 bytes.
 const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
 
-/// The fields of `roce_cap` that are the same for all profiles.
+/// The fields of `roce_cap` that have the same value in all profiles.
 const ROCE: &[Field] = &[
     flag(0, 6),                  // fl_rc_qp_when_roce_enabled
     number(0x18, 0, 16, 0xffff), // r_roce_max_src_udp_port

@@ -17,11 +17,11 @@ use crate::tap::Seen;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_mkey::wire::ctrl::FmCeSe;
 
-/// The bits of a consumer index.
+/// The bits of a consumer index that a doorbell record has.
 const INDEX_MASK: u32 = 0x00ff_ffff;
 
 impl<M: Memory> Device<M> {
-    /// Treats a completion queue as full from now on, as if the host took no more entries.
+    /// Makes a completion queue count as full from now on, as if the host took no more entries.
     pub fn fill(&mut self, cqn: u32) {
         if let Some(cq) = self.objects.cqs.get_mut(cqn) {
             cq.full = true;
@@ -77,8 +77,8 @@ impl<M: Memory> Device<M> {
         self.put(cqn, entry, cause);
     }
 
-    /// Writes an entry that the gate has let through. If the queue is full or its ring is no memory, the
-    /// queue fails, and so does every queue pair that uses the queue.
+    /// Writes an entry that the gate has let through. If the queue is full, or its ring is outside of the
+    /// memory, the queue fails, and so does every queue pair that uses the queue.
     fn put(&mut self, cqn: u32, entry: Entry, cause: Option<Cause>) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
@@ -207,7 +207,7 @@ fn is_full(cq: &Cq) -> bool {
 }
 
 /// Writes the entry at the producer index, its last byte last. Returns `None` if the ring is full, or if the
-/// ring or its doorbell record is no memory.
+/// ring or its doorbell record is outside of the memory.
 fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> {
     if !cq.attributes.ignore_overrun && is_full(cq) {
         let mut consumer = [0; 4];

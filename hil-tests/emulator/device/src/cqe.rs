@@ -16,8 +16,8 @@ pub(crate) type Entry = [u8; 64];
 pub(crate) struct Subject {
     pub(crate) qpn: u32,
     pub(crate) user_index: u32,
-    /// Number of the first block of a send request. Of a receive: the count of receives, or its slot in a
-    /// linked list.
+    /// Of a send request: the number of its first block. Of a receive: the count of receives, or the slot in
+    /// a linked list.
     pub(crate) counter: u16,
     /// Opcode of a send request, 0 for a receive.
     pub(crate) wqe_opcode: u8,
@@ -70,8 +70,8 @@ pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
     }
 }
 
-/// Returns whether an entry wakes a host that waits for solicited entries: the sender asked for an event, or
-/// the entry is an error (InfiniBand 11.4.2.2).
+/// Returns whether an entry raises the event of a queue that is armed for solicited entries: the sender asked
+/// for an event, or the entry is an error (InfiniBand 11.4.2.2).
 pub(crate) fn asks_for_event(entry: &Entry) -> bool {
     let [.., last] = *entry;
     let word = OpOwn::from_bits(last);

@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 use zeroize::Zeroizing;
 
-/// A length that AES-XTS cannot process.
+/// The error for a length that AES-XTS cannot process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobSize;
 
@@ -111,10 +111,11 @@ const UNITS: usize = 64;
 /// but unrolls a shorter one, which is slower.
 const LANES: usize = 32;
 
-/// A piece of a unit: its blocks, or the masks of these blocks.
+/// A piece of a data unit: its blocks, or the masks of these blocks.
 type Piece<T> = [T; LANES];
 
-/// The number of pieces that pass the cipher together. These pieces may belong to several units.
+/// The number of pieces that pass through the cipher in one call. These pieces may belong to several data
+/// units.
 const PIECES: usize = 2;
 
 /// Aligns a value so that a wide register is stored at once.
@@ -270,8 +271,8 @@ fn many<N: ArraySize>(blocks: &mut [Block], cipher: impl Fn(&mut Array<Block, N>
     let (arrays, rest) = Array::slice_as_chunks_mut(blocks);
     arrays.iter_mut().for_each(&cipher);
     if !rest.is_empty() {
-        // The cipher processes N blocks at a time, here with unused ones. N blocks together take no longer
-        // than two blocks one by one.
+        // The cipher takes N blocks in a call, so unused blocks fill the array. N blocks in one call take no
+        // longer than two single blocks.
         let mut blocks = Array::<Block, N>::default();
         blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
         cipher(&mut blocks);
@@ -375,7 +376,7 @@ pub enum UnwrapError {
 /// Unwraps a key with a KEK of 16 or 32 bytes (RFC 3394, default initial value).
 ///
 /// # Errors
-/// [`UnwrapError`] with the reason.
+/// [`UnwrapError`] if a length is wrong or the integrity check fails.
 pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnwrapError> {
     let mut key = Zeroizing::new(vec![0; wrapped.len().saturating_sub(8)]);
     let outcome = leaving_nothing(|| match kek.len() {

@@ -1,4 +1,4 @@
-//! Moves data between memory and wire bytes for one key, or for a list of data segments.
+//! Moves data between memory and messages (wire bytes), for one key or for a list of data segments.
 
 use crate::faults::Faults;
 use crate::fetch::SendSegment;
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     pub(crate) running: Option<Running>,
 }
 
-/// A range of a key's space, in wire bytes.
+/// A range of wire bytes in the space of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
     pub(crate) key: u32,
@@ -43,7 +43,7 @@ impl Range {
     }
 }
 
-/// The state that a transfer reads. A transfer changes none of it.
+/// The state of the device that a transfer reads and does not change.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     pub(crate) objects: &'a Objects,

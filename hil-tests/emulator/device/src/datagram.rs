@@ -35,7 +35,7 @@ pub(crate) struct AddressVector {
     destination_qpn: U32,
     rate_and_service_level: u8,
     path_bits: u8,
-    /// The UDP source port of a RoCE packet. On InfiniBand, the LID of the destination.
+    /// On Ethernet, the UDP source port of the RoCE packet. On InfiniBand, the LID of the destination.
     udp_source_port_or_lid: U16,
     reserved1: [u8; 4],
     mac: [u8; 6],

@@ -25,7 +25,7 @@ use mlx5_mkey::wire::klm::Klm;
 /// The reason why a call was refused. A refused call changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// No object of that kind has the number.
+    /// No object of the kind has the number.
     NoSuchObject {
         /// The kind of object.
         what: &'static str,
@@ -84,10 +84,10 @@ pub enum Event {
     /// A queue pair has refused a request of its peer as malformed or forbidden, and is in error
     /// (QP_REQ_ERR).
     QpRequest(u32),
-    /// A doorbell rang more blocks than the ring has; the queue pair is in error (QP_FATAL).
+    /// A doorbell announced more blocks than the ring has; the queue pair is in error (QP_FATAL).
     QpFatal(u32),
-    /// A completion queue was full, or its ring is no memory; the device writes no more entries to it
-    /// (CQ_ERR).
+    /// A completion queue was full, or its ring is outside of the memory; the device writes no more entries
+    /// to it (CQ_ERR).
     CqError(u32),
     /// A shared receive queue has fewer receives than its limit (SRQ_LIMIT_REACHED).
     SrqLimit(u32),
@@ -118,20 +118,21 @@ pub struct Device<M> {
     pub(crate) profile: DeviceProfile,
     pub(crate) faults: Faults,
     pub(crate) objects: Objects,
-    /// Queue pairs that may have something to do.
+    /// Numbers of the queue pairs that may have requests to execute or receives to flush.
     pub(crate) active: BTreeSet<u32>,
-    /// Queue pairs whose oldest request found no receive. Some may have been reset since.
+    /// Numbers of the queue pairs whose peer had no receive for their oldest request. Some may have been
+    /// reset since.
     pub(crate) waiting: BTreeSet<u32>,
     /// Queue pairs whose next request the gate delays. Some may be gone.
     pub(crate) stalled: BTreeSet<u32>,
     /// Queue pairs in the error state, whose later receives are flushed.
     pub(crate) failed: BTreeSet<u32>,
     pub(crate) events: VecDeque<Event>,
-    /// Messages between queue pairs of this device.
+    /// Messages from one queue pair of this device to another.
     pub(crate) local: VecDeque<Message>,
     /// Messages for queue pairs of other devices.
     pub(crate) outbound: Outbound,
-    /// Queue pairs that wait for room in `outbound`.
+    /// Numbers of the queue pairs that wait for room in `outbound`.
     pub(crate) held: BTreeSet<u32>,
     pub(crate) tap: Tap,
     pub(crate) gate: Gate,
@@ -170,12 +171,13 @@ impl<M: Memory> Device<M> {
         self.gids.set(table);
     }
 
-    /// Notes that a GID leads to another device. From now on, datagrams to the GID are sent.
+    /// Records that a GID belongs to a port of another device. From now on, datagrams to the GID become
+    /// messages for other devices.
     pub fn reach(&mut self, gid: [u8; 16]) {
         self.gids.reach(gid);
     }
 
-    /// Sets the faults of the device from now on. Loaded DEKs stay as they are.
+    /// Sets the device's faults from now on. Loaded DEKs stay as they are.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
     }
@@ -186,12 +188,14 @@ impl<M: Memory> Device<M> {
         self.clock.set(read);
     }
 
-    /// Sets a function that is called for each message, each completion entry and each command from now on.
+    /// Sets a function that is called, from now on, for each message, each completion entry, each request of
+    /// a send queue, each packet and each command.
     pub fn set_tap(&mut self, look: impl FnMut(Seen<'_>) + Send + 'static) {
         self.tap.set(look);
     }
 
-    /// Keeps the last `limit` completion entries from now on, each with the cause of its error, if any.
+    /// Keeps the last `limit` completion entries from now on, for tests. Each kept entry has the cause of its
+    /// error, if any.
     pub fn keep_completions(&mut self, limit: usize) {
         self.tap.keep(limit);
     }
@@ -206,7 +210,7 @@ impl<M: Memory> Device<M> {
         &self.memory.host
     }
 
-    /// Returns the memory that the device reads and writes, for writes by the host.
+    /// Returns the memory that the device reads and writes, so that the caller can write to it.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.memory.host
     }
@@ -261,7 +265,7 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::indirect(attributes))
     }
 
-    /// Checks that the device has the features of a new key.
+    /// Checks that the device has the features that a new mkey asks for.
     fn check_features(&self, attributes: &MkeyAttributes) -> Result<(), Error> {
         if attributes.log_entry.is_some() && !self.profile.fixed_entries {
             return Err(Error::BadAttribute("entries of one length"));

@@ -1,5 +1,5 @@
-//! The keys and the credential of a commissioned device that takes wrapped keys. Tests log in and wrap keys
-//! with them. These values are not secret.
+//! The keys and the credential of a device that imports wrapped keys, after its commissioning. Tests log in
+//! and wrap keys with them. These values are not secret.
 
 use crate::crypto::wrap_key;
 use crate::device::{Device, Error};
@@ -13,7 +13,7 @@ pub const KEK: [u8; 32] = *b"mlx5 emulated key-encryption key";
 /// it by number 1.
 pub const ZERO_KEK: [u8; 16] = [0; 16];
 
-/// The credential that a login must show.
+/// The credential that a user must present to create a login.
 pub const CREDENTIAL: [u8; 40] = *b"mlx5 emulated device: login credential..";
 
 /// The numbers that the software device has given to the keys and to the credential.

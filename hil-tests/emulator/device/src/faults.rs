@@ -1,4 +1,4 @@
-//! Deliberate faults of the device. A test suite that passes with a fault set does not test the behaviour
+//! Deliberate faults of the device. A test that still passes while a fault is on does not test the behaviour
 //! that the fault breaks.
 
 use alloc::string::String;
@@ -33,7 +33,7 @@ faults! {
     tweak_not_advancing,
     /// With encryption order "raw wire", the wire signature covers plaintext instead of ciphertext.
     signature_over_plaintext,
-    /// The bytes of an interleaved layout follow each other without gaps.
+    /// An interleaved layout ignores its strides: the bytes of each stream follow each other without gaps.
     stride_ignored,
     /// Every key allows every access.
     access_flags_ignored,
@@ -59,25 +59,25 @@ faults! {
     keytag_ignored,
     /// The length of a request counts memory bytes, not wire bytes.
     length_counts_memory_bytes,
-    /// Of several signature errors the last one is reported instead of the first, and each transfer reports
-    /// again.
+    /// Of several signature errors the last one is reported instead of the first, and each transfer with an
+    /// error reports it again.
     error_not_kept_first,
     /// The end of a login destroys the keys that were loaded under this login.
     keys_end_with_their_login,
     /// No event reports that a send queue is drained.
     drained_not_told,
-    /// Seed 0 and seed all ones of CRCs are swapped.
+    /// The start values 0 and all ones of CRCs are swapped.
     crc_seed_inverted,
     /// The completion of a receive counts memory bytes, not wire bytes.
     receives_count_memory_bytes,
     /// The rights of a queue pair (PRM `rre`, `rwe`, `rae`) are not checked. The rights of the keys are
     /// checked.
     qp_rights_ignored,
-    /// A region under an mkey allows every access, also one that it was not registered for.
+    /// A region that an mkey maps allows every access, also one that it was not registered for.
     region_rights_ignored,
     /// A key can be used through queue pairs of every protection domain.
     key_domain_ignored,
-    /// A region under an mkey may be of another protection domain.
+    /// A region that an mkey maps may be of another protection domain.
     region_domain_ignored,
     /// A UMR changes mkeys of every protection domain.
     umr_domain_ignored,
@@ -97,9 +97,9 @@ faults! {
     check_free_ignored,
     /// CHECK_QPN of a UMR refuses nothing.
     check_qpn_ignored,
-    /// A bad entry of a layout is found only after data has been written to the entries before it.
+    /// A bad entry of a layout is found only after data has been written through the earlier entries.
     bad_entries_found_late,
-    /// A SEND whose invalidation is refused fails with the syndrome of the receiver's other errors.
+    /// A SEND whose invalidation is refused fails with the same syndrome as for other errors of the receiver.
     invalidation_refused_otherwise,
     /// Combinations of cipher and signature that the man page's table does not list are refused (DEVICE.md,
     /// "Crypto BSF and encryption order").
@@ -109,8 +109,8 @@ faults! {
     job_size_ignored,
     /// On a queue pair with `drain_sigerr`, a request with a signature error gets no completion.
     failing_request_silent,
-    /// On a queue pair with `drain_sigerr`, a signature error in data that the peer writes stops the send
-    /// queue, too.
+    /// On a queue pair with `drain_sigerr`, the send queue also stops for a signature error in data that the
+    /// peer writes.
     drained_by_the_peers_data,
     /// A transfer whose tweaks would carry into the upper half is refused.
     tweak_carry_refused,
@@ -136,12 +136,12 @@ faults! {
 }
 
 impl Faults {
-    /// Returns the checks that the faults switch off for a key that a request names.
+    /// Returns the checks that the faults switch off for the key that a request names.
     pub(crate) const fn of_key(&self) -> Unchecked {
         Unchecked { domain: self.key_domain_ignored, right: self.access_flags_ignored }
     }
 
-    /// Returns the checks that the faults switch off for a key under another key.
+    /// Returns the checks that the faults switch off for a key that an entry of another mkey names.
     pub(crate) const fn of_region(&self) -> Unchecked {
         Unchecked {
             domain: self.region_domain_ignored,
@@ -150,7 +150,7 @@ impl Faults {
     }
 }
 
-/// The checks of a key that a broken device leaves out.
+/// The checks of a key that the device leaves out because of its faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unchecked {
     pub(crate) domain: bool,

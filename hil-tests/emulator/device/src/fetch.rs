@@ -98,8 +98,8 @@ const MODIFIER_COPY: u8 = 1;
 const READ_AHEAD: u16 = 32;
 
 impl ReadAhead {
-    /// Returns at least `count` blocks of the send ring, from block `counter` on. The doorbell has rung
-    /// `rung` blocks from there on.
+    /// Returns at least `count` blocks of the send ring, from block `counter` on. Doorbells have announced
+    /// `rung` blocks from `counter` on.
     fn blocks(
         &mut self,
         memory: &impl Memory,
@@ -139,9 +139,10 @@ fn read(
     Ok(blocks)
 }
 
-/// Reads the request that starts at block `counter`. The doorbell has rung `rung` blocks from there on.
+/// Reads the request that starts at block `counter`. Doorbells have announced `rung` blocks from `counter`
+/// on.
 ///
-/// `Err` carries the fields that a completion of the malformed request reports.
+/// `Err` has the fields that a completion of the malformed request reports.
 pub(crate) fn fetch(
     memory: &impl Memory,
     qpn: u32,
@@ -286,7 +287,7 @@ fn segments(mut rest: Reader<'_>) -> Result<Vec<SendSegment>, Reason> {
         let length = (count & !InlineHeader::INLINE) as usize;
         let overrun = Reason::InlineOverrun { length: length as u64, room: data.len() as u64 };
         segments.push(SendSegment::Inline(data.get(..length).ok_or(overrun)?.to_vec()));
-        // The padding of the last inline segment may be cut off by the request's end.
+        // The request may end inside the padding of the last inline segment.
         rest.skip((length + 4).next_multiple_of(OCTOWORD_BYTES).min(rest.bytes.len()))?;
     }
     Ok(segments)
@@ -314,7 +315,7 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Reason> {
         return Err(Reason::BsfOctowords { octowords: second });
     }
     if !control.flag_bits().inline() {
-        // A UMR without lists has no pointer.
+        // A UMR without lists needs no pointer to them.
         let lists = if control.klm_octowords.get() == 0 && (offset || second == 0) {
             UmrLists::Inline { translations: Vec::new(), bsfs: Vec::new() }
         } else {
@@ -365,8 +366,8 @@ pub(crate) fn receive(
     receive_list(&bytes)
 }
 
-/// Reads a slot of a shared receive queue: the number of the next slot, and the segments. Returns `None` if
-/// the slot is no memory.
+/// Reads a slot of a shared receive queue: the number of the next slot, and the data segments. Returns `None`
+/// if the slot is outside of the memory.
 pub(crate) fn shared_receive(
     memory: &impl Memory,
     srq: &SrqAttributes,

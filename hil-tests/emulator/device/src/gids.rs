@@ -1,4 +1,4 @@
-//! GIDs: addresses of this device's port and of other ports.
+//! GIDs of this device's port and of ports of other devices.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -12,8 +12,8 @@ pub(crate) struct Gids {
 }
 
 impl Gids {
-    /// The most GIDs of other devices. A further GID makes the device forget all of these, and they have to
-    /// be named again.
+    /// The largest number of known GIDs of other devices. One more GID makes the device forget all others,
+    /// and [`crate::Device::reach`] has to name them again.
     const OTHERS: usize = 1 << 12;
 
     pub(crate) fn new(gid: [u8; 16]) -> Self {

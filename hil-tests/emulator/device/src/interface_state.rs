@@ -1,4 +1,4 @@
-//! The state of the command interface and of the objects that only drivers of the function have.
+//! The state of the command interface, and of the objects that only drivers of the PCI function create.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -50,13 +50,13 @@ pub(crate) struct Interface {
     pub(crate) uars: BTreeSet<u32>,
     pub(crate) eqs: BTreeMap<u32, Eq>,
     pub(crate) cqs: BTreeMap<u32, Notify>,
-    /// Objects that consist of a number only, by the opcode that creates them.
+    /// Objects with a number and no other state, by the opcode that creates them and their number.
     pub(crate) numbers: BTreeSet<(u16, u32)>,
-    /// The user contexts of objects. Objects of the host itself are not listed.
+    /// The user context of each object. Objects of the host itself are not listed.
     pub(crate) owners: BTreeMap<(Kind, u32), u16>,
     /// Memory of users for rings and doorbell records, by the number of the umem.
     pub(crate) umems: BTreeMap<u32, Umem>,
-    /// The umem of the ring and the umem of the doorbell record, for each queue that has any of them in a
+    /// The umems of the ring and of the doorbell record, for each queue that has at least one of them in a
     /// umem.
     pub(crate) over_umems: BTreeMap<(Kind, u32), [Option<u32>; 2]>,
     /// The eight opaque bytes that a user has stored with each DEK, by the number of the DEK.
@@ -68,7 +68,7 @@ pub(crate) struct Interface {
     pub(crate) checksum: Checksum,
     /// The capabilities of the device that SET_HCA_CAP has chosen.
     pub(crate) current: Option<Vec<u8>>,
-    /// The finished commands that no event has reported yet: a bit for each entry of the command queue.
+    /// The finished commands that no event has reported yet: bit n is entry n of the command queue.
     pub(crate) completed: u32,
     /// A request of the firmware for pages: the function, and the number of pages. A negative number returns
     /// pages.
@@ -107,7 +107,7 @@ pub(crate) type Context = [u8; QPC_BYTES];
 pub(crate) struct Eq {
     pub(crate) ring: u64,
     pub(crate) log_entries: u8,
-    /// The types of events of this queue: bit n of word m stands for type 64 m + n.
+    /// The types of events that this queue gets: bit n of word m is type 64 m + n.
     pub(crate) events: [u64; 4],
     /// The vector of the queue's interrupts.
     pub(crate) vector: u16,
@@ -116,7 +116,7 @@ pub(crate) struct Eq {
     pub(crate) consumer: u32,
     /// The next entry raises an interrupt.
     pub(crate) armed: bool,
-    /// The page of the queue's doorbells.
+    /// The number of the UAR page with the queue's doorbells.
     pub(crate) uar: u32,
 }
 
@@ -130,13 +130,13 @@ impl Eq {
     }
 }
 
-/// Properties of a completion queue that only drivers of the function know: its event queue, and whether the
-/// host has armed it.
+/// Properties of a completion queue that only drivers of the PCI function set: its event queue, its UAR page,
+/// and whether the host has armed it.
 #[derive(Debug)]
 pub(crate) struct Notify {
     pub(crate) eq: u32,
     pub(crate) armed: Option<Armed>,
-    /// The page of the queue's doorbells.
+    /// The number of the UAR page with the queue's doorbells.
     pub(crate) uar: u32,
 }
 
@@ -166,9 +166,9 @@ pub(crate) struct PacketQueue {
     pub(crate) ring: u64,
     pub(crate) log_blocks: u8,
     pub(crate) record: u64,
-    /// The next block.
+    /// The number of the next block to execute.
     pub(crate) next: u16,
-    /// The page of the queue's doorbells.
+    /// The number of the UAR page with the queue's doorbells.
     pub(crate) uar: u32,
 }
 
@@ -190,7 +190,7 @@ pub(crate) struct Traffic {
 }
 
 impl Interface {
-    /// Returns whether a page has the send doorbells of a queue pair or of a send queue of packets.
+    /// Returns whether a UAR page contains the send doorbells of a queue pair or of a send queue of packets.
     pub(crate) fn rings(&self, page: u32, queue: u32) -> bool {
         let of_pair = |context: &Context| {
             let [_, _, _, _, _, _, _, _, _, _, _, _, _, a, b, c, ..] = *context;
@@ -200,7 +200,7 @@ impl Interface {
             || self.packets.get(&queue).is_some_and(|packets| packets.uar == page)
     }
 
-    /// Returns whether any event queue gets events of a type.
+    /// Returns whether an event queue gets events of a type.
     pub(crate) fn is_told(&self, kind: u8) -> bool {
         self.eqs.values().any(|eq| eq.gets(kind))
     }

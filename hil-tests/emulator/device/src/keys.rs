@@ -7,7 +7,7 @@ use crate::object::dek::{Dek, DekAttributes, KeyMaterial, KeySize, Login, LoginS
 use crate::profile::CryptoMode;
 use alloc::boxed::Box;
 
-/// The reason why a command has no attributes of a DEK.
+/// The reason why the attributes of a DEK cannot be read from a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DekError {
     /// The command has too few bytes.

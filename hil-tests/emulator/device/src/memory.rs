@@ -20,13 +20,13 @@ pub trait Memory {
     /// Fills `out` from `address` on.
     ///
     /// # Errors
-    /// [`Fault`] where part of the range is no memory; `out` is then unspecified.
+    /// [`Fault`] where part of the range is outside of the memory; `out` is then unspecified.
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault>;
 
     /// Stores `bytes` from `address` on.
     ///
     /// # Errors
-    /// [`Fault`] where part of the range is no memory.
+    /// [`Fault`] where part of the range is outside of the memory.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault>;
 
     /// Stores one byte, ordered behind all writes before it.
@@ -36,7 +36,7 @@ pub trait Memory {
     /// does not.
     ///
     /// # Errors
-    /// [`Fault`] where `address` is no memory.
+    /// [`Fault`] where `address` is outside of the memory.
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
         self.write(address, &[byte])
     }

@@ -1,5 +1,5 @@
-//! Messages between requester and responder: plain values that contain wire bytes. The user may carry them
-//! between devices by any means.
+//! Messages between requester and responder: plain values that contain wire bytes. A program with several
+//! devices may carry the messages between them by any means.
 
 use crate::datagram::Datagram;
 use crate::refusal::Cause;
@@ -112,7 +112,7 @@ pub enum Message {
         /// The request.
         request: Request,
     },
-    /// A request to a responder that gives no answer. A lost request is not repeated.
+    /// A request to a responder that gives no answer (UC, UD). A lost request is not repeated.
     Unanswered {
         /// Number of the requester's queue pair.
         from: u32,

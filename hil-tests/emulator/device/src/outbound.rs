@@ -3,8 +3,8 @@
 use crate::message::{Message, Request};
 use alloc::collections::VecDeque;
 
-/// The most bytes of waiting messages that get no answer. Without this limit, a sender could add messages
-/// without end, since no answer holds it back.
+/// The largest number of bytes of waiting messages that get no answer. Without this limit, a sender could add
+/// messages without end, since it waits for no answers.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The number of bytes that a message counts in addition to its data.

@@ -119,11 +119,11 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// The first wrong signature of the input.
     pub error: Option<BlockError>,
-    /// The CRC of a transaction, for its PSV.
+    /// The CRC of a transaction, which the device writes to its PSV.
     pub running: Option<Running>,
 }
 
-/// Data, signatures, and the first wrong signature.
+/// Data, signatures, and the first wrong signature, if any.
 type Stripped = (Vec<u8>, Vec<u8>, Option<BlockError>);
 
 /// Converts an offset in a domain with signatures to an offset in bytes of data.

@@ -1,7 +1,7 @@
 //! The profile of the device: the properties in which real devices differ.
 
-/// The name of the device's kind of board. The names of NVIDIA's boards begin with `MT_`. Programs of this
-/// project tell by this name that a device is no hardware.
+/// The name of the device's board (PSID). The names of NVIDIA's boards begin with `MT_`. By this name,
+/// programs of this project recognise that a device is no hardware.
 pub const PSID: &str = "MLX5SOFTDEV00001";
 
 /// The data units and the tweaks that the AES-XTS engine takes (DEVICE.md, "Engines").
@@ -119,7 +119,8 @@ pub struct DeviceProfile {
     pub crypto: CryptoMode,
     /// The treatment of transfers that end inside a protected block.
     pub partial_blocks: PartialBlocks,
-    /// A peer needs remote rights also for the keys under an indirect key (PRM `imaicl` is 0).
+    /// A peer needs remote rights also for the keys that the entries of an indirect key name (PRM `imaicl` is
+    /// 0).
     pub inner_remote_rights: bool,
     /// The fence that requests behind a UMR need.
     pub umr_fence: UmrFence,

@@ -13,7 +13,7 @@ use mlx5_mkey::wire::data::DataSegment;
 
 /// A receive that a message consumes.
 pub(crate) struct Receive {
-    /// The number of the receive in its completion: the count, or the slot of a linked list.
+    /// The number of the receive in its completion: the count of receives, or the slot of a linked list.
     pub(crate) counter: u16,
     /// The protection domain of the receive's buffers.
     pub(crate) pd: u32,

@@ -22,15 +22,15 @@ pub enum Refusal {
     QueuePair = 0x05,
     /// The key does not give the right.
     Right = 0x06,
-    /// The range is outside of the key's space, or its layout ends before it.
+    /// The range is outside of the key's space, or the key's layout has too few bytes for it.
     Bounds = 0x07,
-    /// The key stands under too many other keys.
+    /// The key is reached through too many levels of other keys.
     Depth = 0x08,
     /// A data segment falls into too many ranges of memory ([`crate::DeviceProfile::max_ranges`]).
     Ranges = 0x09,
-    /// The key's address is no memory.
+    /// The key leads to an address outside of the memory.
     MemoryFault = 0x0a,
-    /// A key with a BSF stands under another key.
+    /// An entry of an mkey names a key that has BSFs of its own.
     NestedTransform = 0x0b,
     /// The queue pair forbids this access of its peer (PRM `rre`, `rwe`, `rae`).
     QueuePairRight = 0x0c,
@@ -60,14 +60,14 @@ pub enum Refusal {
     Malformed = 0x30,
     /// The address of an atomic is no multiple of 8.
     Atomic = 0x31,
-    /// A check of the UMR's flags failed (free state or bound queue pair), or the peer may not invalidate the
-    /// key.
+    /// A check of the UMR's flags failed (whether the mkey is free, or its bound queue pair), or the peer may
+    /// not invalidate the key.
     UmrCheck = 0x40,
     /// This device does not support the change that the UMR asks for.
     UmrUnsupported = 0x41,
     /// The mkey has too little room for the UMR (DEVICE.md, "A UMR over the room of its mkey").
     UmrRoom = 0x42,
-    /// The doorbell has rung more blocks than the ring has.
+    /// A doorbell has announced more blocks than the ring has.
     RingOverrun = 0x50,
     /// The request was never executed.
     Flushed = 0xf9,

@@ -1,4 +1,4 @@
-//! The responder: executes requests of a peer, with receive rings and remote keys.
+//! The responder: executes requests of a peer, on posted receives and on remote keys.
 
 use crate::cqe;
 use crate::data_path::{Range, Report};

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 const MAX_ROUNDS: u32 = 1 << 17;
 
 impl<M: Memory> Device<M> {
-    /// Takes a doorbell: executes the requests that the doorbell record of the queue pair rings, and all
-    /// their consequences.
+    /// Takes a doorbell: executes the requests that the queue pair's doorbell record announces, and all
+    /// consequences of these requests.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -53,15 +53,15 @@ impl<M: Memory> Device<M> {
     pub fn run(&mut self) {
         for number in core::mem::take(&mut self.waiting) {
             self.ask_again(number);
-            // Further requests may follow the repeated ones.
+            // Further requests may follow the repeated ones, so the queue pair stays active.
             self.active.insert(number);
         }
         self.active.append(&mut self.stalled);
         self.settle();
     }
 
-    /// Does the work of a run, except that the receiver-not-ready timer stands still: continues queue pairs
-    /// whose state has changed, and flushes receives of queue pairs in the error state.
+    /// Does the work of [`Device::run`] without its period of the receiver-not-ready timer: continues queue
+    /// pairs whose state has changed, and flushes receives of queue pairs in the error state.
     pub fn settle(&mut self) {
         let pending = |number: &u32| self.pending_receives(*number) > 0;
         let due: Vec<u32> = self.failed.iter().copied().filter(pending).collect();
@@ -149,7 +149,7 @@ impl<M: Memory> Device<M> {
         Some(response)
     }
 
-    /// Returns the next message for another device. A carrier that loses a request has to deliver
+    /// Returns the next message for another device. A program that loses a request on the way has to deliver
     /// [`Response::Unreachable`] as its answer.
     ///
     /// Messages that get no answer (unreliable transports) wait here up to about 1 MiB. Their queue pairs

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 
-/// An event that the tap shows.
+/// An occurrence that the tap shows to the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen<'a> {
     /// A message leaves a queue pair of this device. Its destination may be on this device, too.
@@ -34,7 +34,7 @@ pub enum Seen<'a> {
         /// The request, from its control segment on.
         bytes: &'a [u8],
     },
-    /// A packet of the network interface was taken.
+    /// A packet of the network interface was sent, or could not be read.
     Packet {
         /// The send queue.
         queue: u32,
@@ -54,7 +54,7 @@ pub enum Seen<'a> {
         op_mod: u16,
         /// The status of the command (PRM `status`).
         status: u8,
-        /// The reason of a refusal, as a number of this device.
+        /// The reason of a refusal, as a number that this device defines.
         syndrome: u32,
     },
 }
@@ -83,7 +83,7 @@ impl core::fmt::Display for Written {
     }
 }
 
-/// The function that is called for each event.
+/// The function that is called for each occurrence.
 type Look = dyn FnMut(Seen<'_>) + Send;
 
 /// The observer, if there is one, and the last written entries.
@@ -102,7 +102,7 @@ impl core::fmt::Debug for Tap {
 }
 
 impl Tap {
-    /// Sets the function that is called for each event from now on.
+    /// Sets the function that is called for each occurrence from now on.
     pub(crate) fn set(&mut self, look: impl FnMut(Seen<'_>) + Send + 'static) {
         self.look = Some(Box::new(look));
     }
@@ -118,7 +118,7 @@ impl Tap {
         self.written.iter()
     }
 
-    /// Shows an event to the observer.
+    /// Shows an occurrence to the observer.
     pub(crate) fn show(&mut self, seen: Seen<'_>) {
         if let Seen::Completion { cqn, entry, cause } = seen
             && self.limit > 0

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// The number of bytes of a CRC32C.
 pub(crate) const CRC_BYTES: u64 = 4;
 
-/// The part that an mkey has in a transaction.
+/// The part of an mkey's data in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// The side on which the CRC stands, and whose bytes the CRC covers.

@@ -4,7 +4,7 @@ use crate::refusal::Reason;
 use crate::signature::Mismatch;
 use alloc::vec::Vec;
 
-/// A domain: one side of an mkey.
+/// A side of an mkey (signature domain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The bytes between two devices.

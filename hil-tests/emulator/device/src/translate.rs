@@ -1,4 +1,5 @@
-//! Translates key, address and length to ranges of memory: rights, bounds, layouts, keys under keys.
+//! Translates key, address and length to ranges of memory: checks rights and bounds, and follows layouts to
+//! the keys that their entries name.
 
 use crate::faults::{Faults, Unchecked};
 use crate::object::Objects;
@@ -9,10 +10,10 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 
-/// The most levels of keys under keys.
+/// The largest number of levels at which entries of a key name other keys.
 const MAX_DEPTH: u8 = 4;
 
-/// The right that an access to memory needs.
+/// The right that an access to a key needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     LocalRead,
@@ -23,8 +24,8 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// Returns the right that is needed of the keys under a key, if the outer key alone decides the peer's
-    /// rights.
+    /// Returns the right that the keys named by an indirect key's entries must give, if the indirect key
+    /// alone decides about the rights of the peer.
     pub(crate) const fn of_owner(self) -> Self {
         match self {
             Self::LocalRead | Self::RemoteRead => Self::LocalRead,
@@ -33,7 +34,7 @@ impl Right {
     }
 }
 
-/// The queue pair that uses a key, and its protection domain.
+/// The user of a key: a queue pair, and its protection domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) pd: u32,
@@ -77,10 +78,10 @@ pub(crate) fn lookup(
 pub(crate) struct Walk<'a, V> {
     pub(crate) objects: &'a Objects,
     pub(crate) asker: Asker,
-    /// The right that is needed of the keys under the requested key.
+    /// The right that the keys named by the requested key's entries must give.
     pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
-    /// The number of ranges of memory, and of keys under keys, that the walk may still visit.
+    /// The number of ranges of memory, and of keys in entries, that the walk may still visit.
     pub(crate) budget: u32,
     /// The initial value of `budget`.
     pub(crate) limit: u32,
@@ -119,14 +120,14 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         Ok(())
     }
 
-    /// Visits a range of a key that stands under the requested key.
+    /// Visits a range of a key that an entry of the requested key names.
     fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Reason> {
         self.spend()?;
         let depth = depth.checked_sub(1).ok_or(Reason::TooDeep { key })?;
         let objects = self.objects;
         let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults.of_region())?;
-        // Assumption: the transform of a key under a key is not applied. A key with a transform is therefore
-        // refused here.
+        // Assumption: the device does not apply the transform of a key in an entry. Such a key is therefore
+        // refused if it has a transform.
         if mkey.changes_bytes() {
             return Err(Reason::NestedBsf { key });
         }

@@ -1,5 +1,5 @@
-//! Messages without answers. For the requester, a message is done when it is sent. The responder takes or
-//! drops it.
+//! Messages without answers (UC, UD). For the requester, a message is done when it is sent. The responder
+//! takes or drops it.
 
 use crate::datagram::{AddressVector, Datagram, Destination, MAX_BYTES};
 use crate::device::Device;

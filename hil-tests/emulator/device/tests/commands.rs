@@ -18,8 +18,8 @@ const BAD_QP_STATE: u8 = 0x10;
 const NO_RESOURCES: u8 = 0xf;
 const BAD_INPUT_LENGTH: u8 = 0x50;
 
-/// Offsets in commands: the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP, the context of a queue pair,
-/// and the context of an mkey.
+/// Offsets in commands: of the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP, of the context of a queue
+/// pair, and of the context of an mkey.
 const PAGES: usize = 0x110;
 pub(crate) const QPC: usize = 0x18;
 pub(crate) const MKC: usize = 0x10;
@@ -30,8 +30,8 @@ const REMOTE_READ: u8 = 0x80;
 const REMOTE_WRITE: u8 = 0x40;
 const REMOTE_ATOMIC: u8 = 0x20;
 
-/// A device whose command interface runs, with an object of each kind that other objects need. The queue
-/// pairs that the host has created without commands are unused.
+/// A device whose command interface runs, with an object of each kind that other objects need. `host` also
+/// has queue pairs that were created without commands; these tests do not use them.
 pub(crate) struct Setup {
     pub(crate) host: Host,
     queue: u64,
@@ -156,8 +156,8 @@ impl Setup {
         Queue { qpn: self.good(words), ..queue }
     }
 
-    /// Puts two new connected queue pairs into the host. Their peers have these rights, and repeat a SEND
-    /// without a receive as often as `rnr_retry` says.
+    /// Creates two connected queue pairs by commands, and lets the host of the tests use them. Their peers
+    /// have the rights `rights`. They repeat a SEND without a receive as often as `rnr_retry` says.
     pub(crate) fn connect(&mut self, rights: u8, rnr_retry: u8) {
         let [a, b] = [self.made_qp(), self.made_qp()];
         for (at, one, other) in [(A, a, b), (B, b, a)] {
@@ -299,7 +299,8 @@ fn a_queue_is_on_pages_of_memory_wherever_they_are() {
         setup.good(words.clone().u64(last, first + 4096 * count as u64));
         setup.refused(words.clone().u64(last, first + (1 << 40)), BAD_PARAMETER, &why);
         setup.refused(words.clone().u64(last, first + 1), BAD_PARAMETER, &why);
-        // All addresses of the list are no memory, or are not the beginning of a page.
+        // With the shift, all addresses of the list are outside of the memory, or not at the beginning of a
+        // page.
         for shift in [1 << 40, 64, 2048] {
             let shifted = (0..count).fold(words.clone(), |words, page| {
                 words.u64(PAGES + 8 * page, first + shift + 4096 * page as u64)
@@ -486,7 +487,7 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
             (REMOTE_WRITE, Opcode::RDMA_WRITE),
             (REMOTE_ATOMIC, Opcode::ATOMIC_FA),
         ] {
-            // The other bits of the byte are other fields.
+            // The other bits of the byte belong to other fields, and do not change the rights.
             setup.connect(rights | 0x1f, 7);
             let host = &mut setup.host;
             let (at, key) = host.region(8, Access::ALL);
@@ -634,8 +635,8 @@ fn an_mkey_comes_with_its_entries() {
     setup.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
 }
 
-/// Atomics over memory of relaxed order are refused with the syndrome of a ConnectX, whether a registration
-/// or a command has relaxed the order.
+/// Atomics over memory of relaxed order are refused with the syndrome that a ConnectX returns, whether a
+/// registration or a command has relaxed the order.
 #[test]
 fn atomics_over_relaxed_order_have_their_number() {
     let mut setup = Setup::new();
@@ -893,7 +894,7 @@ fn receives_are_shared() {
     setup.refused(named(0x90e, rmp), BAD_RESOURCE, "it is gone");
 }
 
-/// XRC domains, XRC receive queues and user contexts have a number and no other field.
+/// XRC domains, XRC receive queues and user contexts have a number and no other state.
 #[test]
 fn some_objects_are_numbers() {
     let mut setup = Setup::new();

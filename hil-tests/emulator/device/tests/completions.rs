@@ -1,4 +1,5 @@
-//! Completion entries: the gate before the rings, rings that fail, and the fields of failed requests.
+//! Completion entries: decisions of the gate about entries, rings that are full or outside of the memory, and
+//! the fields of failed requests.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -16,8 +17,8 @@ fn counters(host: &mut Host, at: usize) -> Vec<u16> {
     std::iter::from_fn(|| host.poll_send(at)).map(|seen| seen.counter()).collect()
 }
 
-/// Returns a host whose gate applies this decision to the first entry of queue pair A, and lets all other
-/// entries pass.
+/// Returns a host whose gate applies `passage` to the first entry of queue pair A, and lets all other entries
+/// pass.
 fn gated(passage: Passage) -> Host {
     let mut host = Host::new();
     let (cqn, mut first) = (host.q[A].send_cq.cqn, Some(passage));
@@ -117,7 +118,7 @@ fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
 #[test]
 fn entries_name_their_queue_pair() {
     for index in [0, 0x0012_3456, 0x00ff_ffff] {
-        // A longer user index is truncated to 24 bits.
+        // The device uses only the low 24 bits of a longer user index.
         let mut host =
             Host::with(DeviceProfile::default(), |attributes| attributes.user_index = 0x5500_0000 | index);
         let (at, key) = host.region(8, Access::LOCAL_READ);

@@ -1,4 +1,4 @@
-//! AES-XTS through mkeys: rows A to J of DEVICE.md, engines, keys.
+//! AES-XTS through mkeys: rows A to J of DEVICE.md, "Crypto BSF and encryption order", engines, keys.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -68,7 +68,8 @@ fn configure(host: &mut Host, row: &Row) -> (u64, Key) {
     (at, mkey.key)
 }
 
-/// Transfers the row in both directions, as requester and as responder. Returns the mismatches.
+/// Transfers the row's bytes in both directions, as requester and as responder. Returns the names of the
+/// transfers with wrong bytes.
 fn differences(row: &Row, faults: impl Fn(&mut Faults)) -> Vec<&'static str> {
     let mut host = Host::with_faults(faults);
     let (at, key) = configure(&mut host, row);

@@ -34,7 +34,7 @@ fn length_and_bsf_are_all_that_a_umr_needs() {
             host.good(A);
             host.poll_recv(B);
         }
-        // A transfer cannot use the entries behind the length.
+        // A transfer cannot use the entries behind the mkey's length.
         host.send_from(created, 0, 1536);
         assert_eq!(host.bad(A).why(), Refusal::Bounds);
     }

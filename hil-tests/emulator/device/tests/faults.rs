@@ -4,8 +4,8 @@ use crate::common::*;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_softdev::*;
 
-/// The peer may write the mkey, but not the region under it. Each of two faults lets the write pass. The
-/// fault `region_rights_ignored` does not affect requests that name the region's own key.
+/// The mkey allows the peer to write, but the region that the mkey maps does not. Each of two faults lets the
+/// write pass. The fault `region_rights_ignored` does not affect requests that name the region's own key.
 #[test]
 fn rights_of_a_region_are_ignored_by_either_fault() {
     let faults = |host: &mut Host, key, region| {
@@ -37,7 +37,7 @@ fn events_but_one_are_told_by_a_device_that_does_not_tell_of_drained_queues() {
     let mut host = Host::with_faults(|faults| faults.drained_not_told = true);
     let [a, b] = host.q.map(|queue| queue.qpn);
     host.device.modify(a, QpState::SendQueueDrained).unwrap();
-    // The doorbell rings more blocks than the ring has.
+    // The doorbell announces more blocks than the ring has.
     host.q[B].producer = 1000;
     host.ring(B);
     assert_eq!(host.device.take_events(), [Event::QpFatal(b)]);

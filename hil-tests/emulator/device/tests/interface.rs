@@ -96,7 +96,8 @@ fn any_bit_that_is_flipped_is_noticed() {
             let bytes = if part == 0 { &mut broken.entry[..] } else { &mut broken.blocks[part - 1].1[..] };
             bytes[bit / 8] ^= 1 << (bit % 8);
             let entry = broken.give(&mut device);
-            // Without the owner bit, the entry belongs to software.
+            // If the flipped bit is the owner bit, the entry belongs to software, and the device leaves it
+            // unchanged.
             let expected = if (part, bit) == (0, 0x1f8) { broken.entry[0x3f] } else { 1 << 1 };
             assert_eq!(entry[0x3f], expected, "part {part}, bit {bit:#x}");
             assert_eq!(device.firmware_pages(), 0, "part {part}, bit {bit:#x}");
@@ -213,7 +214,7 @@ fn the_doorbell_names_the_entries_to_look_at() {
     }
 }
 
-/// Memory in which the owner byte of an entry arrives late.
+/// A memory that records the owner byte of an entry instead of writing it.
 #[derive(Debug)]
 struct Delayed(Arena, Vec<(u64, u8)>);
 

@@ -1,7 +1,7 @@
-//! Compares `inspect` with this device: each row of `inspect`'s table of problems has a verdict here, and its
-//! requests are executed on the device. The device refuses all requests that `inspect` calls refused, and
-//! executes the others. If the requests of a row have several forms, each form is tried. [`UNTOLD`] lists the
-//! rows whose verdict does not follow from the request alone.
+//! Compares the library's module `inspect` with this device: each row of `inspect`'s table of problems has a
+//! verdict here, and its requests are executed on the device. The device refuses all requests that `inspect`
+//! calls refused, and executes the others. If the requests of a row have several forms, each form is tried.
+//! [`UNTOLD`] lists the rows whose verdict does not follow from the request alone.
 
 use crate::common::*;
 use mlx5_mkey::inspect::{DeviceContext, Problem, Requests, Severity, WorkRequest};
@@ -15,12 +15,12 @@ use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 use zerocopy::IntoBytes;
 
-/// The device's reaction to a request.
+/// The device's reaction to the requests of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The device executes the request, and transfers through its mkey succeed.
     Executes,
-    /// The device refuses the request.
+    /// The device refuses the request itself.
     Refuses,
     /// The device executes the request, and refuses each transfer through its mkey. BSFs are read when they
     /// are used (DEVICE.md, "Where BSFs are read").
@@ -47,7 +47,7 @@ const UMR: usize = 16;
 const CONTEXT: usize = 64;
 const ENTRIES: usize = 128;
 
-/// A host with objects for one tried request.
+/// A host with the objects that one request needs.
 struct Bench {
     host: Host,
     plain: Mkey,
@@ -140,7 +140,7 @@ fn names(found: &[Problem]) -> Vec<&'static str> {
     found.iter().map(Problem::name).collect()
 }
 
-/// Returns the number of forms in which a row is tried.
+/// Returns the number of forms of requests that a row has.
 fn forms(name: &str) -> usize {
     match name {
         "UnknownCode" => 3,
@@ -351,12 +351,12 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "EntryTooLong" => list(set(ENTRIES, &[0x80, 0, 0, 1]), Executes),
         "ListTooShort" => list(set(CONTEXT + 31, &[65]), Executes),
         "ListTooLong" => list(set(CONTEXT + 31, &[63]), Executes),
-        // With a wrong code, the header of the interleaved layout becomes the first entry of a list, whose
-        // key is this code.
+        // With a wrong code, the device reads the interleaved layout's header as the first entry of a list,
+        // and the code as the entry's key.
         "StridedOpcode" if form == 0 => (Some(b.streams()), None, None, set(ENTRIES + 6, &[5]), Executes),
         "StridedOpcode" => {
-            // The code counts as a key: an mkey with this key exists, and its space begins at the address
-            // that the two counts of the header form.
+            // A key with the value of the code exists: the code is thus valid as the key of an entry. The
+            // key's space begins at the address that the two counts of the header form.
             bench.host.device.set_numbers(Numbered::Mkey, 5, 5).unwrap();
             let attributes = MkeyAttributes { free: false, ..MkeyAttributes::new(bench.host.pd, 4) };
             let entry = Klm { byte_count: 64.into(), mkey: key.get().into(), address: at.into() };
@@ -498,7 +498,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             (None, None, None, same, NoRequest("found in bytes of a ring, which are copied"))
         }
         "QueueKindMissing" => (None, None, None, same, NoRequest("the kind of queue is not known")),
-        // An atomic takes 8 bytes of the segment.
+        // The request is an atomic, which uses 8 bytes of the segment.
         "SegmentIs2Gib" if form == 0 => {
             let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
             alone(atomic.with(&segment(at, 8, key)), set(48, &[0; 4]), Executes)

@@ -155,7 +155,7 @@ fn r32_r48_keys_that_are_not_good() {
         let seen = host.bad(A);
         assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_PROTECTION, why));
         host.recover();
-        // The same bad key stands under a valid key.
+        // An entry of a valid key names the same bad key.
         host.configure(Config::new(&mkey).access(LW).list(&[(at, 8, bad)]));
         host.send_from(mkey.key, 0, 8);
         assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_PROTECTION);
@@ -283,7 +283,7 @@ fn invalidated(faults: impl Fn(&mut Faults)) -> (CqeOpcode, CqeOpcode) {
     host.send_from(mkey.key, 0, 64);
     let local = host.poll_send(A).unwrap().opcode();
     host.recover();
-    // After another configuration, the key works.
+    // After another configuration, the key is valid again.
     host.configure(config);
     host.send_from(mkey.key, 0, 64);
     host.good(A);
@@ -339,7 +339,7 @@ fn receives_that_are_too_short_or_wrong() {
     assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_OPERATION);
     assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::LOCAL_PROTECTION);
     host.recover();
-    // A list without an end marker ends with its slot.
+    // A receive list without an end marker ends with its slot.
     let four: Vec<DataSegment> = (0..4).map(|i| segment(to + i * 16, 16, to_key)).collect();
     host.post_receive(B, &four);
     host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
@@ -603,7 +603,7 @@ fn lost_and_late_messages() {
     let lost = answer(host.device.take_message().unwrap(), Response::Unreachable);
     host.device.deliver(lost);
     assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
-    // The answer does not fit the request.
+    // The answer has fewer bytes than the request asked for.
     host.recover();
     let (at, key) = host.region(8, Access::ALL);
     host.post(A, rdma(Opcode::RDMA_READ, 0, 0, key, &[segment(at, 8, key)]));

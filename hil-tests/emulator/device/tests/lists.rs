@@ -106,7 +106,7 @@ fn lists_that_cannot_be_read_are_refused() {
         host.recover();
     }
     let umr = by_pointer(&mut host, umr(), list + 2048, lkey);
-    // The request has one surplus octoword.
+    // The request has one octoword too many.
     host.post(A, umr.clone().with(&[0_u8; 16]));
     host.ring(A);
     assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_QP_OPERATION);

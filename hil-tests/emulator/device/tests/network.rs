@@ -1,5 +1,5 @@
-//! The network interface of an Ethernet port: send queues of packets, and objects that are only a number
-//! (`en_main.c` of Linux's mlx5_core).
+//! The network interface of an Ethernet port: send queues of packets, and objects with a number and no other
+//! state (`en_main.c` of Linux's mlx5_core).
 
 use crate::commands::*;
 use crate::common::*;
@@ -39,7 +39,7 @@ fn packets_are_taken_and_complete_where_they_are_signalled() {
     setup.refused(words.clone().u24(0x5d, 0x77), BAD_RESOURCE, "no page of doorbells");
     let queue = setup.good(words);
     setup.good(Words::new(0x905, 16).u24(9, queue));
-    // Six packets, and thereby a second lap of the ring. The last of each doorbell is signalled.
+    // Six packets fill the ring and begin its second lap. The last packet of each doorbell is signalled.
     let mut counters = Vec::new();
     for (index, signaled) in [(0, false), (1, true), (2, true), (3, false), (4, false), (5, true)] {
         let slot = u64::from(index % (1 << LOG)) * 64;
@@ -55,7 +55,8 @@ fn packets_are_taken_and_complete_where_they_are_signalled() {
     }
     assert_eq!(counters, [1, 2, 5]);
     assert_eq!(*shown.lock().unwrap(), [queue; 6]);
-    // A producer beyond the ring, and a doorbell without a request, have no effect.
+    // Two doorbells have no effect: one without a new request, and one whose producer is too far ahead for
+    // the ring.
     for producer in [6, 6 + (1 << LOG) + 1] {
         setup.host.put(record + 4, &u32::to_be_bytes(producer));
         let at = u64::from(setup.uar) * 4096 + 0x900;

@@ -108,13 +108,14 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     let first = pair.receive();
     let counters = [pair.send(1), pair.send(2), pair.send(3)];
     assert_eq!(pair.there(), 3);
-    // Receives are posted in between. The third request must not take one before the second request does.
+    // The receives are posted before the second request is repeated. The third request must not take one
+    // before the second does.
     let rest = [pair.receive(), pair.receive()];
     // The third request has no answer.
     assert_eq!(pair.back(), 2);
     assert_eq!(pair.one.good(A).counter(), counters[0]);
     assert_eq!(pair.there(), 0, "it waits for the timer");
-    // Before the timer, no further request is sent.
+    // Until the next `run`, the period of the receiver-not-ready timer, no further request is sent.
     pair.send(4);
     assert_eq!(pair.there(), 0);
     pair.one.device.run();

@@ -180,7 +180,7 @@ fn errors_flush_both_queues() {
 }
 
 /// A run reads no memory of queue pairs without work. A receive of a failed queue pair is work, although no
-/// doorbell tells of it.
+/// doorbell announces it.
 #[test]
 fn a_run_looks_at_queues_with_work_only() {
     let mut host = Host::new();
@@ -541,7 +541,7 @@ fn malformed_requests_fail() {
         assert_ne!(seen.vendor(), 0, "{what}");
         host.recover();
     }
-    // The device refuses requests that name another queue or block, or extend past the rung blocks.
+    // The device refuses requests that name another queue or block, or extend past the announced blocks.
     for spoil in [(1u64, 1u8), (6, 0x55), (7, 63)] {
         let counter = host.post(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
         let slot = host.q[A].attributes.sq + u64::from(counter) * 64;
@@ -551,7 +551,7 @@ fn malformed_requests_fail() {
         assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed));
         host.recover();
     }
-    // The doorbell rings more blocks than the ring has.
+    // The doorbell announces more blocks than the ring has.
     host.q[A].producer = 1000;
     host.ring(A);
     assert_eq!(host.device.take_events(), [Event::QpFatal(host.q[A].qpn)]);

@@ -198,8 +198,8 @@ fn a_ring_that_rings_its_own_doorbell_ends() {
     let sq = host.q[A].attributes.sq;
     let rkey = host.device.register(host.pd, record, 8, Access::ALL).unwrap();
     let source = host.device.register(host.pd, sq, 64, Access::ALL).unwrap();
-    // The RDMA WRITE copies word 0 of its own block to the send counter in the doorbell record, so that far
-    // more blocks are rung.
+    // The RDMA WRITE copies word 0 of its own block to the send counter in the doorbell record, which then
+    // announces far more blocks than the ring has.
     host.post(A, rdma(Opcode::RDMA_WRITE, 0, record + 4, rkey, &[segment(sq, 4, source)]));
     host.ring(A);
     survive(&mut host);

@@ -34,8 +34,8 @@ const TAGGED: u8 = 0x5a;
 /// First address of the region. With pages of 4 KiB and of 8 KiB, this address is inside a page.
 const FIRST: u64 = 0x7000_0000_0f00;
 
-/// A driver with its queue pair for UMRs, which takes the place of the host's queue pair A. A queue pair of a
-/// user takes the place of B.
+/// A driver with its queue pair for UMRs, which replaces the host's queue pair A. A queue pair of a user
+/// replaces B.
 struct Driver {
     setup: Setup,
     /// The protection domain of the driver's free regions, and the domain of a user.

@@ -235,7 +235,7 @@ fn a_list_that_leads_nowhere_fails_the_queue() {
     assert!(shared.host.poll_send(A).is_none() && shared.host.device.is_waiting());
     shared.host.device.run();
     assert_eq!(shared.host.device.take_events(), []);
-    // A doorbell record that counts more receives than the queue has slots stands for no receive.
+    // If the doorbell record counts more receives than the queue has slots, the device takes none.
     let mut shared = Shared::new(STRAIGHT);
     shared.host.put(shared.attributes.doorbell_record, &100_u32.to_be_bytes());
     shared.send(A, 1);

@@ -566,7 +566,7 @@ fn masks_select_bytes_from_the_first_on() {
 }
 
 /// With the fault `receives_count_memory_bytes`, the completion of a receive counts the memory bytes of all
-/// buffers.
+/// buffers instead of the wire bytes.
 #[test]
 fn a_device_may_count_bytes_of_memory_where_it_receives() {
     for (faulty, counted) in [(false, 520), (true, 512)] {
@@ -595,7 +595,8 @@ fn m19_draining_stops_behind_the_failing_request() {
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
     assert!(host.poll_send(A).is_none() && host.poll_recv(B).is_none());
-    // Software cancels a request: it replaces the opcode by NOP. The request then completes without an error.
+    // Software cancels a posted request: it replaces the opcode in the ring by NOP. The request then
+    // completes without an error.
     let slot = host.q[A].attributes.sq + 64 * u64::from(counter & 63);
     host.put(slot + 3, &[0]);
     host.device.modify(qpn, QpState::ReadyToSend).unwrap();

@@ -62,7 +62,7 @@ fn a_space_may_begin_elsewhere_than_its_memory() {
     host.write_into(key, memory + 8, &[5; 64]);
     host.good(B);
     assert_eq!(host.get(memory, 64), [5; 64]);
-    // The key does not reach bytes outside of the region.
+    // The key does not give access to bytes outside of the region.
     host.write_into(key, memory + 9, &[5; 64]);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
 }

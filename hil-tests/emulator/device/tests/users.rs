@@ -263,8 +263,8 @@ fn an_object_of_one_user_is_not_anothers() {
     setup.refused(by(one.uid, Words::new(0x800, 16)), BAD_RESOURCE, "no domain for a context that is gone");
 }
 
-/// As `an_object_of_one_user_is_not_anothers`, for the objects of a network interface and for those that are
-/// only a number.
+/// The same as `an_object_of_one_user_is_not_anothers`, for the objects of a network interface and for
+/// objects with a number and no other state.
 #[test]
 fn an_interface_of_one_user_is_not_anothers() {
     let mut setup = Setup::new();
@@ -387,7 +387,8 @@ fn an_event_queue_may_be_of_all() {
     setup.refused(user.cq(own, 0), BAD_RESOURCE, "the host's own");
 }
 
-/// A queue pair and its completion queue are rung and armed through the page that their creation named.
+/// The doorbells of a queue pair and of its completion queue work only in the UAR page that the command of
+/// their creation named.
 #[test]
 fn a_page_of_doorbells_rings_the_queues_of_its_own() {
     let mut setup = Setup::new();
@@ -418,7 +419,7 @@ fn a_page_of_doorbells_rings_the_queues_of_its_own() {
     }
     ring(host, user.uar);
     assert_eq!(owner(host), 0);
-    // The word of an event queue has the queue's number in its upper byte.
+    // The register of an event queue's doorbell has the queue's number in its upper byte.
     host.device.write_uar(register(setup.uar, 0x40), &(eq << 24).to_be_bytes());
     arm(host, other.uar, 0x20, cq);
     assert_eq!(raised(host), 0, "the completion queue is not armed");

@@ -168,7 +168,7 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
         assert_eq!(host.bad(B).syndrome(), Syndrome::MW_BIND);
         host.recover();
     }
-    // The queue pair of the window has to end the binding before it binds the window again.
+    // Before the queue pair binds the window again, it has to end the first binding.
     bind(&mut host, A, Kind::Two, key, REMOTE_WRITE, (at, 16, region));
     assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
     host.recover();

@@ -16,7 +16,7 @@ const MKC: usize = 0x10;
 /// Offset of the list of entries or pages in CREATE_MKEY.
 const ENTRIES: usize = 0x110;
 
-/// The memory behind a new mkey.
+/// The layout of the memory that a new mkey maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySpace {
     /// All addresses of the device's bus.
@@ -29,24 +29,24 @@ pub enum KeySpace {
         length: u64,
         /// Logarithm of the bytes of a page.
         log_page: u8,
-        /// UMRs may change the mkey.
+        /// Whether UMRs may change the mkey (PRM `umr_en`).
         umr: bool,
-        /// The entries of the pages, which the command lists unless the mkey is free. Without `pg_access`, an
-        /// entry has all rights.
+        /// The page entries: addresses, with rights in the lowest two bits. The command lists them unless the
+        /// mkey is free. Without `pg_access`, each entry gets all rights.
         entries: Vec<u64>,
     },
-    /// Entries that a UMR writes (access modes KLM and KSM).
+    /// The mkey has no entries until a UMR writes them (access modes KLM and KSM).
     Umr,
-    /// Entries in the command.
+    /// The entries that the command lists (access modes KLM and KSM without `umr_en`).
     Entries(MkeySpace),
 }
 
-/// CREATE_MKEY: a new mkey (PRM `mkc`).
+/// The fields of CREATE_MKEY, which creates an mkey (PRM `mkc`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkeyCommand {
     /// The attributes of the mkey.
     pub attributes: MkeyAttributes,
-    /// The memory behind the mkey.
+    /// The layout of the memory that the mkey maps.
     pub space: KeySpace,
 }
 
@@ -54,8 +54,8 @@ impl MkeyCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and for a
-    /// free region that no UMR can fill (an assumption).
+    /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and (an
+    /// assumption) for a free region that UMRs cannot change.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         let context = MkeyContext::read_from_bytes(request.bytes(MKC, size_of::<MkeyContext>())?);
         let context = context.map_err(|_| Refused::INPUT_LENGTH)?;
@@ -108,7 +108,7 @@ fn pages(
     Ok(KeySpace::Pages { start, length, log_page, umr, entries })
 }
 
-/// CREATE_PSV: new signature values.
+/// The fields of CREATE_PSV, which creates signature values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsvCommand {
     /// The protection domain.
@@ -121,7 +121,7 @@ impl PsvCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request is too short.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         Ok(Self { pd: request.u24(9)?, count: u32::from(request.u8(8)? >> 4) })
     }
@@ -152,15 +152,15 @@ pub fn dek(request: &Request, crypto: CryptoMode, login: Option<u32>) -> Result<
 /// Returns the opaque bytes that a user stores with a new DEK.
 ///
 /// # Errors
-/// [`Refused::INPUT_LENGTH`].
+/// [`Refused::INPUT_LENGTH`] if the request is too short.
 pub fn opaque(request: &Request) -> Result<[u8; 8], Refused> {
     request.u64(HEADER + 0x30).map(u64::to_be_bytes)
 }
 
-/// Checks that MODIFY_GENERAL_OBJECT sets the value of a DEK. No other field can change.
+/// Checks that MODIFY_GENERAL_OBJECT selects the key value of a DEK, the only field that can change.
 ///
 /// # Errors
-/// [`Refused`] for other fields.
+/// [`Refused`] if the command selects another field.
 pub fn modifies_key(request: &Request) -> Result<(), Refused> {
     const KEY: u64 = 1;
     if request.u64(HEADER)? == KEY { Ok(()) } else { Err(Refused::PARAMETER) }

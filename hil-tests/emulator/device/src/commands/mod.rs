@@ -22,14 +22,14 @@ pub use request::Request;
 /// The place of a ring, as a command names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Pages that the command lists.
+    /// The ring is on pages whose addresses the command lists.
     Pages {
         /// Logarithm of the bytes of a page, minus 12.
         log_page: u8,
-        /// The ring begins this number of 64ths of a page into the first one.
+        /// The offset of the ring in the first page, in 64ths of a page.
         offset: u16,
     },
-    /// A umem.
+    /// The ring is in a umem: memory that a user has registered (PRM `umem`).
     Umem {
         /// The number of the umem.
         number: u32,
@@ -51,8 +51,8 @@ impl Place {
 /// The place of a doorbell record, as a command names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The number of the umem that has the record. Without it, the record is in memory.
+    /// The number of the umem that contains the record. `None` if the record is not in a umem.
     pub umem: Option<u32>,
-    /// The offset of the record in the umem, or its address in memory.
+    /// The offset of the record in the umem. Without a umem, the record's address in memory.
     pub offset: u64,
 }

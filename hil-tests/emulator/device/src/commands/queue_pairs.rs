@@ -30,7 +30,7 @@ mod service {
 }
 
 /// A command that changes the state of queue pairs: its opcode, the states in which it is allowed (`None` for
-/// all), the new state, and the bytes of the context that it sets.
+/// all), the new state, and the parts of the context that it sets.
 struct Step {
     opcode: u16,
     from: Option<&'static [QpState]>,
@@ -68,19 +68,20 @@ const STEPS: &[Step] = &[
     Step { opcode: 0x50a, from: None, to: QpState::Reset, sets: &[] },
 ];
 
-/// The time-out for acknowledgements in a path: the upper bits of a byte of the context. RTR2RTS_QP sets
-/// them.
+/// The time-out for acknowledgements in a path: the offset of its byte in the context, and the mask of its
+/// bits. RTR2RTS_QP sets these bits.
 const TIME_OUT: (usize, u8) = (0x20, 0xf8);
 
-/// The number of the port in a path (`vhca_port_num`). INIT2RTR_QP keeps the port if it names none.
+/// The offset of the path's port number in a context (`vhca_port_num`). If INIT2RTR_QP has the number 0
+/// there, the port stays as it is.
 const PORT: usize = 0x3d;
 
 /// Offset of the path in a context (PRM `ads`).
 const PATH: usize = 0x18;
 
-/// Optional fields of a step, which bits of a mask select (`opt_param_mask`, `MLX5_QP_OPTPAR_*`): the bit,
-/// the offset in the context, and the bits there. The fields are the rights to read, to do atomics and to
-/// write, and the Q_Key.
+/// Optional fields of a state change, which bits of a mask select (`opt_param_mask`, `MLX5_QP_OPTPAR_*`): the
+/// bit of the mask, the offset in the context, and the bits there. The fields are the peer's rights to read,
+/// to do atomics and to write, and the Q_Key.
 const OPTIONS: &[(u32, usize, &[u8])] =
     &[(1 << 1, 0x92, &[0x80]), (1 << 2, 0x92, &[0x20]), (1 << 3, 0x92, &[0x40]), (1 << 5, 0xa8, &[0xff; 4])];
 /// Offset of the mask `opt_param_mask` in a command.
@@ -95,26 +96,28 @@ pub fn steps(opcode: u16) -> bool {
     STEPS.iter().any(|step| step.opcode == opcode)
 }
 
-/// CREATE_QP: a new queue pair.
+/// The fields of CREATE_QP, which creates a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QpCommand {
-    /// The place of the rings: the receives, then from the next whole block on the sends.
+    /// The place of both rings. The receive ring comes first. The send ring begins at the next multiple of 64
+    /// bytes.
     pub rings: Place,
     /// The place of the doorbell record.
     pub record: Record,
-    /// The page of doorbells.
+    /// The number of the UAR page with the doorbells of the queue pair.
     pub uar: u32,
     /// The transport.
     pub transport: Transport,
-    /// The fixed number of the queue pair, if it has one: management packets address queue pairs 0 and 1.
+    /// The number that the queue pair must have, if it is fixed: 0 or 1 for management packets.
     pub number: Option<u32>,
     /// The shared receive queue, if the queue pair uses one.
     pub shared: Option<u32>,
-    /// The format of time stamps (PRM `ts_format`).
+    /// The format of time stamps (PRM `ts_format`): 0 free-running, 1 the format that the device prefers, 2
+    /// real time.
     pub timestamps: u8,
-    /// The queue pair may copy memory (PRM `mmo`).
+    /// Whether the queue pair may execute copies of memory (opcode MMO; PRM `mmo`).
     pub copies: bool,
-    /// The context.
+    /// The context, as the command wrote it (PRM `qpc`).
     pub context: Context,
     has_receives: bool,
     has_sends: bool,
@@ -177,7 +180,7 @@ impl QpCommand {
         })
     }
 
-    /// Returns the number of bytes of the receives, up to the next whole block.
+    /// Returns the number of bytes of the receive ring, rounded up to a multiple of 64.
     fn receive_bytes(&self) -> u64 {
         let bytes = u64::from(self.stride) << self.log_slots;
         if self.has_receives { bytes.next_multiple_of(BLOCK) } else { 0 }
@@ -216,24 +219,25 @@ impl QpCommand {
     }
 }
 
-/// A command that changes the state of a queue pair, with the properties that it sets.
+/// The fields of a command that changes the state of a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QpStep {
     /// The new state.
     pub to: QpState,
-    /// The new context.
+    /// The new context (PRM `qpc`).
     pub context: Context,
     /// The number of the peer and the path to it (PRM `ads`), if the command connects the queue pair.
     pub peer: Option<(u32, [u8; 44])>,
-    /// The rights of the peer.
+    /// The accesses that the queue pair allows its peer (PRM `rre`, `rwe`, `rae`).
     pub rights: Access,
     /// The Q_Key.
     pub qkey: u32,
-    /// The retries while the peer has no receive, if the command sets them.
+    /// The number of repetitions of a request while the peer has no receive, if the command sets it (PRM
+    /// `rnr_retry`).
     pub retries: Option<Retries>,
-    /// Whether a signature error stops the send queue, if the command selects this property.
+    /// Whether a signature error stops the send queue, if the command selects this property (`drain_sigerr`).
     pub drains: Option<bool>,
-    /// Whether the queue pair may copy memory, if the command selects this property.
+    /// Whether the queue pair may execute copies of memory, if the command selects this property (`mmo`).
     pub copies: Option<bool>,
 }
 
@@ -241,8 +245,8 @@ impl QpStep {
     /// Reads the command for a queue pair with this state, transport and context.
     ///
     /// # Errors
-    /// [`Refused`] for another command, for a transition that does not exist, and for properties that the
-    /// device lacks.
+    /// [`Refused`] for a command that changes no state, for a transition that does not exist, and for
+    /// properties that the device lacks.
     pub fn read(
         request: &Request,
         (state, transport): (QpState, Transport),
@@ -355,8 +359,8 @@ fn properties(request: &Request, profile: &DeviceProfile) -> Result<(Option<bool
     Ok(((selected != 0).then_some(drain), copies))
 }
 
-/// Returns the reply to QUERY_QP: the context as commands have written it, with the current state and
-/// counters.
+/// Returns the reply to QUERY_QP: the context as commands have written it, with the queue pair's present
+/// state and counters.
 pub fn context_reply(context: &Context, view: &QpView) -> Vec<u8> {
     let state = match view.state {
         QpState::Reset => 0,
@@ -371,8 +375,8 @@ pub fn context_reply(context: &Context, view: &QpView) -> Vec<u8> {
     if let Some(byte) = answer.get_mut(QPC) {
         *byte = *byte & 0x0f | state << 4;
     }
-    // `hw_sq_wqebb_counter` and `hw_rq_counter` are the next send block and the next receive of the
-    // device.
+    // `hw_sq_wqebb_counter` is the number of the next block that the device executes, `hw_rq_counter` that of
+    // the next receive.
     answer.splice(QPC + 0xb4..QPC + 0xb6, view.hw_sq_wqebb_counter.to_be_bytes());
     answer.splice(QPC + 0xb8..QPC + 0xbc, u32::from(view.hw_rq_counter).to_be_bytes());
     answer

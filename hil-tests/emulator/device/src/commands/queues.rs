@@ -7,16 +7,16 @@ use crate::object::srq::{SrqAttributes, Topology};
 /// Logarithm of the most entries of a completion queue.
 const LOG_MAX_ENTRIES: u8 = 22;
 
-/// CREATE_CQ: a new completion queue (PRM `cqc`).
+/// The fields of CREATE_CQ, which creates a completion queue (PRM `cqc`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqCommand {
     /// The place of the entries.
     pub ring: Place,
     /// The place of the doorbell record.
     pub record: Record,
-    /// The page of doorbells.
+    /// The number of the UAR page with the doorbells of the completion queue.
     pub uar: u32,
-    /// The event queue for completion events.
+    /// The number of the event queue that gets completion events.
     pub eq: u32,
     log_entries: u8,
     entry_bytes: u8,
@@ -61,7 +61,8 @@ impl CqCommand {
     }
 }
 
-/// CREATE_RMP: a new shared receive queue, which the PRM calls a receive memory pool (PRM `rmpc`, `wq`).
+/// The fields of CREATE_RMP, which creates a shared receive queue. The PRM calls this queue a receive memory
+/// pool (PRM `rmpc`, `wq`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmpCommand {
     /// The place of the slots.
@@ -121,7 +122,7 @@ impl RmpCommand {
 /// Reads MODIFY_RMP. Returns the limit that the command arms, if its mask selects the limit.
 ///
 /// # Errors
-/// [`Refused::INPUT_LENGTH`].
+/// [`Refused::INPUT_LENGTH`] if the request is too short.
 pub fn limit_of_rmp(request: &Request) -> Result<Option<u16>, Refused> {
     const LIMIT: u8 = 1;
     if request.u8(0x17)? & LIMIT != 0 { request.u16(0x56).map(Some) } else { Ok(None) }

@@ -10,7 +10,7 @@ pub const HEADER: usize = 16;
 /// The number of bytes of status and syndrome, which every reply has.
 pub(crate) const LEAST: usize = 8;
 
-/// A refusal: status and syndrome.
+/// A refusal of a command: status and syndrome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(u8, u32);
 
@@ -19,7 +19,7 @@ impl Refused {
     pub const OPCODE: Self = Self(0x2, 0x1);
     /// A field has a wrong value.
     pub const PARAMETER: Self = Self(0x3, 0x2);
-    /// The device is in another state.
+    /// The state of the device does not allow the command.
     pub const STATE: Self = Self(0x4, 0x3);
     /// A named object does not exist.
     pub const RESOURCE: Self = Self(0x5, 0x4);
@@ -27,13 +27,13 @@ impl Refused {
     pub const INPUT_LENGTH: Self = Self(0x50, 0x5);
     /// There is too little room for the reply.
     pub const OUTPUT_LENGTH: Self = Self(0x51, 0x6);
-    /// The queue pair is in another state.
+    /// The state of the queue pair does not allow the command.
     pub const QP_STATE: Self = Self(0x10, 0x13);
 
-    /// The limit of a kind of objects is reached.
+    /// No further object of the kind can be created.
     pub const LIMIT: Self = Self(0x8, 0x19);
 
-    /// Returns the refusal of a planned fault, with its status.
+    /// Returns the refusal with a status that a test has chosen.
     pub const fn planned(status: u8) -> Self {
         Self(status, 0x7)
     }
@@ -86,7 +86,10 @@ pub fn done() -> Vec<u8> {
     vec![0; LEAST]
 }
 
-/// Returns the first number of a range that is free. Refuses if all are used.
+/// Returns the first unused number of a range.
+///
+/// # Errors
+/// [`Refused`] if all numbers are in use.
 pub(crate) fn free(mut range: core::ops::Range<u32>, is_used: impl Fn(&u32) -> bool) -> Result<u32, Refused> {
     Ok(range.find(|number| !is_used(number)).ok_or(Error::Exhausted)?)
 }

@@ -33,7 +33,7 @@ impl Request {
     /// Returns the number in a byte at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request ends before.
     pub fn u8(&self, at: usize) -> Result<u8, Refused> {
         Ok(self.number(at, 1)? as u8)
     }
@@ -41,7 +41,7 @@ impl Request {
     /// Returns the number in two bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request ends before.
     pub fn u16(&self, at: usize) -> Result<u16, Refused> {
         Ok(self.number(at, 2)? as u16)
     }
@@ -49,7 +49,7 @@ impl Request {
     /// Returns the number in three bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request ends before.
     pub fn u24(&self, at: usize) -> Result<u32, Refused> {
         Ok(self.number(at, 3)? as u32)
     }
@@ -57,7 +57,7 @@ impl Request {
     /// Returns the number in four bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request ends before.
     pub fn u32(&self, at: usize) -> Result<u32, Refused> {
         Ok(self.number(at, 4)? as u32)
     }
@@ -65,17 +65,19 @@ impl Request {
     /// Returns the number in eight bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request ends before.
     pub fn u64(&self, at: usize) -> Result<u64, Refused> {
         self.number(at, 8)
     }
 
-    /// Returns the number of a umem, if the command's bit says that a part of a queue is in it.
+    /// Returns the number of a umem, or `None` if the command says that the queue or the record is in no umem
+    /// (`is_valid`).
     pub(super) fn umem(&self, is_valid: bool, at: usize) -> Result<Option<u32>, Refused> {
         is_valid.then(|| self.u32(at)).transpose()
     }
 
-    /// Returns the place of a doorbell record: `offset` has its address, or its offset in the umem.
+    /// Returns the place of a doorbell record. The field at `offset` is the record's offset in the umem, or
+    /// its address without a umem.
     pub(super) fn record(&self, umem: Option<u32>, offset: usize) -> Result<Record, Refused> {
         Ok(Record { umem, offset: self.u64(offset)? })
     }
@@ -93,10 +95,11 @@ impl Request {
         })
     }
 
-    /// Reads the list of pages from offset `at` of a request on. The request has to end with the list.
+    /// Reads the list of page addresses from offset `at` of a request on. The request has to end with the
+    /// list.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`].
+    /// [`Refused::INPUT_LENGTH`] if the request is too short or too long.
     pub(crate) fn pages(&self, at: usize, count: usize) -> Result<Vec<u64>, Refused> {
         if self.0.len() != at + count * 8 {
             return Err(Refused::INPUT_LENGTH);

@@ -1,5 +1,5 @@
-//! Copies from one key to another without a peer (opcode MMO, modifier 1; DEVICE.md, "Copies without a
-//! peer").
+//! Executes copies from one key to another, which involve no peer (opcode MMO, modifier 1; DEVICE.md, "Copies
+//! without a peer").
 
 use crate::data_path::Range;
 use crate::device::Device;
@@ -14,8 +14,8 @@ use mlx5_mkey::wire::ctrl::FmCeSe;
 use mlx5_mkey::wire::data::DataSegment;
 
 impl<M: Memory> Device<M> {
-    /// Executes a copy. A device with unordered copies first executes the copy behind it in the ring, if
-    /// there is one.
+    /// Executes a copy. A device with unordered copies first executes the next request in the ring, if that
+    /// request is a copy too.
     pub(super) fn copy_in_turn(
         &mut self,
         qpn: u32,
@@ -38,7 +38,7 @@ impl<M: Memory> Device<M> {
 
     /// Returns the block, the source and the target of the copy at a block. Returns `None` on a device that
     /// keeps the order of copies, for a copy with a strong fence, for any other request, and for a block that
-    /// no doorbell has rung.
+    /// no doorbell has announced.
     fn next_copy(&mut self, qpn: u32, block: u16) -> Option<(u16, DataSegment, DataSegment)> {
         let qp = self.objects.qps.get_mut(qpn).filter(|_| self.profile.unordered_copies)?;
         let rung = qp.sq_producer.wrapping_sub(block);

@@ -27,13 +27,13 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 
-/// The work that remains for a request after its execution.
+/// The work that a request still needs after its execution by the requester.
 pub(crate) enum Outcome {
-    /// The request is done.
+    /// The request is done: it can complete.
     Done,
-    /// The peer has to answer.
+    /// The request has to be sent. The peer's answer completes it.
     Ask { request: Request, scatter: Vec<DataSegment>, bytes: u32, reports: Vec<Report> },
-    /// The request has to be sent, and gets no answer.
+    /// The request has to be sent. It is then done, since the peer does not answer.
     Unanswered {
         to: Option<Peer>,
         datagram: Option<Datagram>,
@@ -75,9 +75,9 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Passes the silent NOPs behind a completed request. Software may pad the ring with NOPs, and frees
-    /// their blocks together with the blocks of the request, since NOPs report no completion (DEVICE.md,
-    /// "Completions behind NOPs").
+    /// Moves the consumer past the silent NOPs behind a completed request. Software may pad the ring with
+    /// NOPs, and reuses their blocks together with the blocks of the request, since NOPs report no completion
+    /// (DEVICE.md, "Completions behind NOPs").
     pub(crate) fn pass_nops(&mut self, qpn: u32) {
         let idle = |qp: &&mut Qp| qp.state == QpState::ReadyToSend && qp.outstanding.is_empty();
         while let Some(qp) = self.objects.qps.get_mut(qpn).filter(idle) {
@@ -94,8 +94,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Puts a queue pair into the error state, because its doorbell rings more blocks than the ring holds:
-    /// new requests have overwritten old ones. Returns whether the queue pair exists.
+    /// Puts a queue pair into the error state, because its doorbell has announced more blocks than the ring
+    /// has: new requests have overwritten old ones. Returns whether the queue pair exists.
     fn overrun(&mut self, qpn: u32, producer: u16) -> bool {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let first = qp.state != QpState::Error;
@@ -160,8 +160,8 @@ impl<M: Memory> Device<M> {
             outcome => outcome,
         };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
-        // A request that waits is tried again once, after the answers to all earlier requests. Its data is
-        // not gathered after each answer.
+        // A request with an effect waits for the answers to all earlier requests, and is then executed again.
+        // `alone` prevents attempts in between, which would gather its data after each answer.
         let waits = has_effect && !qp.outstanding.is_empty();
         qp.alone = waits.then_some(posted.counter);
         if waits {
@@ -300,7 +300,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Returns the sum of the lengths of a scatter list.
+    /// Returns the sum of the lengths of a scatter list, or the reason why a request cannot have this length.
     fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Reason> {
         let sum: u64 = scatter.iter().map(|segment| Range::of(segment).length).sum();
         let limit = self.profile.max_message_bytes;

@@ -18,8 +18,8 @@ use mlx5_mkey::wire::mkey_context::{OrderingByte, PageByte, QpnMkey};
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 
-/// UMR control flag: refuse the UMR if the key is free. Bit 5, CHECK_FREE in the kernel, refuses the UMR if
-/// the key is in use.
+/// UMR control flag: refuse the UMR if the mkey is free. The inverse flag, bit 5 (the kernel's CHECK_FREE),
+/// refuses the UMR if the mkey is in use.
 const CHECK_USED: u8 = 1 << 6;
 
 /// The number of translation entries in a block of 64 bytes.
@@ -188,13 +188,14 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
     Ok(())
 }
 
-/// The part of the layout that a UMR writes.
+/// The change that a UMR makes to the layout.
 enum Change {
     None,
     All(Layout),
-    /// Whole blocks of list entries. The number is that of the first entry.
+    /// Replaces whole blocks of list entries. The number is that of the first replaced entry.
     From(usize, Vec<Klm>),
-    /// Page entries. The number is that of the first entry. Without a number, they replace all page entries.
+    /// Replaces page entries. The number is that of the first replaced entry; `None` replaces all page
+    /// entries.
     Pages(Option<usize>, Vec<PageEntry>),
 }
 
@@ -265,8 +266,8 @@ fn room(mkey: &Mkey, entries: usize) -> Result<(), Reason> {
 
 type Bsfs = (Option<BsfBytes>, Option<BsfBytes>);
 
-/// Returns the signature BSF and the crypto BSF of a list, or `None` if both stay as they are. A UMR writes
-/// both together: it removes the BSF that its list does not contain.
+/// Decodes the list of BSFs in a UMR to a signature BSF and a crypto BSF. Returns `None` if the UMR changes
+/// neither. A UMR always writes both: it removes the BSF that its list does not contain.
 fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let kind = |bytes: &BsfBytes| {
         let word = BsfSize::from_bits(bytes.first().copied().unwrap_or(0));

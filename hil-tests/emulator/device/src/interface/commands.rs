@@ -49,8 +49,8 @@ const DISABLED: u8 = 0;
 const INITIAL_STATE: u8 = 1;
 const ENABLED: u8 = 3;
 
-/// The number of the function that pages are for. QUERY_PAGES returns it, and MANAGE_PAGES must repeat it.
-/// The number differs from 0 to expose drivers that ignore it.
+/// The function number that QUERY_PAGES returns, and that MANAGE_PAGES must repeat. The number differs from 0
+/// to expose drivers that ignore it.
 const PAGES_OF: u16 = 7;
 
 /// The number of bytes of a page.
@@ -124,8 +124,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns the current or the maximal capabilities of a kind. The current general capabilities are the
-    /// ones that the host has chosen by SET_HCA_CAP. Before SET_HCA_CAP, they differ from the maximal ones in
-    /// the state of the command queue's signatures.
+    /// ones that the host has chosen by SET_HCA_CAP. Before SET_HCA_CAP, they differ from the maximal ones
+    /// only in the mode of command signatures (`cmdif_checksum`).
     fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
         let mut found = capabilities(op_mod, self.profile())?;
         if self.profile().port == Port::Ethernet {
@@ -145,8 +145,8 @@ impl<M: Memory> Device<M> {
         Some(found)
     }
 
-    /// Stores the host's choice of capabilities. Only the choice of the command queue's signatures has an
-    /// effect.
+    /// Stores the host's choice of capabilities. Only the mode of command signatures (`cmdif_checksum`) has
+    /// an effect.
     fn set_capabilities(&mut self, request: &Request) -> Answer {
         if request.u16(6)? >> 1 != 0 {
             return Err(Refused::PARAMETER);
@@ -163,9 +163,9 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Requests more pages from the host when the first queue pair is created, and asks the host to take
-    /// pages back when the last one is destroyed. Both requests are events, and are left out if no event
-    /// queue gets page requests. A driver with an event queue for page requests thus meets both cases.
+    /// Asks the host for more pages when the first queue pair is created, and asks it to take pages back when
+    /// the last one is destroyed. A driver thus meets both kinds of page requests. The requests are events,
+    /// so none is made unless an event queue takes page requests.
     pub(super) fn want_pages(&mut self) {
         let has_queues = self.objects.qps.values().next().is_some();
         let interface = &mut self.interface;
@@ -204,8 +204,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes pages from the host for the firmware, which overwrites them. Each page has to be memory, at
-    /// another address than 0, and no page that the firmware has already.
+    /// Takes pages from the host for the firmware, which overwrites them. Each page has to be memory at an
+    /// address other than 0, and must not belong to the firmware already.
     fn take_pages(&mut self, pages: Vec<u64>) -> Answer {
         for (index, page) in pages.iter().enumerate() {
             let is_new =

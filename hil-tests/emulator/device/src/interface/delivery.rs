@@ -1,4 +1,5 @@
-//! Delivery of commands: ownership and checks of entries and mailbox blocks, and the delivery of replies.
+//! Delivery of commands: checks of owner bits, tokens and signatures in entries and mailbox blocks, and the
+//! delivery of replies.
 
 use super::opcode;
 use crate::commands::reply::LEAST;
@@ -18,13 +19,13 @@ const INLINE: usize = 16;
 const DATA: usize = 512;
 const BLOCK: usize = 576;
 
-/// The only transport type of an entry that this device takes: PCI.
+/// The only transport type of a command queue entry that this device accepts: PCI.
 const PCI: u8 = 7;
 
 /// The most bytes of a request or a reply. No driver needs as many.
 const LONGEST: u32 = 1 << 20;
 
-/// The delivery status of a command that was not delivered.
+/// The delivery status of a command that the device could not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Undelivered(u8);
 
@@ -41,7 +42,7 @@ impl Undelivered {
     const TYPE: Self = Self(0x10);
 }
 
-/// The bytes of an entry or of a mailbox block.
+/// The bytes of a command queue entry or of a mailbox block.
 struct Bytes<const N: usize>([u8; N]);
 
 impl<const N: usize> Bytes<N> {
@@ -63,14 +64,14 @@ impl<const N: usize> Bytes<N> {
         }
     }
 
-    /// Sets the byte at `at` so that the XOR of a range is 0xff.
+    /// Sets the byte at `at` so that the XOR of all bytes of the range is 0xff.
     fn sign(&mut self, from: usize, to: usize, at: usize) {
         let signature = self.byte(at) ^ xor(self.range(from, to)) ^ 0xff;
         self.put(at, &[signature]);
     }
 }
 
-/// Entries and blocks are wiped when dropped, since they may contain keys.
+/// Entries and mailbox blocks are wiped when dropped, since they may contain keys.
 impl<const N: usize> Drop for Bytes<N> {
     fn drop(&mut self) {
         self.0.zeroize();
@@ -113,7 +114,7 @@ impl<M: Memory> Device<M> {
         given.is_ok() && self.memory.publish(at.wrapping_add(0x3f), entry.byte(0x3f)).is_ok()
     }
 
-    /// Carries out a command as the gate decides, and returns the reply.
+    /// Carries out or refuses a command, as the gate of a test decides, and returns the reply.
     fn judged(&mut self, request: &Request) -> Vec<u8> {
         let opcode = request.u16(0).unwrap_or_default();
         let course = self.gate.course(opcode, opcode::ended(opcode).is_some());
@@ -152,8 +153,8 @@ impl<M: Memory> Device<M> {
             _ => Err(error),
         };
         let input = length(4, INLINE, Undelivered::INPUT_LENGTH)?;
-        // The room for a reply without data may be smaller than the part in an entry (Linux: 12 bytes for
-        // ENABLE_HCA).
+        // The room for a reply without data may be smaller than the part of a reply in an entry: Linux gives
+        // 12 bytes for ENABLE_HCA.
         let output = length(0x38, LEAST, Undelivered::OUTPUT_LENGTH)?;
         let token = entry.byte(0x3c);
         let inputs = self.chain(entry.number(8, 16), input, token, Undelivered::INPUT_ALIGNMENT)?;

@@ -1,8 +1,8 @@
 //! Commands of an Ethernet port's network interface (`en_main.c`, `fs_cmd.c` and `vport.c` of Linux's
 //! mlx5_core): send queues of packets, receive queues, flow tables, and the table of GIDs.
 //!
-//! The port is alone on its network: packets are taken, counted and shown, and none arrives. Flow tables and
-//! receive queues therefore have a number and no behaviour.
+//! The port is the only one on its network. The device reads sent packets, counts them and shows them to the
+//! tap; no packet arrives. Flow tables and receive queues therefore have a number and no behaviour.
 
 use super::opcode;
 use crate::capabilities::{Field, flag, nic_vport, number, put_all};
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
 
-/// The commands that create objects of the interface that are only a number.
+/// The commands that create objects of the network interface with a number and no other state.
 pub(super) const NUMBERS: &[u16] = &[
     opcode::ALLOC_Q_COUNTER,
     opcode::ALLOC_TRANSPORT_DOMAIN,
@@ -27,7 +27,7 @@ pub(super) const NUMBERS: &[u16] = &[
     opcode::CREATE_FLOW_GROUP,
 ];
 
-/// The commands that have no effect on a port that is alone, and the queries whose answer is all zeros.
+/// The commands that have no effect on a port without a network, and the queries whose answer is all zeros.
 const WITHOUT_EFFECT: &[u16] = &[
     opcode::QUERY_Q_COUNTER,
     opcode::MODIFY_NIC_VPORT_CONTEXT,
@@ -68,9 +68,9 @@ pub(super) const GENERAL: &[Field] = &[
     number(0x7f, 3, 5, 5),  // log_max_current_uc_list
 ];
 
-/// Fields of the other capability structures, by the kind of the structure: Ethernet offloads
-/// (`per_protocol_networking_offload_caps`), RoCE (`roce_cap`), and flow tables (`flow_table_nic_cap`, the
-/// properties of reception).
+/// Fields of the other capability structures of an Ethernet port, by the kind of the structure: Ethernet
+/// offloads (`per_protocol_networking_offload_caps`), RoCE (`roce_cap`), and flow tables
+/// (`flow_table_nic_cap`, the properties of reception).
 const OTHERS: &[(u16, &[Field])] = &[
     (
         1,
@@ -112,8 +112,8 @@ const OTHERS: &[(u16, &[Field])] = &[
 /// The number of entries of the table of GIDs.
 const GIDS: usize = 256;
 
-/// The numbers of send queues of packets. Doorbells name them like queue pairs, whose numbers are lower on
-/// this device.
+/// The numbers of send queues of packets. Doorbells name these queues and queue pairs in the same way. Queue
+/// pairs have lower numbers on this device.
 const SEND_QUEUES: core::ops::Range<u32> = 0xf0_0000..0x100_0000;
 
 /// Offset of the work queue in CREATE_SQ (PRM `sqc`, `wq`).
@@ -122,7 +122,8 @@ const WQ: usize = 0x50;
 /// The number of bytes of a block of a send queue.
 const BLOCK: u64 = 64;
 
-/// Adds the capabilities of a kind that a driver of an Ethernet port needs.
+/// Adds the capabilities that a driver of an Ethernet port needs to the structure `found` of a kind. Returns
+/// the result.
 pub(super) fn with_offloads(kind: u16, mut found: Vec<u8>) -> Vec<u8> {
     OTHERS.iter().filter(|(of, _)| *of == kind).for_each(|(_, fields)| put_all(&mut found, fields));
     found
@@ -133,7 +134,7 @@ impl<M: Memory> Device<M> {
     pub(super) fn interface_command(&mut self, opcode: u16, request: &Request) -> Option<Answer> {
         Some(match opcode {
             opcode::QUERY_NIC_VPORT_CONTEXT => Ok(self.query_nic_vport()),
-            // The administrative state and the state are up.
+            // Both the administrative and the operational state of the port are up.
             opcode::QUERY_VPORT_STATE => Ok(reply::with(HEADER, 0xf, &[0x11])),
             opcode::QUERY_VPORT_COUNTER => self.query_vport_counter(request),
             opcode::SET_ROCE_ADDRESS => self.set_roce_address(request),
@@ -167,7 +168,7 @@ impl<M: Memory> Device<M> {
     fn create_sq(&mut self, request: &Request) -> Answer {
         let at = |offset: usize| WQ + offset;
         let (log_blocks, log_stride) = (request.u8(at(0x23))? & 0x1f, request.u8(at(0x21))? & 0xf);
-        // The queue is a ring of blocks.
+        // The work queue must be cyclic (type 1).
         let is_cyclic = request.u8(at(0))? & 0xf0 == 0x10;
         if !is_cyclic || log_blocks > 15 || 1_u64 << log_stride != BLOCK {
             return Err(Refused::PARAMETER);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// The number of bytes of an entry of an event queue.
 const ENTRY: usize = 64;
-/// Offset of an event's data in its entry. Offset of the number of the queue pair or shared receive queue
+/// Offsets in an entry: of the event's data, then of the number of the queue pair or shared receive queue
 /// that the event is about, or of the completion queue of a completion event.
 const DATA: usize = 0x20;
 const NUMBER: usize = 0x38;
@@ -31,14 +31,14 @@ pub(super) mod kind {
 /// The syndrome of an event CQ_ERROR: the completion queue was full.
 const OVERRUN: u8 = 1;
 
-/// An event: its type, and its entry's bytes from [`DATA`] on.
+/// An event: its type, and the bytes of its entry from [`DATA`] on.
 struct Told {
     kind: u8,
     data: [u8; 28],
 }
 
 impl Told {
-    /// Returns an event about an object, whose number stands at offset `at` of the entry.
+    /// Returns an event about an object, whose number is at offset `at` of the entry.
     fn of(kind: u8, at: usize, number: u32) -> Self {
         let mut data = [0; 28];
         if let Some(place) = data.get_mut(at - DATA..at - DATA + 4) {
@@ -125,7 +125,7 @@ impl<M: Memory> Device<M> {
         let slot = u64::from(eq.producer & ((1 << eq.log_entries) - 1)) * ENTRY as u64;
         let owner = (eq.producer >> eq.log_entries & 1) as u8;
         let address = eq.ring.wrapping_add(slot);
-        // If the ring is no longer memory, the entry is dropped.
+        // If the ring is outside of the memory, the entry is lost.
         if self.memory.write(address, &entry[..ENTRY - 1]).is_err() {
             return;
         }
@@ -144,7 +144,7 @@ impl<M: Memory> Device<M> {
         let Some(eq) = interface.eqs.get_mut(&number).filter(|eq| eq.uar == page) else { return };
         eq.consumer = consumer & INDEX;
         if arms {
-            // Entries that the host has not taken raise an interrupt at once.
+            // If entries remain that the host has not taken, the interrupt is raised at once.
             let is_behind = (eq.producer.wrapping_sub(eq.consumer)) & INDEX != 0;
             eq.armed = !is_behind;
             if is_behind {

@@ -136,7 +136,7 @@ impl<M: Memory> Device<M> {
         self.held.clear();
         self.outbound = Outbound::default();
         self.gids = Gids::new(self.profile.port_gid);
-        // Entries that wait were of queues that no longer exist.
+        // Waiting completion entries belong to queues that no longer exist.
         drop(self.gate.open());
         self.memory.close_all();
         let interface = &mut self.interface;

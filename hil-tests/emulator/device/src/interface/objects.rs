@@ -15,8 +15,8 @@ use crate::profile::Port;
 use alloc::vec::Vec;
 use mlx5_mkey::types::MkeyIndex;
 
-/// The commands that create objects of a number alone: receive queues and domains of XRC, which no queue pair
-/// of this device uses. CREATE_UCTX also makes a number alone.
+/// The commands that create objects with a number and no other state: receive queues and domains of XRC,
+/// which no queue pair of this device uses. A user context (CREATE_UCTX) has no other state either.
 const NUMBERS: &[u16] = &[opcode::CREATE_XRC_SRQ, opcode::ALLOC_XRCD];
 
 /// The object type of data encryption keys.
@@ -105,8 +105,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Creates an object that is only a number. Receive queues of XRC share one range of numbers with shared
-    /// receive queues, whose numbers are below 0x10_0000 on this device.
+    /// Creates an object with a number and no other state. Receive queues of XRC share one range of numbers
+    /// with shared receive queues, whose numbers are below 0x10_0000 on this device.
     pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
         let numbers = match opcode {
             opcode::CREATE_XRC_SRQ => 0x10_0000..0x20_0000,
@@ -144,7 +144,7 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Returns the number of a doorbell page, if the page is allocated.
+    /// Returns the number of a UAR page, if the page is allocated.
     pub(super) fn uar(&self, number: u32) -> Result<u32, Refused> {
         if self.interface.uars.contains(&number) { Ok(number) } else { Err(Refused::RESOURCE) }
     }
@@ -166,7 +166,7 @@ impl<M: Memory> Device<M> {
         let ring = self.ring(request, place, ENTRY << log_entries, true)?;
         let mut owner = [0];
         let is_read = self.memory.read(ring + ENTRY - 1, &mut owner).is_ok();
-        // The owner bit of an unwritten entry has to be 1. Otherwise the host would take the entry for an
+        // The owner bit of an unwritten entry has to be 1. Otherwise the host would read the entry as an
         // event.
         if !is_read || owner != [1] {
             self.memory.close(ring);
@@ -241,7 +241,7 @@ impl<M: Memory> Device<M> {
     }
 
     fn create_dek_by_command(&mut self, request: &Request) -> Answer {
-        // The command queue has no logins.
+        // The command queue creates no logins, so a device that needs a login refuses the DEK.
         let opaque = opaque(request)?;
         let dek = self.create_dek(dek(request, self.profile().crypto, None)?)?;
         self.interface.opaques.insert(dek, opaque);

@@ -96,10 +96,10 @@ pub(super) const LIVES: &[(u16, u16, usize)] = &[
     (CREATE_FLOW_GROUP, DESTROY_FLOW_GROUP, 0x19),
 ];
 
-/// Offset of the object's number in most commands.
+/// Offset of the object's number in most commands that destroy or change the object.
 pub(super) const NUMBER: usize = 9;
 
-/// Offset of the number of the flow table in commands on flow tables.
+/// Offset of the flow table's number in commands on flow tables, their groups and their rules.
 pub(super) const TABLE: usize = 0x15;
 
 /// Returns the opcode that makes the objects that a command destroys, and the offset of the object's number

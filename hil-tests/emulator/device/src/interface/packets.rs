@@ -29,9 +29,9 @@ const SHOWN: usize = 64;
 /// data segments (`struct mlx5_wqe_eth_seg`).
 struct PacketRequest<'r> {
     inline: &'r [u8],
-    /// Ranges of memory behind the inline bytes: key, address, length.
+    /// The memory ranges of the packet after its inline bytes: key, address, length.
     ranges: Vec<Range>,
-    /// The payload bytes of each packet, if the device cuts the data.
+    /// The largest number of payload bytes in each packet, if the device cuts the data into packets.
     cut: Option<u16>,
 }
 
@@ -73,8 +73,8 @@ impl<'r> PacketRequest<'r> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Takes the packets that a doorbell announced, and completes requests that ask for a completion. If a
-    /// block has come with the doorbell and is the next one, it takes the place of the block in the ring.
+    /// Sends the packets that a doorbell announced, and completes requests that ask for a completion. If a
+    /// block came with the doorbell (BlueFlame) and is the next one, it replaces the block in the ring.
     /// Returns false if no send queue of packets has this number.
     pub(super) fn send_packets(&mut self, number: u32, mut brought: Option<[u8; 64]>) -> bool {
         let Some(queue) = self.interface.packets.get(&number).copied() else { return false };
@@ -101,7 +101,8 @@ impl<M: Memory> Device<M> {
                 for ahead in 1..blocks {
                     let mut more = [0; BLOCK as usize];
                     let slot = u64::from(next.wrapping_add(ahead) & last) * BLOCK;
-                    // Bytes outside of memory stay 0: segments without a key.
+                    // A read outside of the memory leaves the bytes 0. Such a block has segments without a
+                    // valid key.
                     let _ = self.memory.read(queue.ring.wrapping_add(slot), &mut more);
                     request.extend(more);
                 }
@@ -121,8 +122,8 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Counts and shows the packet of a request. A packet that the device cannot read is an error of the
-    /// port.
+    /// Counts the packet of a request, and shows it to the tap. A packet that the device cannot read counts
+    /// as an error of the port.
     fn take_packet(&mut self, queue: u32, pd: u32, is_large: bool, request: &[u8]) {
         let read = PacketRequest::parse(request, is_large).and_then(|packet| {
             let mut header: Vec<u8> = packet.inline.iter().take(SHOWN).copied().collect();
@@ -147,8 +148,8 @@ impl<M: Memory> Device<M> {
         self.tap.show(Seen::Packet { queue, packets, bytes, header: &header });
     }
 
-    /// QUERY_VPORT_COUNTER: returns the counters of packets that the port has sent. The counters of received
-    /// packets are 0.
+    /// QUERY_VPORT_COUNTER: returns the counters of packets that the port has sent, and clears them if the
+    /// command asks for it. The counters of received packets are 0.
     pub(super) fn query_vport_counter(&mut self, request: &Request) -> Result<Vec<u8>, Refused> {
         const CLEAR: u8 = 0x80;
         let clears = request.u8(0x18)? & CLEAR != 0;

@@ -1,4 +1,4 @@
-//! Commands on queue pairs: creation on pages, transitions between states, queries.
+//! Commands on queue pairs: creation, transitions between states, queries.
 
 use super::opcode;
 use crate::commands::{QpCommand, QpStep, Refused, Request, context_reply, reply};

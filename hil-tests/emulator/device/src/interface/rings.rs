@@ -84,8 +84,8 @@ impl<M: Memory> Device<M> {
         Ok(ring)
     }
 
-    /// Notes the umems of a new queue's ring and doorbell record, and returns the queue's number. If the
-    /// creation failed, closes the ring again.
+    /// Records the umems of a new queue's ring and doorbell record, so that they cannot be destroyed before
+    /// the queue. Returns the queue's number. If the creation has failed, closes the ring.
     pub(super) fn with_ring(
         &mut self,
         kind: u16,

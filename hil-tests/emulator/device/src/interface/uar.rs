@@ -1,5 +1,5 @@
-//! Doorbells: pages of registers in BAR 0 (user access regions). Writes to them ring work requests and arm
-//! queues.
+//! Doorbells: pages of registers in BAR 0 (UAR, user access region). Writes to them announce work requests
+//! and arm queues.
 
 use crate::device::Device;
 use crate::interface_state::{Armed, BlueFlame};
@@ -33,7 +33,7 @@ impl<M: Memory> Device<M> {
     /// Takes a write to a UAR page. `offset` counts from the beginning of BAR 0. Writes to pages that were
     /// not allocated are ignored.
     ///
-    /// A queue is rung and armed only through the page that the command of its creation named. A user who has
+    /// Doorbells of a queue work only in the page that the command of its creation named. A user who has
     /// another page reaches none of the queue's doorbells.
     ///
     /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
@@ -77,7 +77,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns whether the only rung request of a send queue is a NOP without completion.
+    /// Returns whether the only announced request of a send queue is a NOP without completion.
     fn rings_nothing(&self, number: u32) -> bool {
         let of_pair = self.objects.qps.get(number).map(|qp| {
             let QpAttributes { sq, log_sq_blocks, doorbell_record, .. } = qp.attributes;

@@ -71,8 +71,8 @@ const NAMES_OR_NONE: &[(u16, u16, usize)] = &[
     (opcode::MODIFY_FLOW_TABLE, opcode::CREATE_FLOW_TABLE, 0x1d),
 ];
 
-/// Counters that commands name by one byte: the command and the offset of this byte. The number 0 leaves the
-/// counter out.
+/// Sets of counters (ALLOC_Q_COUNTER) that commands name by one byte: the command and the offset of this
+/// byte. The number 0 leaves the set out.
 const COUNTERS: &[(u16, usize)] = &[
     (opcode::CREATE_QP, 0x24),
     (opcode::RST2INIT_QP, 0x24),
@@ -81,8 +81,8 @@ const COUNTERS: &[(u16, usize)] = &[
     (opcode::MODIFY_RQ, 0x2c),
 ];
 
-/// Lists of objects that commands name: the command, the offset of the list's length, the bits of the length,
-/// the offset of the list, and the bytes of an entry.
+/// Lists of objects that commands name: the command, the offset of the list's length, the mask of the
+/// length's bits, the offset of the list, and the bytes of an entry.
 const LISTS: &[(u16, usize, u32, usize, usize)] = &[
     (opcode::CREATE_RQT, 0x38, 0xffff, 0x110, 4),
     (opcode::MODIFY_RQT, 0x38, 0xffff, 0x110, 4),
@@ -136,8 +136,7 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// Refuses a command that names an object of another context, or that carries a context that does not
-    /// exist.
+    /// Refuses a command that names an object of another context, or whose own context does not exist.
     fn check_names(&self, opcode: u16, request: &Request, uid: u16) -> Result<(), Refused> {
         if uid == 0 || uid == SHARED {
             return Ok(());
@@ -182,7 +181,8 @@ impl<M: Memory> Device<M> {
         Err(Refused::RESOURCE)
     }
 
-    /// DESTROY_UCTX: destroys a user context. Assumption: a context with objects is in use.
+    /// DESTROY_UCTX: destroys a user context. Assumption: a context with objects is in use, and the command
+    /// is refused.
     fn destroy_context(&mut self, uid: u16) -> Answer {
         if self.interface.owners.values().any(|owner| *owner == uid) {
             return Err(Error::InUse.into());
@@ -219,7 +219,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::number(number))
     }
 
-    /// DESTROY_UMEM: destroys a umem. Assumption: a umem with a ring or a doorbell record is in use.
+    /// DESTROY_UMEM: destroys a umem. Assumption: a umem that contains a ring or a doorbell record is in use,
+    /// and the command is refused.
     pub(super) fn destroy_umem(&mut self, number: u32) -> Answer {
         let mut used = self.interface.over_umems.values().flatten();
         if used.any(|used| *used == Some(number)) {

@@ -84,7 +84,7 @@ pub(crate) struct Dek {
     pub(crate) pd: u32,
     pub(crate) cipher: Xts,
     pub(crate) keytag: Option<[u8; 8]>,
-    /// The login under which the key was loaded. This login may have ended.
+    /// The login under which the key was loaded, if any. This login may have ended.
     pub(crate) login: Option<u32>,
     /// The key was used since the last [`crate::Device::sync_crypto`].
     pub(crate) used: AtomicBool,

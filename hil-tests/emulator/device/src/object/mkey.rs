@@ -119,8 +119,8 @@ impl MkeyAttributes {
     }
 }
 
-/// The address space of a key that is created with its entries (PRM CREATE_MKEY, `klm_pas_mtt`). UMRs cannot
-/// change it.
+/// The address space of a key that CREATE_MKEY creates together with its entries (PRM `klm_pas_mtt`). UMRs
+/// cannot change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkeySpace {
     /// First address of the space.
@@ -154,10 +154,10 @@ pub(crate) enum Layout {
     /// A registered region on pages (access mode MTT): logarithm of the page size, and an entry for each
     /// page. The region may begin inside its first page.
     Pages(u8, Vec<PageEntry>),
-    /// The ranges of these entries, one after the other.
+    /// The memory ranges of these entries, one after the other.
     List(Vec<Klm>),
-    /// The ranges of these entries, one after the other. The number is the logarithm of each length; lengths
-    /// in the entries are ignored.
+    /// The memory ranges of these entries, one after the other. The number is the logarithm of each range's
+    /// length; lengths in the entries are ignored.
     Equal(u8, Vec<Klm>),
     /// An interleaved layout: each cycle takes one piece of every stream.
     Strided(StridedHeader, Vec<StridedEntry>),
@@ -185,7 +185,8 @@ impl Layout {
 }
 
 /// A page of a region, as MTT entries contain it: the address, and rights in the lowest two bits
-/// (`MLX5_IB_MTT_READ`, `MLX5_IB_MTT_WRITE` of Linux). The device may not access a page without them.
+/// (`MLX5_IB_MTT_READ`, `MLX5_IB_MTT_WRITE` of Linux). Without its bit, the device may not read or write the
+/// page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageEntry(pub(crate) u64);
 
@@ -305,7 +306,7 @@ impl Mkey {
         }
     }
 
-    /// Creates a key over the spaces of other keys. UMRs cannot change it.
+    /// Creates an mkey whose entries name ranges of other mkeys. UMRs cannot change it.
     pub(crate) fn over(attributes: MkeyAttributes, space: MkeySpace) -> Self {
         let MkeySpace { start, length, entries } = space;
         Self {

@@ -1,4 +1,4 @@
-//! The objects of the device, in tables by number. No code here moves data.
+//! The objects of the device, in tables by number. This module moves no data.
 
 pub(crate) mod cq;
 pub(crate) mod dek;
@@ -23,7 +23,7 @@ pub(crate) struct Table<T> {
     first: u32,
     last: u32,
     next: u32,
-    /// The number of a removed object is reused at once.
+    /// Whether the number of a removed object is reused at once.
     reuses: bool,
 }
 
@@ -50,7 +50,8 @@ impl<T> Table<T> {
 
     /// Stores an object under a new number, and returns the number. `None` if the numbers are used up.
     pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
-        // Without `reuses`, a number is reused as late as possible.
+        // Without `reuses`, the search begins after the last number, so that a number is reused as late as
+        // possible.
         if self.reuses {
             self.next = self.first;
         }

@@ -24,9 +24,9 @@ pub(crate) struct Waiting {
     pub(crate) scatter: Vec<DataSegment>,
     /// Length of the message in bytes.
     pub(crate) bytes: u32,
-    /// A signature error was found while the data was gathered.
+    /// Whether a signature error was found while the data was gathered.
     pub(crate) signature_error: bool,
-    /// The peer had no receive. The next run sends the request again.
+    /// Whether the peer had no receive. The next [`crate::Device::run`] then sends the request again.
     pub(crate) not_ready: bool,
     pub(crate) attempts: u8,
     /// The number of attempts that the gate answers as if the peer had no receive.

@@ -94,8 +94,8 @@ impl Transport {
         }
     }
 
-    /// Returns the state after a failed send request (InfiniBand 10.3.1). On a transport without answers,
-    /// receives continue.
+    /// Returns the state of the queue pair after a failed send request (InfiniBand 10.3.1). On a transport
+    /// without answers, only the send queue stops, and receives continue.
     pub(crate) const fn failed(self) -> QpState {
         if self.is_reliable() { QpState::Error } else { QpState::SendQueueError }
     }
@@ -127,7 +127,7 @@ impl Peer {
 pub enum Retries {
     /// The number of repetitions has no limit.
     Infinite,
-    /// This number of repetitions, one for each [`crate::Device::run`].
+    /// This number of repetitions. Each [`crate::Device::run`] repeats the request once.
     Count(u8),
 }
 
@@ -182,10 +182,9 @@ pub struct ReceiveRing {
 }
 
 impl QpAttributes {
-    /// Returns the completion queue for errors that the responder finds.
+    /// Returns the completion queue for signature errors that the responder finds.
     ///
-    /// Assumption: if the receive queue has no completion queue, the responder's signature errors go to that
-    /// of the send queue.
+    /// Assumption: if the receive queue has no completion queue, these errors go to that of the send queue.
     pub(crate) fn responder_cqn(&self) -> u32 {
         self.recv_cqn.unwrap_or(self.send_cqn)
     }
@@ -215,7 +214,7 @@ pub(crate) struct Qp {
     pub(crate) qkey: u32,
     /// The number of the first block whose request is not done.
     pub(crate) sq_consumer: u16,
-    /// The number of the block after the last one that a doorbell has rung.
+    /// The number of the block after the last one that a doorbell has announced.
     pub(crate) sq_producer: u16,
     pub(crate) read_ahead: ReadAhead,
     /// The copy at this block was executed before the copy in front of it.
@@ -273,7 +272,7 @@ impl Qp {
         self.outstanding.last().map_or(self.sq_consumer, |last| last.posted.end())
     }
 
-    /// Returns the number of rung blocks from `next_block` on.
+    /// Returns the number of announced blocks from `next_block` on.
     pub(crate) fn rung(&self) -> u16 {
         self.sq_producer.wrapping_sub(self.next_block())
     }

@@ -1,4 +1,4 @@
-//! Blocks of a send ring that are read before their turn.
+//! Blocks of a send ring that the device reads before it executes them.
 
 use alloc::vec::Vec;
 use mlx5_mkey::wire::WQEBB_BYTES;
