@@ -1,4 +1,4 @@
-//! A call in progress, and functions that all methods share.
+//! A call of the kernel's interface that is being carried out, and functions that all methods share.
 
 use crate::command::request::Request;
 use crate::ground::errno::Errno;
@@ -11,13 +11,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// A function that carries out a call.
 pub(crate) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
 
-/// A call of a program in progress, and the state that it works on.
+/// A call of a program that is being carried out, and the state that it works on.
 pub(crate) struct Call<'a> {
     pub(crate) state: &'a mut State,
-    /// The number of the call's context.
+    /// The number of the context (an opened device) that made the call.
     pub(crate) context: u32,
     pub(crate) request: &'a Request,
-    /// A file descriptor that the program gets if the call succeeds.
+    /// The new file descriptor that the program gets if the call succeeds.
     pub(crate) made: Option<OwnedFd>,
 }
 
@@ -30,11 +30,12 @@ impl Call<'_> {
         Ok((number, raw))
     }
 
-    /// Returns the number of the channel that the descriptor in an attribute stands for, or `None` if the
-    /// attribute is missing. The channel belongs to this call's context, and `wanted` accepts its purpose.
+    /// Returns the number of the channel whose descriptor an attribute holds, or `None` if the attribute is
+    /// missing. The channel belongs to this call's context, and `wanted` accepts its purpose.
     ///
     /// # Errors
-    /// [`Errno::BADF`] for another descriptor; [`Errno::INVAL`] for a number that no descriptor has.
+    /// [`Errno::BADF`] for a descriptor of anything else; [`Errno::INVAL`] for a number that no descriptor
+    /// has.
     pub(crate) fn channel(&self, id: u16, wanted: fn(Kind) -> bool) -> Result<Option<u32>, Errno> {
         let Some(descriptor) = self.request.descriptor(id)? else { return Ok(None) };
         let (number, channel) = self.state.channel_of(descriptor).ok_or(Errno::BADF)?;

@@ -21,7 +21,8 @@ const DEVX: u32 = 1;
 /// The bit of `lib_caps` for programs that allocate all doorbell pages themselves (`MLX5_LIB_CAP_DYN_UAR`).
 const DYNAMIC_PAGES: u64 = 1 << 1;
 
-/// The doorbell registers of a page, and the most registers that a context may have from the start.
+/// The number of doorbell registers in a page, and the largest number of registers that GET_CONTEXT may ask
+/// for.
 const REGISTERS: u32 = 2;
 const MAX_REGISTERS: u32 = 512;
 
@@ -48,7 +49,8 @@ const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 /// reports.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
-    // The input is the first version's, or has at least the second version's fields up to `max_cqe_version`.
+    // The input has 8 bytes, as the first version of the structure, or at least the second version's fields
+    // up to `max_cqe_version`.
     if (9..16).contains(&call.request.room(UHW_IN)) {
         return Err(Errno::INVAL);
     }
@@ -61,7 +63,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.context()?.opened {
         return Err(Errno::INVAL);
     }
-    // The registers are counted in whole pages (`calc_total_bfregs`).
+    // Linux rounds the number of registers up to whole pages (`calc_total_bfregs`).
     let registers = asked.total_bfregs.checked_next_multiple_of(REGISTERS).ok_or(Errno::NOMEM)?;
     if asked.low_latency_bfregs > registers.wrapping_sub(1) {
         return Err(Errno::INVAL);

@@ -8,7 +8,8 @@ use crate::command::request::Request;
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, CallId, Course};
 
-/// Carries out a call by `run`, or fails if the plan of faults makes the call fail.
+/// Carries out a call by `run`, or makes it fail if the plan of faults (MLX5_UVERBS_FAULTS) has a failure for
+/// it.
 pub(super) fn perform(call: &mut Call<'_>, run: Run) -> Result<(), Errno> {
     let Request { object, method, .. } = *call.request;
     let command = if (object, method) == INVOKE_WRITE { call.request.number(COMMAND) } else { 0 };

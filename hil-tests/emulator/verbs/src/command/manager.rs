@@ -1,5 +1,5 @@
-//! Commands that a program writes to the file of connection management (`rdma/rdma_user_cm.h`; kernel
-//! `drivers/infiniband/core/ucma.c`).
+//! Commands that a program writes to the rdma_cm file, `/dev/infiniband/rdma_cm` (`rdma/rdma_user_cm.h`;
+//! kernel `drivers/infiniband/core/ucma.c`).
 
 use super::steps::mask;
 use crate::fabric::connection::Parameters;
@@ -37,7 +37,8 @@ const OLD_EVENT: usize = 324;
 pub(crate) const GET_EVENT: u32 = 12;
 pub(crate) const MIGRATE: u32 = 18;
 
-/// The attributes (`attr_mask`) of a connection's steps to INIT, RTR and RTS. INIT has one more.
+/// The attributes (`attr_mask`) with which a connection's queue pair goes to INIT, RTR and RTS. The step to
+/// INIT has one more attribute.
 const INIT: u32 = mask::STATE | mask::PKEY | mask::PORT;
 const READY_TO_RECEIVE: u32 = mask::STATE
     | mask::ADDRESS
@@ -54,7 +55,7 @@ const ACK_TIMEOUT: u8 = 18;
 /// The hop limit of the packets of a connection (kernel `IPV6_DEFAULT_HOPLIMIT`).
 const HOPS: u8 = 64;
 
-/// A command that a program has written to the file of connection management.
+/// A command that a program has written to the rdma_cm file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command<'a> {
     pub(crate) number: u32,
@@ -268,7 +269,7 @@ fn ends(state: &State, id: &Id) -> [port::Gid; 2] {
     [own, other]
 }
 
-/// Carries out QUERY_ROUTE: answers with the addresses and the path of an identifier.
+/// Carries out QUERY_ROUTE: answers with the addresses and the path of an `rdma_cm_id`.
 fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     // The answer needs room for all fields before the index of the device.
     command.has_room(8 + 2 * 64 + 2 * ADDRESS + 8)?;
@@ -418,7 +419,7 @@ fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
     out
 }
 
-/// Carries out SET_OPTION: sets an option of an identifier. Only the shared use of a port has an effect;
+/// Carries out SET_OPTION: sets an option of an `rdma_cm_id`. Only the shared use of a port has an effect;
 /// other known options are accepted.
 fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     let id = state.book.of_file(file, command.u32(8))?;
@@ -439,14 +440,14 @@ fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
             id.may_share_port = value(4)? != 0;
             Ok(())
         }
-        // 2 restricts the identifier to IPv6.
+        // 2 restricts the `rdma_cm_id` to IPv6.
         (0, 2) => value(4).map(|_| ()),
         _ => Err(Errno(libc::ENOSYS)),
     }
 }
 
 /// Answers GET_EVENT with an event, as `struct rdma_ucm_event_resp`. `name` is the program's name for the
-/// identifier.
+/// `rdma_cm_id`.
 ///
 /// # Errors
 /// [`Errno::FAULT`] for an unmapped address.

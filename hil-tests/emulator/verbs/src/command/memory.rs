@@ -49,7 +49,7 @@ const PAGE: u64 = 4096;
 /// Checks that memory of the program can be pinned for the device (`ib_umem_get`).
 ///
 /// # Errors
-/// [`Errno::INVAL`] for no memory, or for memory whose end, rounded up to a page, is no address;
+/// [`Errno::INVAL`] for a length of 0, or if the end, rounded up to a page, is beyond the last address;
 /// [`Errno::FAULT`] for memory that is not mapped with the needed rights.
 pub(super) fn pinned(address: u64, length: u64, write: bool) -> Result<(), Errno> {
     let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
@@ -59,11 +59,11 @@ pub(super) fn pinned(address: u64, length: u64, write: bool) -> Result<(), Errno
     if process_memory::mapped(address, length, write) { Ok(()) } else { Err(Errno::FAULT) }
 }
 
-/// Checks that a ring can be pinned for the device, which needs its begin at a multiple of 64
+/// Checks that a ring can be pinned for the device. The ring must begin at a multiple of 64
 /// (`mlx5_umem_find_best_quantized_pgoff`).
 ///
 /// # Errors
-/// [`Errno::INVAL`] for another begin, and the errors of [`pinned`].
+/// [`Errno::INVAL`] for another address, and the errors of [`pinned`].
 pub(super) fn pinned_ring(address: u64, length: u64) -> Result<(), Errno> {
     pinned(address, length, true)?;
     if address.is_multiple_of(64) { Ok(()) } else { Err(Errno::INVAL) }

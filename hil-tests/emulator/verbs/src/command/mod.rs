@@ -65,7 +65,7 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     };
     let made = call.made.take();
     if let (Err(_), Some(descriptor)) = (&outcome, &made) {
-        // The program never learns of the descriptor, so it would never close the descriptor's channel.
+        // The program never gets the descriptor, so it would never close the descriptor's channel.
         state.close(descriptor.as_raw_fd());
     }
     outcome.map(|()| made.map(IntoRawFd::into_raw_fd))

@@ -85,7 +85,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     };
     let async_channel = call.async_channel(12)?;
     check_driver(call.context()?, &asked, transport)?;
-    // This device has no choice of the source number, and pads no writes.
+    // This device supports neither a source queue pair number chosen by the program, nor creation flags other
+    // than this one.
     if call.request.has(11) || extra & !NO_OWN_MULTICAST != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -242,7 +243,8 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
             call.state.resolve(gid).ok_or(Errno::TIMEDOUT)?;
         }
     }
-    // A program may name the state that the step begins at. Linux believes the program.
+    // A program may name the state from which the transition starts. Linux does not check whether the queue
+    // pair is in this state.
     let state = |bit, number| match asked.mask & bit {
         0 => Ok(None),
         _ => state_of(number).map(Some).ok_or(Errno::INVAL),
@@ -253,7 +255,8 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     steps::check_values(&asked, 1 << call.state.device.profile().log_max_reads)?;
-    // The device refuses a step from a state that it is not in. It takes any queue pair to RESET and ERR.
+    // The device refuses a transition from a state that the queue pair is not in. RESET and ERR are allowed
+    // from any state.
     let ends = matches!(next, QpState::Reset | QpState::Error);
     if !ends && call.state.device.query(number)?.state != from {
         return Err(Errno::INVAL);
@@ -292,8 +295,8 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(UHW_OUT, &[0; 16])
 }
 
-/// Returns the rights that a queue pair's attributes give to its peer. Linux gives reads and atomics only if
-/// the peer may have some under way (`set_qpc_atomic_flags`).
+/// Returns the rights that a queue pair's attributes give to its peer. Linux gives the rights to reads and
+/// atomics only if the peer may have some in flight (`set_qpc_atomic_flags`).
 fn rights(kept: &ModifyQp) -> Access {
     let asked = memory::access(kept.access);
     let reads = kept.max_dest_rd_atomic != 0;

@@ -1,4 +1,4 @@
-//! The changes of a queue pair that MODIFY_QP makes: the table of Linux of states and attributes
+//! The transitions of a queue pair that MODIFY_QP makes: Linux's table of states and attributes
 //! (`ib_modify_qp_is_ok`, `optab` of mlx5_ib).
 
 use crate::ground::abi::ModifyQp;
@@ -33,10 +33,10 @@ pub(super) mod mask {
     pub(in super::super) const RATE_LIMIT: u32 = 1 << 25;
 }
 
-/// The attributes that a step needs, and the attributes that it may have in addition.
+/// The attributes that a transition needs, and the attributes that it may have in addition.
 type Attributes = (u32, u32);
 
-/// A step: old state, new state, and the attributes for each kind of queue pair: reliable connection,
+/// A transition: old state, new state, and the attributes for each kind of queue pair: reliable connection,
 /// unreliable connection, datagrams.
 type Step = (QpState, QpState, [Attributes; 3]);
 
@@ -47,11 +47,11 @@ const LATE_RIGHTS: u32 = mask::ALTERNATE | mask::ACCESS | mask::PKEY;
 const SENDING: u32 = mask::CURRENT_STATE | mask::ALTERNATE | mask::ACCESS | mask::MIGRATION;
 const SENDING_DATAGRAM: u32 = mask::CURRENT_STATE | mask::QKEY;
 
-/// The attributes of steps from one sending state to another.
+/// The attributes of transitions from one sending state to another.
 const BETWEEN: [Attributes; 3] = [(0, SENDING | mask::MIN_RNR_TIMER), (0, SENDING), (0, SENDING_DATAGRAM)];
 
-/// The steps to all states but RESET and ERR. InfiniBand also has the steps RTS to SQD and SQD to SQD, for
-/// which mlx5_ib has no command.
+/// The transitions to all states but RESET and ERR. InfiniBand also has the transitions RTS to SQD and SQD to
+/// SQD, for which mlx5_ib has no command.
 const STEPS: &[Step] = &[
     (QpState::Reset, QpState::Init, [(INITIAL, 0), (INITIAL, 0), (INITIAL_DATAGRAM, 0)]),
     (QpState::Init, QpState::Init, [(0, INITIAL), (0, INITIAL), (0, INITIAL_DATAGRAM)]),
@@ -85,7 +85,7 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// Returns whether Linux takes a step from one state to another with the attributes `asked`.
+/// Returns whether Linux allows a transition from one state to another with the attributes `asked`.
 pub(super) fn is_allowed(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
     let kind = match transport {
         // Only the kernel makes queue pairs of the kind `Umr`.
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// The masks of the kernel's table (`qp_state_table` of 6.1), as numbers.
+    /// The masks of the kernel's table (`qp_state_table` of 6.1), written as numbers.
     #[test]
     fn the_masks_are_those_of_linux() {
         use QpState::{
@@ -181,7 +181,8 @@ mod tests {
         // Without attributes: to RESET from each state, to ERR from each state but RESET, INIT to INIT, and
         // to RTS from the three sending states.
         assert_eq!(steps(mask::STATE), [1, 3, 2, 3, 3, 3, 2]);
-        // The type of service has no place in a step to an end.
+        // With access rights: INIT to INIT, and RTS or SQD to RTS. A transition to RESET or ERR may have no
+        // access rights.
         assert_eq!(steps(mask::STATE | mask::ACCESS), [0, 1, 0, 1, 1, 0, 0]);
         assert_eq!(steps(mask::STATE | mask::SQD_NOTIFY), [0; 7]);
         assert_eq!(steps(mask::STATE | mask::RATE_LIMIT), [0; 7]);

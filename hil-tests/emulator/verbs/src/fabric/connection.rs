@@ -44,9 +44,9 @@ pub(crate) enum Content {
 /// A message of connection management.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// Slot and identifier of the sender.
+    /// Slot and `rdma_cm_id` of the sender.
     pub(crate) from: (u32, u32),
-    /// The identifier of the receiver. In a request, it is the listener's identifier.
+    /// The `rdma_cm_id` of the receiver. In a request, it is the listener's `rdma_cm_id`.
     pub(crate) to: u32,
     pub(crate) content: Content,
 }

@@ -1,4 +1,5 @@
-//! The network between processes: all devices under one directory are ports of one adapter.
+//! The fabric: the network between processes. All devices whose processes share a directory are ports of one
+//! adapter.
 //!
 //! Each process takes a slot, which is a locked file, and listens at a socket beside this file. The slot is
 //! the upper part of the process's queue pair numbers, so a number alone identifies its process. A message
@@ -27,14 +28,14 @@ use std::time::{Duration, Instant};
 /// The most processes that share one directory.
 const SLOTS: u32 = 256;
 
-/// The number of low bits of a queue pair number, which stand below the slot.
+/// The number of low bits of a queue pair number. The bits above them are the slot.
 const SLOT_SHIFT: u32 = 16;
 
-/// The first queue pair number that a process gives out, counted from the begin of the process's range. Lower
-/// numbers stay unused; in the first range they include QP0 and QP1 of InfiniBand.
+/// The first queue pair number that a process gives out, counted from the beginning of the process's range.
+/// Lower numbers stay unused; in the first range they include QP0 and QP1 of InfiniBand.
 const FIRST_QPN: u32 = 0x40;
 
-/// The number of bytes that are read from one peer before other peers have their turn.
+/// The number of bytes that are read from one peer before it is the next peer's turn.
 const READ_AT_ONCE: usize = 1 << 22;
 
 /// Messages with at least this much data are written at once. Shorter ones are written together.
@@ -56,7 +57,7 @@ const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
 
-/// News of peers that are for connection management, not for the device.
+/// Information about peers that connection management needs, not the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// A message of connection management.
@@ -65,7 +66,7 @@ pub(crate) enum News {
     Gone(u32),
 }
 
-/// This process's place on the fabric and its connections.
+/// This process's slot on the fabric, and its connections to peers.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     directory: PathBuf,
@@ -89,7 +90,7 @@ struct Incoming {
 struct Outgoing {
     stream: UnixStream,
     backlog: VecDeque<u8>,
-    /// Unanswered requests: queue pair and message number.
+    /// Unanswered requests: the number of the sending queue pair, and the sequence number of the message.
     unanswered: VecDeque<(u32, u32)>,
 }
 
@@ -134,7 +135,7 @@ pub(crate) const fn slot_of(qpn: u32) -> u32 {
 }
 
 impl Fabric {
-    /// Takes the first free slot under `directory`.
+    /// Takes the first free slot in `directory`.
     ///
     /// # Errors
     /// A sentence for the user that says why no slot could be taken.

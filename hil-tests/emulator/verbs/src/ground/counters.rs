@@ -20,13 +20,13 @@ pub(crate) enum Counter {
     RcvData,
     XmitPackets,
     RcvPackets,
-    /// Writes that peers requested. Reads and atomics of peers follow.
+    /// RDMA WRITEs that peers requested. The next two counters are for RDMA READs and atomics of peers.
     RxWriteRequests,
     RxReadRequests,
     RxAtomicRequests,
     /// Requests of peers that found no receive.
     OutOfBuffer,
-    /// Answers of peers that they had no receive.
+    /// Answers of peers that no receive was posted for a request of this side.
     RnrNakRetry,
     /// Requests without an answer.
     LocalAckTimeout,
@@ -38,7 +38,7 @@ pub(crate) enum Counter {
     ResponderErrors,
     /// The part of [`Counter::ResponderErrors`] for receives that were flushed.
     ResponderFlushed,
-    /// Receives that were too short.
+    /// Receives whose buffers were shorter than the message.
     ResponderLength,
     /// Requests of this side that a peer refused for missing rights.
     RequesterAccess,

@@ -39,7 +39,7 @@ impl Bits {
     }
 }
 
-/// Descriptors of the program that stand for open contexts or event channels. A look at this set needs no
+/// Descriptors of open contexts and event channels, as the program has them. A test of this set needs no
 /// lock.
 static OURS: Bits = Bits::new();
 
@@ -51,7 +51,7 @@ static KEPT: Bits = Bits::new();
 /// Netlink sockets of the program to the kernel's list of RDMA devices, which this library answers.
 static NETLINK: Bits = Bits::new();
 
-/// Notes that a descriptor is a socket to the kernel's list of RDMA devices.
+/// Records that a descriptor is a socket to the kernel's list of RDMA devices.
 pub(crate) fn give_netlink(descriptor: RawFd) {
     NETLINK.set(descriptor);
 }
@@ -61,30 +61,30 @@ pub(crate) fn is_netlink(descriptor: RawFd) -> bool {
     NETLINK.has(descriptor)
 }
 
-/// Notes that a socket to the kernel's list of RDMA devices is closed.
+/// Records that a socket to the kernel's list of RDMA devices is closed.
 pub(crate) fn take_netlink_back(descriptor: RawFd) {
     NETLINK.clear(descriptor);
 }
 
-/// Descriptors of open files of connection management (`/dev/infiniband/rdma_cm`).
+/// Descriptors of open rdma_cm files (`/dev/infiniband/rdma_cm`).
 static CONNECTIONS: Bits = Bits::new();
 
-/// Notes that a descriptor is a file of connection management.
+/// Records that a descriptor is an rdma_cm file.
 pub(crate) fn give_connections(descriptor: RawFd) {
     CONNECTIONS.set(descriptor);
 }
 
-/// Returns whether a descriptor is a file of connection management.
+/// Returns whether a descriptor is an rdma_cm file.
 pub(crate) fn is_connections(descriptor: RawFd) -> bool {
     CONNECTIONS.has(descriptor)
 }
 
-/// Notes that a file of connection management is closed.
+/// Records that an rdma_cm file is closed.
 pub(crate) fn take_connections_back(descriptor: RawFd) {
     CONNECTIONS.clear(descriptor);
 }
 
-/// Notes that this library keeps a descriptor for itself. The program then cannot close the descriptor.
+/// Records that this library keeps a descriptor for itself. The program then cannot close the descriptor.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());
 }
@@ -94,7 +94,7 @@ pub(crate) fn is_kept(descriptor: RawFd) -> bool {
     KEPT.has(descriptor)
 }
 
-/// Notes that this library closes a descriptor of its own.
+/// Records that this library closes a descriptor of its own.
 pub(crate) fn let_go(descriptor: RawFd) {
     KEPT.clear(descriptor);
 }
@@ -129,7 +129,7 @@ pub(crate) fn close_range(
     if from <= last { rest(from, last) } else { 0 }
 }
 
-/// Returns whether a descriptor is a context or a channel.
+/// Returns whether a descriptor belongs to a context or a channel.
 pub(crate) fn is_ours(descriptor: RawFd) -> bool {
     OURS.has(descriptor)
 }
@@ -139,12 +139,12 @@ pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
     OURS.word(descriptor).is_none()
 }
 
-/// Notes that a descriptor stands for a context or a channel.
+/// Records that a descriptor belongs to a context or a channel.
 pub(crate) fn give(descriptor: RawFd) {
     OURS.set(descriptor);
 }
 
-/// Notes that a descriptor no longer stands for a context or a channel.
+/// Records that a descriptor no longer belongs to a context or a channel.
 pub(crate) fn take_back(descriptor: RawFd) {
     OURS.clear(descriptor);
 }

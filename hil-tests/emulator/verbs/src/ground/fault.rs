@@ -1,4 +1,5 @@
-//! Deliberate faults: a plan says which fault comes when. All code that can fail asks the plan first.
+//! Deliberate faults. A plan says at which visit to a place (such as a call, or a completion) a fault
+//! happens. All code that can fail asks the plan first.
 //!
 //! Without a plan, a question costs one load of an atomic.
 
@@ -18,7 +19,8 @@ use std::time::Duration;
 /// The delay of the answer to a call that the plan makes late.
 const LATE: Duration = Duration::from_micros(200);
 
-/// A late completion is written after at most this many turns of the device.
+/// A late completion is written after at most this many turns. In a turn, a thread does all outstanding work
+/// of the device.
 const MAX_LOOKS: u64 = 8;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -86,7 +88,7 @@ pub(crate) fn left(place: Place) -> u64 {
     plan().as_ref().map_or(0, |plan| plan.left(place))
 }
 
-/// Returns the faults that have come, in the form of a plan.
+/// Returns the faults that have happened, in the form of a plan.
 pub(crate) fn trace() -> String {
     plan().as_ref().map(Plan::trace).unwrap_or_default()
 }
@@ -96,7 +98,7 @@ pub(crate) fn is_told() -> bool {
     TOLD.load(Ordering::Acquire)
 }
 
-/// Notes a visit to a place. Returns the fault that the plan has for it, if any.
+/// Counts a visit to a place. Returns the fault that the plan has for this visit, if any.
 pub(crate) fn at(place: Place) -> Option<Fault> {
     ask(Visit::to(place))
 }
@@ -171,10 +173,11 @@ pub(crate) fn altered(port: &Port) -> Port {
 pub(crate) enum Course {
     /// The call is carried out.
     Good,
-    /// The call fails with this errno and, if it is a command, with this status.
+    /// The call fails with this errno. If the call carries a command of the device, the command's reply has
+    /// this status.
     Fails(Errno, u8),
-    /// A command that changes an object is carried out, any other call is not. In either case, the caller is
-    /// told that the call has failed.
+    /// A command that changes an object is carried out, any other call is not. In both cases, the caller gets
+    /// an error.
     Unheard,
 }
 

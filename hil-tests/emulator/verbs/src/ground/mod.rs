@@ -1,5 +1,5 @@
 //! The lowest layer: the numbers of the kernel and of libibverbs, system calls, descriptors, memory,
-//! settings. The modules of this layer hold no device and no object.
+//! settings. The modules of this layer contain no device and no object.
 
 pub(crate) mod abi;
 pub(crate) mod allocator;

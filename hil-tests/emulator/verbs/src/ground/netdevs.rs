@@ -1,4 +1,5 @@
-//! The network interfaces of this process's namespace, with their addresses, and news of their changes.
+//! The network interfaces of this process's namespace, with their addresses, and notifications of their
+//! changes.
 //!
 //! The kernel sends the interfaces by rtnetlink. The C library's functions are not used, because they would
 //! call the program's allocator.
@@ -17,8 +18,8 @@ const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 
-/// The groups of news that a socket subscribes to: changes of links, of IPv4 addresses, of IPv6 addresses
-/// (`RTMGRP_*`).
+/// The groups of notifications that a socket subscribes to: changes of links, of IPv4 addresses, of IPv6
+/// addresses (`RTMGRP_*`).
 const NEWS: u32 = 1 | 0x10 | 0x100;
 
 /// Bytes of `struct ifinfomsg` and of `struct ifaddrmsg`.
@@ -30,7 +31,7 @@ const UP: u32 = 1;
 const LOOPBACK: u32 = 1 << 3;
 const CARRIER: u32 = 1 << 16;
 
-/// Flags of an address that is not in use: another host has it, or may have it (`IFA_F_DADFAILED`,
+/// Flags of an address that cannot be used: another host has it, or may have it (`IFA_F_DADFAILED`,
 /// `IFA_F_TENTATIVE`).
 const UNUSABLE: u32 = 0x08 | 0x40;
 
@@ -160,28 +161,29 @@ fn address(body: &[u8]) -> Option<(u32, IpAddr)> {
     Some((u32_at(body, 4)?, address))
 }
 
-/// A subscription to the kernel's news of interfaces and addresses.
+/// A subscription to the kernel's notifications of changed interfaces and addresses.
 #[derive(Debug)]
 pub(crate) struct Watch(File);
 
 impl Watch {
-    /// Subscribes to the news, or returns `None` where the kernel sends none.
+    /// Subscribes to the notifications. Returns `None` if the kernel sends none.
     pub(crate) fn new() -> Option<Self> {
         let socket = sys::netlink(libc::NETLINK_ROUTE, NEWS).ok()?;
         descriptors::keep(&socket);
         Some(Self(socket))
     }
 
-    /// Returns the descriptor that becomes readable when there are news.
+    /// Returns the descriptor that becomes readable when a notification has arrived.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Returns whether news have come since the last call. The news are dropped: the caller asks for all
-    /// interfaces anew.
+    /// Returns whether a notification has arrived since the last call. Its content is dropped: the caller
+    /// asks for all interfaces anew.
     pub(crate) fn has_news(&mut self) -> bool {
         let (mut any, mut buffer) = (false, [0; 1 << 12]);
-        // A socket that had no room for some news reports ENOBUFS once. The error counts as news.
+        // A socket that had no room for a notification reports ENOBUFS once. The error counts as a
+        // notification.
         while sys::wait(&[self.0.as_raw_fd()], Some(Duration::ZERO)) == [true] {
             any = true;
             let _ = self.0.read(&mut buffer);

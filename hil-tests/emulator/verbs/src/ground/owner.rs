@@ -1,4 +1,4 @@
-//! Tells calls of the program from calls of the device, and the process that owns the state from others.
+//! Tells whether a thread runs code of the program or of the device, and which process owns the state.
 
 use crate::ground::sys;
 use std::cell::Cell;

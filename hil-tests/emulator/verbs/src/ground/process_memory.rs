@@ -38,7 +38,7 @@ fn iovec(address: u64, length: usize) -> libc::iovec {
 
 #[cfg(any(test, feature = "fuzz"))]
 thread_local! {
-    /// The only range of addresses that counts as memory for this thread.
+    /// The only range of addresses that this thread may access, for tests and fuzzing.
     static WINDOW: Cell<(u64, u64)> = const { Cell::new((0, u64::MAX)) };
 }
 

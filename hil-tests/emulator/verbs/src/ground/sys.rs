@@ -112,8 +112,8 @@ pub(crate) fn try_lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
-/// Returns a netlink socket that gets the news of `groups`. Bytes that are written to the socket go to the
-/// kernel.
+/// Returns a netlink socket that gets the notifications of `groups`. Bytes that are written to the socket go
+/// to the kernel.
 ///
 /// # Errors
 /// An error of the system, if the kernel lacks the protocol or no descriptor is left.

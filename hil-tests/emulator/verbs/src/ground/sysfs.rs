@@ -14,7 +14,7 @@ pub(crate) const DEVICE: &str = "mlx5_0";
 /// The character device that the program opens.
 pub(crate) const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
 
-/// The character device of connection management.
+/// The character device of connection management (rdma_cm).
 pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 
 /// Programs see the files of [`write`] below this directory.
@@ -32,7 +32,7 @@ pub(crate) fn view_of(tree: &Path) -> Option<(&Path, &str)> {
 /// program reads them.
 pub(crate) const TAKEN_OVER: &[&str] = &["/sys/class/infiniband", "/sys/class/infiniband_verbs"];
 
-/// The file that is opened in place of [`CHARACTER_DEVICE`]: a character device that can be mapped as shared
+/// The file that is opened instead of [`CHARACTER_DEVICE`]: a character device that can be mapped as shared
 /// memory.
 pub(crate) const STAND_IN: &std::ffi::CStr = c"/dev/zero";
 
@@ -114,7 +114,7 @@ pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<Pa
         }
         written.insert(content, path);
     }
-    // The port may have been over another interface.
+    // Removes the interfaces that the port had at an earlier call.
     let netdevs = root.join(format!("{FUNCTION}/net"));
     for entry in fs::read_dir(netdevs).into_iter().flatten().flatten() {
         if entry.file_name() != port.interface.name.as_str() {

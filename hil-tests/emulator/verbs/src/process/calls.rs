@@ -1,4 +1,4 @@
-//! Calls of a program to the device: opening and closing descriptors, and requests.
+//! Calls of a program to the device: `open` and `close` of descriptors, and requests.
 
 use crate::command;
 use crate::command::manager::{self, Command};
@@ -88,8 +88,8 @@ pub(crate) fn counts() -> Counts {
     lock().state.as_ref().map(State::counts).unwrap_or_default()
 }
 
-/// Releases a descriptor that a program is about to close. [`descriptors::is_ours`] holds for the descriptor.
-/// The last descriptor of a context or channel ends it.
+/// Releases a descriptor that a program is about to close. [`descriptors::is_ours`] is true for the
+/// descriptor. With its last descriptor, a context or channel ends.
 pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
     descriptors::take_back(descriptor);
@@ -99,7 +99,7 @@ pub(crate) fn close(descriptor: RawFd) {
     }
 }
 
-/// Notes that a program has made `new` as a duplicate of `old`. [`descriptors::is_ours`] holds for one of
+/// Records that a program has made `new` as a duplicate of `old`. [`descriptors::is_ours`] is true for one of
 /// them. The former file of `new` is closed.
 pub(crate) fn duplicate(old: RawFd, new: RawFd) {
     let mut inside = lock();
@@ -187,7 +187,7 @@ pub(crate) fn too_little_room(descriptor: RawFd) -> Errno {
     }
 }
 
-/// Opens the file of connection management for a program, on `descriptor`, which is an eventfd.
+/// Opens the rdma_cm file for a program, on `descriptor`, which is an eventfd.
 ///
 /// # Errors
 /// The errors of [`open`], except the errors that the plan of faults causes; [`Errno::BADF`] or
@@ -204,8 +204,7 @@ pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
     if bell::hang(worker::start) { Ok(()) } else { Err(Errno::NOMEM) }
 }
 
-/// Closes a file of connection management, with its identifiers, because a program is about to close its
-/// descriptor.
+/// Closes an rdma_cm file, with its `rdma_cm_id`s, because a program is about to close its descriptor.
 pub(crate) fn close_connections(descriptor: RawFd) {
     descriptors::take_connections_back(descriptor);
     if let Some(state) = lock().state.as_mut() {
@@ -214,7 +213,7 @@ pub(crate) fn close_connections(descriptor: RawFd) {
     bell::ring();
 }
 
-/// Carries out a command that a program has written to a file of connection management.
+/// Carries out a command that a program has written to an rdma_cm file.
 ///
 /// # Errors
 /// The errors of the command; [`Errno::IO`] for a file that belongs to a parent process.
@@ -244,14 +243,14 @@ pub(crate) fn write_command(descriptor: RawFd, address: u64, count: usize) -> Re
     outcome
 }
 
-/// Takes the next event of a file of connection management, and writes the event to the program. Waits for an
-/// event unless the descriptor is non-blocking.
+/// Takes the next event of an rdma_cm file, and writes the event to the program. Waits for an event unless
+/// the descriptor is non-blocking.
 #[cfg(not(feature = "fuzz"))]
 fn take_event(descriptor: RawFd, command: &Command<'_>) -> Result<(), Errno> {
     manager::takes_events(command)?;
     loop {
-        // The eventfd's count may exceed the number of events, since the destruction of an identifier removes
-        // its events.
+        // The eventfd's count may exceed the number of events, since the destruction of an `rdma_cm_id`
+        // removes its events.
         sys::count_down(descriptor)?;
         let taken = {
             let mut inside = lock();

@@ -164,7 +164,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     ProcessMemory.write(ARENA, &[0; ARENA_BYTES as usize]).expect("the arena is memory");
     state.open(DESCRIPTOR);
     let mut made = Vec::new();
-    // Most sequences open the device first.
+    // Most sequences begin with a call that opens the device.
     if input.below(16) != 0 {
         call(state, GET_CONTEXT, &mut Input(&[]), &mut made);
     }

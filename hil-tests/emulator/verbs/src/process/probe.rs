@@ -167,8 +167,8 @@ unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     words.len()
 }
 
-/// Keeps all threads from the device's work, so that only [`mlx5_uverbs_work`] does it. With 0 for `on`, the
-/// threads work again as usual.
+/// Keeps all threads from doing the device's work, so that only [`mlx5_uverbs_work`] does it. With 0 for
+/// `on`, the threads do the work again as usual.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {

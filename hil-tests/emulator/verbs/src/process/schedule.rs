@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// polls does the work. A doorbell waits at most as long as the worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread of the program has done the device's work since the worker last asked.
+/// Whether a thread of the program has done the device's work since the worker's last question
+/// ([`is_polled`]).
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program waits for events, in addition to polling.
@@ -44,7 +45,8 @@ const PATIENCE: usize = 16;
 pub(crate) struct Found {
     /// Whether there was work.
     pub(crate) moved: bool,
-    /// Whether a doorbell can ring, so that the worker has to look at the doorbell records again.
+    /// Whether a doorbell record can announce work, so that the worker has to read the doorbell records
+    /// again.
     pub(crate) awake: bool,
     /// The descriptors on which the worker has to wait, besides the bell.
     pub(crate) descriptors: Vec<RawFd>,
@@ -78,7 +80,8 @@ pub(crate) fn look() {
     if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
         return;
     }
-    // A second turn serves a thread that came meanwhile. More turns would keep this thread from its own work.
+    // A second turn serves a thread that has come in the meantime. More turns would keep this thread from its
+    // own work.
     for _ in 0..2 {
         let Some(moved) = sys::undisturbed(|| owner::as_device(look_once)) else { return };
         LOOKED.store(true, Ordering::Relaxed);
@@ -123,7 +126,7 @@ fn caught(state: &mut State, pace: Pace) -> bool {
     catch_unwind(AssertUnwindSafe(|| state.work(pace))).unwrap_or(false)
 }
 
-/// Does the device's work under the lock. Threads that come during the work set [`MISSED`].
+/// Does the device's work under the lock. Threads that want to do the work in the meantime set [`MISSED`].
 fn turn(state: &mut State, work: impl FnOnce(&mut State) -> bool) -> bool {
     MISSED.store(false, Ordering::Release);
     let moved = work(state);
@@ -160,7 +163,7 @@ pub(crate) fn is_polled() -> bool {
     LOOKED.swap(false, Ordering::Relaxed) && !WAITS_FOR_EVENTS.load(Ordering::Relaxed)
 }
 
-/// Forgets the findings of the parent process after a fork.
+/// Forgets the parent process's values of these variables after a fork.
 pub(crate) fn forget() {
     MISSED.store(false, Ordering::Release);
     IDLE_LOOKS.store(0, Ordering::Relaxed);

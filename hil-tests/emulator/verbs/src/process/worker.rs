@@ -1,10 +1,10 @@
 //! The worker: the thread that does the device's work while no thread of the program polls. It watches
 //! doorbell records, which are plain memory whose changes nothing announces.
 //!
-//! The worker looks at the records often soon after work, then less and less often. The worker does not look
-//! while a thread of the program polls, because that thread does the device's work. Without a queue pair that
-//! can send, and without a completion channel, no doorbell can ring, and the worker sleeps until a call wakes
-//! it.
+//! The worker reads the records often soon after work, then less and less often. The worker does not read
+//! them while a thread of the program polls, because that thread does the device's work. Without a queue pair
+//! that can send, and without a completion channel, no doorbell record can announce work, and the worker
+//! sleeps until a call wakes it.
 
 use crate::ground::{owner, sys};
 use crate::process::schedule::{self, Found};

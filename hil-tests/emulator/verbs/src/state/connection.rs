@@ -21,8 +21,8 @@ const SEARCH: Duration = Duration::from_millis(500);
 /// The pause between two looks for a listener.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long an identifier stays in its last state, TimeWait. The kernel takes 2^10 ms for the acknowledgement
-/// timeout of 18 (`cm_convert_to_ms`).
+/// How long an `rdma_cm_id` stays in its last state, TimeWait. The kernel takes 2^10 ms for the
+/// acknowledgement timeout of 18 (`cm_convert_to_ms`).
 const TIME_WAIT: Duration = Duration::from_millis(1 << 10);
 
 /// Reasons of a rejection (InfiniBand 12.6.7.2): no listener has the address, or the program rejects the
@@ -30,8 +30,8 @@ const TIME_WAIT: Duration = Duration::from_millis(1 << 10);
 const NOBODY_LISTENS: u32 = 8;
 pub(crate) const CONSUMER: u32 = 28;
 
-/// The bytes of private data that an event shows, by the kind of message. In requests, the header of IP
-/// addressing takes 36 bytes of the room (kernel `CM_*_PRIVATE_DATA_SIZE`, `struct cma_hdr`).
+/// The largest number of bytes of private data that an event shows, by the kind of message. In requests, the
+/// header of IP addressing takes 36 bytes of the room (kernel `CM_*_PRIVATE_DATA_SIZE`, `struct cma_hdr`).
 pub(crate) const REQUEST_DATA: usize = 92 - 36;
 const REPLY_DATA: usize = 196;
 pub(crate) const DATAGRAM_REQUEST_DATA: usize = 216 - 36;
@@ -49,13 +49,13 @@ const PORTS: (u16, u16) = (32768, 60999);
 const BACKLOG: u32 = 1024;
 
 impl State {
-    /// Notes that a program has opened a file of connection management. `signal` is the eventfd that counts
-    /// the file's events.
+    /// Records that a program has opened an rdma_cm file (`/dev/infiniband/rdma_cm`). `signal` is the eventfd
+    /// that counts the file's events.
     pub(crate) fn open_connections(&mut self, file: u32, signal: File) {
         self.book.files.insert(file, Channel { events: VecDeque::new(), signal });
     }
 
-    /// Closes a file of connection management, with its identifiers.
+    /// Closes an rdma_cm file, with its `rdma_cm_id`s.
     pub(crate) fn close_connections(&mut self, file: u32) {
         let ids = self.book.ids.iter().filter(|(_, id)| id.file == file).map(|(number, _)| *number);
         for number in ids.collect::<Vec<_>>() {
@@ -64,11 +64,11 @@ impl State {
         self.book.files.remove(&file);
     }
 
-    /// Makes an identifier of a file. `name` is the program's name for the identifier, `space` its port
+    /// Makes an `rdma_cm_id` of a file. `name` is the program's name for the `rdma_cm_id`, `space` its port
     /// space.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] if the process has too many identifiers.
+    /// [`Errno::NOMEM`] if the process has too many `rdma_cm_id`s.
     pub(crate) fn create_id(&mut self, file: u32, name: u64, space: u16) -> Result<u32, Errno> {
         self.book.insert(Id {
             file,
@@ -88,10 +88,10 @@ impl State {
         })
     }
 
-    /// Destroys an identifier of a file. Returns the number of its events that the program has taken.
+    /// Destroys an `rdma_cm_id` of a file. Returns the number of its events that the program has taken.
     ///
     /// # Errors
-    /// The errno of the kernel, if the file has no identifier with this number.
+    /// The errno of the kernel, if the file has no `rdma_cm_id` with this number.
     pub(crate) fn destroy_id(&mut self, file: u32, number: u32) -> Result<u32, Errno> {
         self.book.of_file(file, number)?;
         let Some(id) = self.book.ids.remove(&number) else { return Err(Errno::NOENT) };
@@ -118,7 +118,7 @@ impl State {
         Ok(id.taken)
     }
 
-    /// Tells the peer of an identifier that the identifier has ended.
+    /// Tells the peer of an `rdma_cm_id` that the `rdma_cm_id` was destroyed.
     fn end(&mut self, number: u32, id: &Id) {
         let content = match id.step {
             Step::Asking(_) | Step::Asked => Content::Reject(CONSUMER, Vec::new()),
@@ -139,7 +139,7 @@ impl State {
         self.fabric.tell(slot, &notice)
     }
 
-    /// Queues an event of the identifier `of` for the program.
+    /// Queues an event of the `rdma_cm_id` `of` for the program.
     fn raise(&mut self, of: u32, kind: EventKind, status: i32, shown: Shown) {
         let file = self.book.ids.get(&of).map(|id| id.file);
         self.raise_at(file, Event { of, told: of, kind, status, shown });
@@ -152,7 +152,8 @@ impl State {
         }
     }
 
-    /// Takes the next event of a file. Returns the program's name for the event's identifier, and the event.
+    /// Takes the next event of a file. Returns the program's name for the event's `rdma_cm_id`, and the
+    /// event.
     pub(crate) fn take_event(&mut self, file: u32) -> Option<(u64, Event)> {
         loop {
             let event = self.book.files.get_mut(&file)?.events.pop_front()?;
@@ -185,7 +186,7 @@ impl State {
         address.is_loopback() || self.port.mac_of(gid(address)).is_some()
     }
 
-    /// Binds an identifier to an address of this machine. For port 0, a free port is chosen.
+    /// Binds an `rdma_cm_id` to an address of this machine. For port 0, a free port is chosen.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.
@@ -214,8 +215,8 @@ impl State {
         let own: Vec<(SocketAddr, bool)> =
             own.filter_map(|id| Some((id.source?, id.may_share_port))).collect();
         let view = self.view_name();
-        // An identifier with all addresses of this machine conflicts by another errno than one with the same
-        // address (kernel `cma_check_port`).
+        // Two `rdma_cm_id`s that want one port get different errnos: EADDRNOTAVAIL if one of them is bound to
+        // all addresses of this machine, EADDRINUSE if both have the same address (kernel `cma_check_port`).
         let conflict = |port, other: SocketAddr| match other.ip() {
             _ if other.port() != port => None,
             ip if ip.is_unspecified() || asked.ip().is_unspecified() => Some(libc::EADDRNOTAVAIL),
@@ -343,7 +344,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes an identifier listen for requests to its bound address.
+    /// Makes an `rdma_cm_id` listen for requests to its bound address.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.
@@ -382,7 +383,7 @@ impl State {
         })
     }
 
-    /// Returns slot and identifier of the listener at an address, in this process or another.
+    /// Returns slot and `rdma_cm_id` of the listener at an address, in this process or in another one.
     fn listener(&mut self, space: u16, to: SocketAddr) -> Option<(u32, u32)> {
         let takes = |at: SocketAddr| {
             let is_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
@@ -400,7 +401,7 @@ impl State {
         let found: Vec<(u32, Service)> = self
             .services_of_others()
             .filter(|(_, service)| service.space == space && takes(service.address))
-            // All processes of this network namespace have this machine's addresses.
+            // All processes of this network namespace have the addresses of this machine.
             .filter(|(_, service)| (service.view == view) == is_own)
             .collect();
         let wanted = gid(to.ip());
@@ -432,8 +433,8 @@ impl State {
         Ok(())
     }
 
-    /// Looks for the listener at the destination of an identifier, and sends the request to it. At the end of
-    /// the search, the request counts as rejected.
+    /// Looks for the listener at the destination of an `rdma_cm_id`, and sends the request to it. At the end
+    /// of the search, the request counts as rejected.
     fn search(&mut self, number: u32) {
         let Some(id) = self.book.ids.get(&number).cloned() else { return };
         let now = Instant::now();
@@ -459,7 +460,7 @@ impl State {
         Parameters { first_psn: first_psn & 0x00ff_ffff, gid: self.own_gid(own), ..asked }
     }
 
-    /// Ends an identifier's request because the peer has rejected it. An event tells the program.
+    /// Ends an `rdma_cm_id`'s request because the peer has rejected it, and queues the event for the program.
     fn refuse(&mut self, number: u32, reason: u32, data: &[u8]) {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         (id.step, id.peer) = (Step::Over, None);
@@ -533,7 +534,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the connection of an identifier.
+    /// Ends the connection of an `rdma_cm_id`.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.
@@ -577,7 +578,7 @@ impl State {
         }
     }
 
-    /// Moves an identifier to another file, with its events. Returns the number of its events that the
+    /// Moves an `rdma_cm_id` to another file, with its events. Returns the number of its events that the
     /// program has taken so far.
     ///
     /// # Errors
@@ -618,7 +619,7 @@ impl State {
         }
     }
 
-    /// Ends the connection or the request of an identifier whose peer is gone, or has not answered in time.
+    /// Ends the connection or the request of an `rdma_cm_id` whose peer is gone, or has not answered in time.
     fn lose(&mut self, number: u32) {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         let step = std::mem::replace(&mut id.step, Step::Over);
@@ -636,7 +637,7 @@ impl State {
         }
     }
 
-    /// Reports the end of a connection. The identifier stays in its last state for a while.
+    /// Reports the end of a connection. The `rdma_cm_id` stays in its last state for a while.
     fn leave(&mut self, number: u32) {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         (id.step, id.peer) = (Step::Leaving(Instant::now() + TIME_WAIT), None);
@@ -678,7 +679,7 @@ impl State {
             return;
         }
         let Some(id) = self.book.ids.get_mut(&to) else { return };
-        // The first answer names the peer's identifier. Later messages must come from this identifier.
+        // The first answer names the peer's `rdma_cm_id`. Later messages must come from this `rdma_cm_id`.
         let is_first = matches!(id.step, Step::Asking(_));
         if !is_first && id.peer != Some(from) {
             return;
@@ -802,7 +803,7 @@ fn connection(theirs: &Parameters, room: usize) -> Shown {
     })
 }
 
-/// A line of a process's list of services: a listener.
+/// A listener, as a line of its process's list of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Service {
     number: u32,

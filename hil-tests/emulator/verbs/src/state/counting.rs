@@ -45,7 +45,8 @@ impl Tally {
         self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Counts an event of the device. Messages between queue pairs of this process are sent and received.
+    /// Counts what the device's tap shows. A message between two queue pairs of this process counts as sent
+    /// and as received.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Sent(message) => {
@@ -165,7 +166,8 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Begins to count for the port. Without a view or a file, the counts stay in this process.
+    /// Begins to count for the port. Without a view of interfaces or without a file, the counts stay in this
+    /// process.
     pub(crate) fn new(settings: &Settings, slot: u32) -> Self {
         let open =
             |view: &crate::ground::port::View| Numbers::open(&settings.directory, &view.name(), slot).ok();

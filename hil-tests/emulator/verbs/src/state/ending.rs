@@ -60,7 +60,7 @@ impl State {
         for number in numbers {
             self.fail_queue_pairs(number);
             if ending == Ending::Failed {
-                // This makes the device flush the outstanding requests.
+                // `run` makes the device flush the outstanding requests.
                 self.device.run();
             }
             let Some(context) = self.contexts.get_mut(&number) else { continue };

@@ -1,4 +1,4 @@
-//! Identifiers of connection management, the kernel's side of `struct rdma_cm_id`, and their events.
+//! Connection identifiers, the kernel's side of `struct rdma_cm_id`, and their events.
 
 use crate::fabric::connection::Parameters;
 use crate::ground::errno::Errno;
@@ -34,19 +34,19 @@ pub(crate) enum Shown {
     Datagrams(Parameters, u8),
 }
 
-/// An event of an identifier.
+/// An event of an `rdma_cm_id`.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
-    /// The identifier that the event is about.
+    /// The `rdma_cm_id` that the event is about.
     pub(crate) of: u32,
-    /// The identifier that the event names to the program: the identifier of a new connection, or `of`.
+    /// The `rdma_cm_id` that the event names to the program: that of a new connection, or `of`.
     pub(crate) told: u32,
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
     pub(crate) shown: Shown,
 }
 
-/// The state of an identifier.
+/// The state of an `rdma_cm_id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Idle,
@@ -63,9 +63,9 @@ pub(crate) enum Step {
     /// A request was sent. The wait for the answer ends at this time.
     Asking(Instant),
     Listening,
-    /// A request of a peer has arrived. The program has not answered it yet.
+    /// A request of a peer has arrived, and the program has not answered it yet.
     Asked,
-    /// The request was accepted. The requester has not yet told that it is ready.
+    /// The request was accepted. The requester has not reported yet that it is ready.
     Answered,
     Established,
     /// The connection has ended, but its packets may still arrive until this time (InfiniBand 12.9.8.4,
@@ -74,24 +74,24 @@ pub(crate) enum Step {
     Over,
 }
 
-/// An identifier of connection management.
+/// A connection identifier: the stand-in's side of the program's `struct rdma_cm_id`.
 #[derive(Clone, Debug)]
 pub(crate) struct Id {
-    /// The file from which the program reads the identifier's events.
+    /// The file from which the program reads the `rdma_cm_id`'s events.
     pub(crate) file: u32,
-    /// The program's name for the identifier. 0 for a new connection that the program has not accepted.
+    /// The program's name for the `rdma_cm_id`. 0 for a new connection that the program has not accepted.
     pub(crate) name: u64,
-    /// The space of the identifier's port (`enum rdma_ucm_port_space`).
+    /// The space of the `rdma_cm_id`'s port (`enum rdma_ucm_port_space`).
     pub(crate) space: u16,
     pub(crate) step: Step,
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: Option<SocketAddr>,
-    /// Whether the identifier is bound to the device.
+    /// Whether the `rdma_cm_id` is bound to the device.
     pub(crate) has_device: bool,
-    /// Whether the identifier itself has bound its port. A new connection uses the port of its listener.
+    /// Whether the `rdma_cm_id` itself has bound its port. A new connection uses the port of its listener.
     pub(crate) owns_port: bool,
     pub(crate) may_share_port: bool,
-    /// Slot and identifier of the peer.
+    /// Slot and `rdma_cm_id` of the peer.
     pub(crate) peer: Option<(u32, u32)>,
     /// The parameters that this side has sent.
     pub(crate) own: Parameters,
@@ -99,19 +99,19 @@ pub(crate) struct Id {
     pub(crate) theirs: Parameters,
     /// The most requests that wait until a listener's program takes them.
     pub(crate) backlog: u32,
-    /// The number of events of the identifier that the program has taken.
+    /// The number of events of the `rdma_cm_id` that the program has taken.
     pub(crate) taken: u32,
 }
 
 impl Id {
-    /// Returns whether the identifier is for datagrams: its port space is that of UDP or of IP over
+    /// Returns whether the `rdma_cm_id` is for datagrams: its port space is that of UDP or of IP over
     /// InfiniBand.
     pub(crate) const fn is_for_datagrams(&self) -> bool {
         matches!(self.space, 0x0111 | 0x0002)
     }
 }
 
-/// A file of connection management that a program has opened.
+/// An rdma_cm file (`/dev/infiniband/rdma_cm`) that a program has opened.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) events: VecDeque<Event>,
@@ -119,24 +119,24 @@ pub(crate) struct Channel {
     pub(crate) signal: File,
 }
 
-/// All identifiers and files of this process.
+/// All `rdma_cm_id`s and files of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) ids: BTreeMap<u32, Id>,
-    /// The open files of connection management, by their descriptors.
+    /// The open rdma_cm files, by their descriptors.
     pub(crate) files: BTreeMap<u32, Channel>,
     pub(crate) next: u32,
     pub(crate) next_port: u16,
 }
 
-/// The most identifiers of a process.
+/// The most `rdma_cm_id`s of a process.
 const MOST: usize = 1 << 16;
 
 impl Book {
-    /// Stores an identifier and returns its number.
+    /// Stores an `rdma_cm_id` and returns its number.
     ///
     /// # Errors
-    /// [`Errno::NOMEM`] if the process has too many identifiers.
+    /// [`Errno::NOMEM`] if the process has too many `rdma_cm_id`s.
     pub(crate) fn insert(&mut self, id: Id) -> Result<u32, Errno> {
         if self.ids.len() >= MOST {
             return Err(Errno::NOMEM);
@@ -150,16 +150,16 @@ impl Book {
         Ok(number)
     }
 
-    /// Returns the identifier `number` of a file.
+    /// Returns the `rdma_cm_id` `number` of a file.
     ///
     /// # Errors
-    /// [`Errno::NOENT`] if the identifier does not exist; [`Errno::INVAL`] if it belongs to another file.
+    /// [`Errno::NOENT`] if the `rdma_cm_id` does not exist; [`Errno::INVAL`] if it belongs to another file.
     pub(crate) fn of_file(&mut self, file: u32, number: u32) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(&number).ok_or(Errno::NOENT)?;
         if id.file == file { Ok(id) } else { Err(Errno::INVAL) }
     }
 
-    /// Returns whether an identifier waits: for a peer's address, for a listener, for the answer to a
+    /// Returns whether an `rdma_cm_id` waits: for a peer's address, for a listener, for the answer to a
     /// request, or for the end of its last state.
     pub(crate) fn waits(&self) -> bool {
         self.ids.values().any(|id| {

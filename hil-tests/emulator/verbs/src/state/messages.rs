@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// request for about as long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, as most programs choose
-/// (ibv_rc_pingpong, perftest). A peer that has all its data may end before the requester. In this time, the
-/// requester's program can take its completions and end too.
+/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, the values that most
+/// programs choose (ibv_rc_pingpong, perftest). A peer that has all its data may end before the requester. In
+/// this time, the requester's program can take its completions and end too.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
 impl State {

@@ -1,5 +1,5 @@
-//! The state of the stand-in in this process: the device, open contexts, channels, the fabric. One lock
-//! protects it.
+//! The state of the stand-in in this process: the device, open contexts, channels, the fabric (the
+//! connections to other processes). One lock protects it.
 
 pub(crate) mod channel;
 pub(crate) mod clock;
@@ -61,8 +61,8 @@ pub(crate) struct State {
     executes: bool,
     /// The software device.
     pub(crate) device: Device<ProcessMemory>,
-    /// The context or channel that each of the program's descriptors stands for. Several descriptors may
-    /// stand for the same context or channel, which lives until the last of them is closed.
+    /// For each of the program's descriptors, its context or channel. Several descriptors may belong to one
+    /// context or channel, which lives until the last of them is closed.
     files: BTreeMap<RawFd, File>,
     /// Contexts by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
@@ -78,7 +78,7 @@ pub(crate) struct State {
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
     next_file: u32,
-    /// Identifiers of connection management.
+    /// The `rdma_cm_id`s of connection management.
     pub(crate) book: Book,
     /// Messages of connection management from this process to itself.
     own_notices: VecDeque<Notice>,
@@ -91,7 +91,7 @@ pub(crate) struct State {
     /// a doorbell.
     changed: bool,
     last_period: Instant,
-    /// Whether the last turn skipped the messages of peers, because doorbells had rung.
+    /// Whether the last turn skipped the messages of peers, because doorbell records had changed.
     peers_wait: bool,
     /// Whether a completion queue was ever armed.
     armed: bool,
@@ -111,7 +111,7 @@ pub(crate) struct Counts {
     pub(crate) refused: u64,
 }
 
-/// The clock that the device's timers follow.
+/// The clock that the device's timers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Timers follow the system's clock.
@@ -120,7 +120,7 @@ pub(crate) enum Pace {
     Step,
 }
 
-/// The context or channel that a descriptor stands for, by its number.
+/// The context or channel that a descriptor belongs to, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     Context(u32),
@@ -184,14 +184,14 @@ impl State {
         Ok(state)
     }
 
-    /// Notes that a program has opened the device on `descriptor`, and makes a context for it.
+    /// Records that a program has opened the device on `descriptor`, and makes a context for it.
     pub(crate) fn open(&mut self, descriptor: RawFd) {
         let number = self.number();
         self.contexts.insert(number, Context::default());
         self.place(descriptor, File::Context(number));
     }
 
-    /// Notes that a program has duplicated the descriptor `old` as `new`.
+    /// Records that a program has duplicated the descriptor `old` as `new`.
     pub(crate) fn duplicate(&mut self, old: RawFd, new: RawFd) {
         match self.files.get(&old) {
             Some(file) => self.place(new, *file),
@@ -199,8 +199,8 @@ impl State {
         }
     }
 
-    /// Notes that a program has closed a descriptor. The last descriptor of a context or channel releases it.
-    /// Descriptors of other files are ignored.
+    /// Records that a program has closed a descriptor. The last descriptor of a context or channel releases
+    /// it. Descriptors of other files are ignored.
     pub(crate) fn close(&mut self, descriptor: RawFd) {
         let Some(file) = self.files.remove(&descriptor) else { return };
         if self.files.values().any(|other| *other == file) {
@@ -239,13 +239,13 @@ impl State {
         }
     }
 
-    /// Makes a descriptor stand for a context or channel.
+    /// Assigns a descriptor to a context or channel.
     fn place(&mut self, descriptor: RawFd, file: File) {
         if self.files.get(&descriptor) == Some(&file) {
             return;
         }
-        // The descriptor may still stand for an old context or channel, if this library did not see that the
-        // program closed it.
+        // The descriptor may still be assigned to an old context or channel, if this library did not see that
+        // the program closed it.
         self.close(descriptor);
         self.files.insert(descriptor, file);
     }
@@ -256,7 +256,7 @@ impl State {
         number
     }
 
-    /// Returns the number of the context that a descriptor stands for.
+    /// Returns the number of the context that a descriptor belongs to.
     pub(crate) fn context_of(&self, descriptor: RawFd) -> Option<u32> {
         match self.files.get(&descriptor) {
             Some(File::Context(number)) => Some(*number),
@@ -264,7 +264,7 @@ impl State {
         }
     }
 
-    /// Returns the descriptors that stand for contexts.
+    /// Returns the descriptors of all contexts.
     pub(crate) fn context_descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.files
             .iter()
@@ -284,7 +284,7 @@ impl State {
         Ok((number, descriptor))
     }
 
-    /// Returns the channel that a descriptor stands for, and the channel's number.
+    /// Returns the channel that a descriptor belongs to, and the channel's number.
     pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, &Channel)> {
         match self.files.get(&descriptor) {
             Some(File::Channel(number)) => Some((*number, self.channels.get(number)?)),
@@ -342,7 +342,7 @@ impl State {
         self.changed || self.channels.values().any(Channel::is_behind)
     }
 
-    /// Notes that queues have changed.
+    /// Records that queues have changed, so that the next turn looks for work.
     pub(crate) fn touch(&mut self) {
         self.changed = true;
     }
@@ -388,7 +388,7 @@ impl State {
     }
 
     /// Returns whether the device is idle: no doorbell record to watch, no waiting or unsent message, no
-    /// changed queue, no event without room, no waiting identifier, no unwritten count.
+    /// changed queue, no event without room, no waiting `rdma_cm_id`, no unwritten count.
     pub(crate) fn is_quiet(&self) -> bool {
         self.doorbells.is_empty()
             && self.waiting.is_empty()
@@ -428,7 +428,8 @@ impl State {
         }
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
-        // Messages of peers are taken when no doorbell has rung, and otherwise in every second turn.
+        // A turn without changed doorbell records takes the messages of peers. Of the turns with changed records,
+        // every second one takes them.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();

@@ -1,13 +1,13 @@
-//! News of the port. The kernel reports changes of interfaces and addresses.
+//! Notifications of the port's changes. The kernel reports changes of interfaces and addresses.
 
 use crate::ground::netdevs::Watch;
 use crate::ground::port::{Port, View};
 use std::time::{Duration, Instant};
 
-/// The time between two looks at the news.
+/// The time between two looks for notifications.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The subscription to news of the port.
+/// The subscription to notifications of the port's changes.
 #[derive(Debug)]
 pub(super) struct News {
     view: View,
@@ -16,18 +16,18 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Subscribes to news of the port's interfaces. Returns `None` if the port has no view of interfaces, or
-    /// if the kernel sends no news.
+    /// Subscribes to notifications of the port's interfaces. Returns `None` if the port has no view of
+    /// interfaces, or if the kernel sends no notifications.
     pub(super) fn new(view: Option<&View>) -> Option<Self> {
         Some(Self { view: view?.clone(), watch: Watch::new()?, looked: Instant::now() })
     }
 
-    /// Returns the descriptor that becomes readable when there are news.
+    /// Returns the descriptor that becomes readable when a notification has arrived.
     pub(super) fn descriptor(&self) -> std::os::fd::RawFd {
         self.watch.descriptor()
     }
 
-    /// Returns the interfaces of the port.
+    /// Returns the view of interfaces that determines the port.
     pub(super) const fn view(&self) -> &View {
         &self.view
     }

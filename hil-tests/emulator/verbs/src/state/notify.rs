@@ -1,4 +1,4 @@
-//! Delivers the device's news to the program: asynchronous events, and events of armed completion queues.
+//! Delivers the device's events to the program: asynchronous events, and events of armed completion queues.
 
 use super::{NEVER_ARMED, State};
 use crate::ground::abi::AsyncEvent;

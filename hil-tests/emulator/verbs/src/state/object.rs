@@ -171,7 +171,7 @@ pub(crate) enum Object {
     Uar,
     /// Registered memory for queues that commands of the device make (umem).
     Umem(Umem),
-    /// An object that a command made.
+    /// An object that a command of the device made (DEVX).
     Devx(Devx),
 }
 
@@ -214,7 +214,7 @@ impl Object {
     }
 }
 
-/// The state of one opening of the device.
+/// The state of one opening of the device (`struct ib_ucontext`).
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     /// Whether GET_CONTEXT was called.
@@ -234,8 +234,7 @@ pub(crate) struct Context {
     /// may have tens of thousands of other objects.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,
-    /// Objects that were destroyed when the device was removed, until the program destroys them too. The
-    /// device no longer knows them.
+    /// Objects that the device has destroyed at its removal, until the program destroys them too.
     buried: BTreeMap<u32, Object>,
     next: u32,
 }
@@ -263,7 +262,7 @@ impl Context {
         Some(handle)
     }
 
-    /// Returns the object with this handle, also a buried one.
+    /// Returns the object with this handle, also one that was destroyed at the device's removal.
     pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
         let Self { queues, others, buried, .. } = self;
         [queues, others, buried].into_iter().find_map(|objects| objects.get_mut(&handle))
@@ -275,7 +274,7 @@ impl Context {
         [queues, others, buried].into_iter().find_map(|objects| objects.remove(&handle))
     }
 
-    /// Returns all objects that the device still has, without the buried ones.
+    /// Returns all objects that the device still has.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
         self.queues.values().chain(self.others.values())
     }
@@ -295,8 +294,8 @@ impl Context {
         self.queues.values_mut()
     }
 
-    /// Removes all objects as [`Context::drain`] does, but keeps their handles valid until the program
-    /// destroys them.
+    /// Removes all objects as [`Context::drain`] does at the device's removal, but keeps their handles valid
+    /// until the program destroys them.
     pub(crate) fn bury(&mut self) -> Vec<Object> {
         self.buried =
             self.queues.iter().chain(&self.others).map(|(at, object)| (*at, object.clone())).collect();

@@ -1,4 +1,5 @@
-//! Tests of queues that libibverbs has made and connected, and that the shim takes over.
+//! Tests of queues that libibverbs has made and connected, and that the library's module `devx` (the shim)
+//! takes over.
 
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -115,7 +116,7 @@ fn what_the_library_is_for_works_on_them() {
         assert_eq!(next(&mut completions, &mut queue).id, 2);
         assert_eq!(theirs.written(), 0x5a5a);
 
-        // The queue pair fails, is reset and connected anew, like a queue pair of the shim.
+        // After a failure, the queue pair can be reset and connected anew, as one that the shim has made.
         queue
             .request(3)
             .signaled()

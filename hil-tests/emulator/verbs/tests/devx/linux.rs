@@ -1,4 +1,5 @@
-//! Tests of the shim where Linux refuses a command or a kind of page, and of the shim's ways around this.
+//! Tests of the library's module `devx` (the shim) where Linux refuses a command or a kind of page, and of
+//! the shim's alternatives.
 
 use super::verbs::{self, Counts};
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -68,7 +69,7 @@ fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     taken
 }
 
-/// Waits until the send queue has drained. Returns the number of the next block to execute.
+/// Waits until the device has stopped the send queue. Returns the number of the next block to execute.
 fn stands(bench: &Bench) -> u16 {
     let end = Instant::now() + TIMEOUT.unwrap();
     loop {

@@ -68,8 +68,8 @@ impl Bench {
         Self::on(Device::open(None)?, spec, 128)
     }
 
-    /// Makes a queue pair that stops at signature errors, with a command that the test itself sends. The
-    /// library refuses to make this queue pair, because Linux cannot resume it.
+    /// Makes a queue pair that stops at signature errors, with a command that the test itself sends. The shim
+    /// refuses to make this queue pair, because Linux cannot resume it.
     fn draining() -> Self {
         let mut bench = Self::new(QueuePairSpec::default()).unwrap();
         bench.queue.reset(&mut [&mut bench.completions]).unwrap();

@@ -1,5 +1,5 @@
-//! Helpers of the tests that do not use the shim: contexts that a program opens itself, and the stand-in's
-//! functions for tests.
+//! Helpers of the tests that do not use the library's module `devx` (the shim): contexts that a program opens
+//! itself, and the stand-in's functions for tests.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -220,7 +220,7 @@ pub(crate) fn readable(descriptor: &impl AsFd, limit: Duration) -> bool {
     ready == 1
 }
 
-/// Rings a send queue for more blocks than its ring has, as only a broken program does.
+/// Makes a doorbell record announce more blocks than the send ring has, as only a broken program does.
 pub(crate) fn ring_nonsense(record: u64, counter: u16) {
     let second = ptr::with_exposed_provenance::<AtomicU32>(record as usize + 4);
     // SAFETY: the caller's queue pair lives, and with it its record: two words, which only atomics change.

@@ -1,4 +1,4 @@
-//! Tests of the file of connection management. They write commands as librdmacm does.
+//! Tests of the rdma_cm file. They write commands as librdmacm does.
 
 use crate::verbs::{Pages, becomes_readable, close, write_command};
 use mlx5_testing::preload::preloaded;
@@ -39,7 +39,7 @@ fn command(file: RawFd, number: u32, room: u16, parts: &[&[u8]]) -> Result<(), i
     write_command(file, &[head, body].concat())
 }
 
-/// An open file of connection management, and memory for the answers to its commands.
+/// An open rdma_cm file, and memory for the answers to its commands.
 struct Client {
     file: RawFd,
     room: Pages,
@@ -61,7 +61,7 @@ impl Client {
         command(self.file, number, 0, &[&id.to_ne_bytes(), &other.to_ne_bytes()])
     }
 
-    /// Destroys an identifier. Returns the number of its events that were taken.
+    /// Destroys an `rdma_cm_id`. Returns the number of its events that were taken.
     fn destroy(&self, id: u32) -> Result<u32, i32> {
         let place = self.room.0.to_ne_bytes();
         command(self.file, DESTROY, 4, &[&place, &u64::from(id).to_ne_bytes()])?;
@@ -77,7 +77,8 @@ impl Client {
         command(self.file, RESOLVE_IP, 0, &parts)
     }
 
-    /// Waits for the next event. Returns its name, identifier, kind, status and parameters.
+    /// Waits for the next event. Returns the program's name for the `rdma_cm_id`, the `rdma_cm_id`, the kind,
+    /// the status and the parameters.
     fn event(&self) -> (u64, u32, u32, i32, Vec<u8>) {
         command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()]).unwrap();
         let bytes = self.room.read(0, 336);
@@ -86,7 +87,7 @@ impl Client {
         (name, word(8), word(12), word(16).cast_signed(), bytes[20..].to_vec())
     }
 
-    /// Makes an identifier, and requests a connection to a port of 127.0.0.1.
+    /// Makes an `rdma_cm_id`, and requests a connection to a port of 127.0.0.1.
     fn connect(&self, name: u64, port: u16, data: &[u8]) -> u32 {
         let id = self.create(name);
         self.resolve(id, [127, 0, 0, 1], port, 100).unwrap();

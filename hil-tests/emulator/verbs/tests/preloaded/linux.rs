@@ -220,7 +220,7 @@ fn linux_knows_a_state_of_its_own() {
         let end = End::new();
         let modify = |mask, state| end.context.modify(end.qp, mask, state, end.qpn);
         assert_eq!(modify(0x39, 1), Ok(()));
-        // 2ERR_QP moves the queue pair, and Linux does not notice.
+        // 2ERR_QP changes the state in the device, but not the state that Linux keeps.
         assert_eq!(end.context.command(end.qp, &named(0x507, end.qpn)), Ok(()));
         assert_eq!(modify(0x12_9181, 2), Err(libc::EINVAL), "the device refuses INIT2RTR");
         assert_eq!(end.context.query(end.qp).0, 6, "ERR");
@@ -230,7 +230,7 @@ fn linux_knows_a_state_of_its_own() {
         assert_eq!(modify(0x39, 1), Err(libc::EINVAL), "Linux believes in INIT");
         assert_eq!(modify(1, 0), Ok(()));
         end.connect(end.qpn);
-        // A program may name the state at which the step begins.
+        // A program may name the state from which the transition starts.
         let named = |state, to| end.context.modify_with(end.qp, 0b11, to, 0, &[(97, state)]);
         assert_eq!(named(3, 3), Ok(()), "RTS to RTS");
         assert_eq!(named(4, 3), Err(libc::EINVAL), "the device is not in SQD");
@@ -405,7 +405,7 @@ fn channels_of_calls() {
     });
 }
 
-/// A ring whose end is no address.
+/// The address of a ring whose end is beyond the last address.
 const WRAPS: u64 = u64::MAX - 4095;
 
 /// Returns the driver's input of a call with some other bytes, each with its offset.
@@ -489,7 +489,7 @@ fn queue_pairs() {
         assert_eq!((flags(4, 2), flags(2, 2)), (Ok(()), Err(libc::EINVAL)), "own multicasts");
         assert_eq!(flags(4, 1 << 8), Err(libc::EINVAL), "of raw packets");
         assert_eq!(flags(4, 1 << 11), Err(libc::EOPNOTSUPP), "padded writes");
-        // Flags of the driver.
+        // With flags of the driver.
         assert_eq!(with(&[(28, 1 << 1)]), Ok(()), "scatter to CQE");
         assert_eq!(with(&[(28, 1 << 2)]), Err(libc::EINVAL), "tunnels");
         assert_eq!(with(&[(28, 1 << 3)]), Err(libc::EINVAL), "a register that is not there");
@@ -499,11 +499,11 @@ fn queue_pairs() {
         assert_eq!(with(&[(29, 1 << 4)]), Err(libc::EINVAL), "an unknown flag");
         assert_eq!(with(&[(28, 1)]), Err(libc::EOPNOTSUPP), "signatures of requests");
         assert_eq!(with(&[(54, 1)]), Err(libc::EINVAL), "a reserved field");
-        // User indices of version 1.
+        // With user indices of version 1.
         assert_eq!(with(&[(32, 7)]), Ok(()));
         assert_eq!(with(&[(32, 0xff), (33, 0xff), (34, 0xff)]), Err(libc::EINVAL), "none");
         assert_eq!(with(&[(35, 1)]), Err(libc::EINVAL), "25 bits");
-        // Rings.
+        // With wrong sizes of rings.
         assert_eq!(create(&[], 0, Vec::new()), Err(libc::EINVAL), "slots without receives");
         assert_eq!(create(&[(20, 0), (24, 0)], 0, Vec::new()), Ok(()), "neither");
         assert_eq!(with(&[(20, 0)]), Err(libc::EINVAL), "receives without slots");

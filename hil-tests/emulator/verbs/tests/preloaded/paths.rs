@@ -205,13 +205,13 @@ fn what_is_not_there_is_named_once() {
     });
 }
 
-/// Binds identifiers to addresses of InfiniBand. librdmacm's own trial, with an address of zeros, is no
+/// Binds `rdma_cm_id`s to addresses of InfiniBand. librdmacm's own trial, with an address of zeros, is no
 /// request of the program.
 fn ask_for_an_infiniband_address() {
     let file = OpenOptions::new().read(true).write(true).open("/dev/infiniband/rdma_cm").unwrap();
     let said_so_far = fs::read_to_string(said()).unwrap();
     for (byte, told) in [(0, false), (7, true), (7, true)] {
-        // The command is BIND (20) with 136 bytes: identifier, size of the address, address.
+        // The command is BIND (20) with 136 bytes: `rdma_cm_id`, size of the address, address.
         let mut bytes = [&20_u32.to_ne_bytes()[..], &136_u16.to_ne_bytes(), &[0; 2 + 4]].concat();
         bytes.extend([48, 0, 0, 0, 27, 0, 0, 0, 0, 0, 0, 0]);
         bytes.resize(8 + 136, byte);

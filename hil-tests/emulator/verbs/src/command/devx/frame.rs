@@ -1,4 +1,5 @@
-//! The common parts of all commands of the device: the calls that carry them, and their answers.
+//! The common parts of all commands of the device (DEVX): the attributes of the calls that carry them, and
+//! their answers.
 
 use crate::command::call::Call;
 use crate::command::numbers::{DEVX, DEVX_OBJECT};
@@ -13,7 +14,7 @@ pub(crate) const HANDLE: u16 = 0x1000;
 pub(crate) const IN: u16 = 0x1001;
 pub(crate) const OUT: u16 = 0x1002;
 
-/// Opcodes of commands of the device.
+/// Opcodes of commands of the device (PRM).
 pub(crate) mod opcode {
     pub(crate) const QUERY_HCA_CAP: u16 = 0x100;
     pub(crate) const CREATE_MKEY: u16 = 0x200;

@@ -44,7 +44,8 @@ pub(crate) fn create_login(call: &mut Call<'_>, command: &Request) -> Created {
     if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
         return Err(Refused::LIMIT);
     }
-    // The device got its credential and its key encryption keys in the factory. Commands number both from 0.
+    // The device got its credential and its key encryption keys when it was made. Commands name both by their
+    // index, from 0 on.
     let known = |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Refused::PARAMETER);
     let credential = known(command.u24(at(0x11))?, &[factory.credential])?;
     let kek = known(command.u24(at(0x15))?, &factory.keks)?;

@@ -13,7 +13,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Request) -> Result<(Object, 
     let key = match space {
         KeySpace::Umr => device.create_mkey(attributes)?,
         KeySpace::Entries(space) => device.create_mkey_over(attributes, space)?,
-        // A program registers regions by verbs: it does not know addresses on the bus.
+        // A program registers regions by verbs, not by commands: it does not know addresses on the bus.
         KeySpace::Bus | KeySpace::Pages { .. } => {
             notice::once("a program cannot make mkeys over addresses of the bus");
             return Err(Refused::PARAMETER);

@@ -85,8 +85,8 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(0x1000, descriptor.into())
 }
 
-/// Carries out DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made. The events come
-/// on a channel or signal an eventfd. The device as a whole has only the event of a port change, which
+/// Carries out DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made. An event arrives
+/// on a channel, or signals an eventfd. The only event of the device as a whole is a port change, which
 /// subscribers never get here.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let channel = call.channel(0x1000, |kind| matches!(kind, Kind::Devx { .. }))?.ok_or(Errno::INVAL)?;

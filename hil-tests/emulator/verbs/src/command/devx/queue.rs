@@ -66,7 +66,7 @@ pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     call.destroy(handle, |object| matches!(object, Object::Umem(_)))
 }
 
-/// Returns the address of a ring of `length` bytes. The number of a umem is its handle plus one.
+/// Returns the address of a ring of `length` bytes in a umem. Commands name a umem by its handle plus one.
 pub(crate) fn place(call: &mut Call<'_>, ring: Place, length: u64) -> Result<u64, Refused> {
     // Linux sets the bits of `IN_UMEMS`: each ring is in a umem.
     let Place::Umem { number, offset } = ring else { return Err(Refused::PARAMETER) };
@@ -89,8 +89,8 @@ fn inside(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u6
 }
 
 /// Returns the objects that a queue depends on: the umems, which [`place`] and [`record`] have found before,
-/// and the doorbell page, which must exist if the command names one. The number of an object is its handle
-/// plus one.
+/// and the doorbell page, which must exist if the command names one. Commands name each of these objects by
+/// its handle plus one.
 pub(crate) fn base(
     call: &mut Call<'_>,
     umems: [Option<u32>; 2],

@@ -1,4 +1,4 @@
-//! The file of connection management (`/dev/infiniband/rdma_cm`).
+//! The rdma_cm file (`/dev/infiniband/rdma_cm`).
 //!
 //! The program gets an eventfd that counts its events, so the kernel itself provides polling and non-blocking
 //! mode. librdmacm writes commands to the eventfd, and asks whether the file is a character device.
@@ -11,7 +11,7 @@ use crate::ground::{descriptors, owner, sys, sysfs};
 use crate::process::calls;
 use std::ffi::{c_int, c_void};
 
-/// Opens the file of connection management.
+/// Opens the rdma_cm file.
 pub(super) fn open(flags: c_int) -> c_int {
     paths::looked_for();
     if owner::is_borrowed() || !paths::is_device_there() {
@@ -35,7 +35,7 @@ pub(super) fn open(flags: c_int) -> c_int {
     }
 }
 
-/// Writes to a file. A write to the file of connection management is a command.
+/// Writes to a file. A write to the rdma_cm file is a command.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
@@ -81,8 +81,7 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// Reads the status of an open file. A file of connection management has the status of a character
-    /// device.
+    /// Reads the status of an open file. An rdma_cm file has the status of a character device.
     fstat;
     /// Works like `fstat`.
     fstat64;

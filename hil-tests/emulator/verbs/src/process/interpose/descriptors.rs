@@ -8,7 +8,7 @@ use crate::ground::{descriptors, owner};
 use crate::process::calls;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-/// Opens the device on `descriptor`, which is open on the file that stands for the device's. Returns the
+/// Opens the device on `descriptor`, which is open on the file that replaces the device's file. Returns the
 /// descriptor. If the device cannot be opened, closes the descriptor and returns -1.
 pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
     if descriptor < 0 {
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
     }
 }
 
-/// Notes that `new` is a duplicate of `old`, unless the call failed, and returns `new`.
+/// Records that `new` is a duplicate of `old`, unless the call failed, and returns `new`.
 ///
 /// # Safety
 /// `new` is the result of a call that duplicates `old`, and belongs to nobody yet.
@@ -158,7 +158,7 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Duplicates a descriptor. A duplicate of the device's descriptor stands for the device too.
+/// Duplicates a descriptor. A duplicate of the device's descriptor is a descriptor of the device too.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.

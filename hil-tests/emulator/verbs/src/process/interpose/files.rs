@@ -13,7 +13,7 @@ use crate::ground::sysfs;
 use libc::{DIR, FILE, mode_t};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Opens the file of connection management with the flags that a function takes.
+/// Opens the rdma_cm file with the flags that a function takes.
 macro_rules! open_connections {
     ($flags:ident $(, $mode:ident)?) => {
         super::cm::open($flags)
@@ -90,8 +90,8 @@ opens! {
     __openat64_2(directory: c_int, [path], flags: c_int);
 }
 
-/// Functions that take a path and return no descriptor. A path of the device is replaced by the path of the
-/// file that stands for it.
+/// Functions that take a path and return no descriptor. A path of the device is replaced by the path of this
+/// library's own file.
 macro_rules! looks {
     ($(
         $(#[$doc:meta])*

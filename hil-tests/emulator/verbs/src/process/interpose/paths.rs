@@ -1,4 +1,4 @@
-//! Finds the paths that belong to the device, and the files that stand for them.
+//! Finds the paths that belong to the device, and this library's own files that replace them.
 #![allow(unsafe_code)]
 
 use crate::ground::{counters, notice, owner, sys, sysfs};
@@ -19,7 +19,7 @@ const PATH_MAX: usize = libc::PATH_MAX as usize;
 /// directory does not exist.
 static TREE: OnceLock<Result<CString, String>> = OnceLock::new();
 
-/// Keeps the directory to which this library has written its files, or the reason of the failure.
+/// Stores the directory to which this library has written its files, or the reason of the failure.
 pub(super) fn keep(tree: Result<CString, String>) {
     // The loader calls this once, so the value is never set twice.
     let _ = TREE.set(tree);
@@ -47,7 +47,7 @@ enum Place {
     Device,
     /// A file of `/sys` that the stand-in has.
     Sysfs,
-    /// The file of connection management.
+    /// The rdma_cm file.
     ConnectionManager,
     /// A file that has nothing to do with the device.
     Elsewhere,
@@ -96,7 +96,7 @@ pub(super) unsafe fn is_device(path: *const c_char) -> bool {
     unsafe { place(path) == Place::Device }
 }
 
-/// Returns whether `path` names the file of connection management.
+/// Returns whether `path` names the rdma_cm file.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].
@@ -129,7 +129,7 @@ pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_c
     }
 }
 
-/// Writes the counters that a path names anew.
+/// Writes the files of the counters that a path names, with current values.
 fn refresh(tree: &CStr, path: &CStr) {
     let Some((ports, wanted)) = counters::split(path.to_bytes()) else { return };
     let path = |bytes| Path::new(OsStr::from_bytes(bytes));
@@ -142,7 +142,7 @@ fn refresh(tree: &CStr, path: &CStr) {
     let _ = owner::as_device(|| catch_unwind(|| counters::refresh(directory, view, path(ports), wanted)));
 }
 
-/// The part of all paths of the device that a path relative to a directory above them must have.
+/// A word that occurs in all paths of the device. A relative path is looked up only if it contains this word.
 const SUBJECT: &[u8] = b"infiniband";
 
 /// Calls `body` with the whole path, if `path` is relative to a directory of `/sys` or `/dev` and may name a

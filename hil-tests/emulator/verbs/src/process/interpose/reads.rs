@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, cou
     }
 }
 
-/// Waits for an event of a channel, and checks that the event fits into `count` bytes.
+/// Waits for an event of a channel, and checks that `count` bytes are enough for the event.
 fn check_room(descriptor: c_int, count: usize) -> Result<(), Errno> {
     match sys::next_message(descriptor) {
         Ok(length) if length > count => owner::as_device(|| Err(calls::too_little_room(descriptor))),

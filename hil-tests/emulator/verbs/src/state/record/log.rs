@@ -1,4 +1,4 @@
-//! Finds work requests whose doorbell has rung, and prints them on standard error.
+//! Finds work requests that doorbell records have announced, and prints them on standard error.
 
 use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 const BLOCK: u64 = 64;
 
-/// Hands to `take` the requests of a send queue whose doorbell has rung since the last call, each with the
-/// number of its first block.
+/// Hands to `take` the requests of a send queue that its doorbell record has announced since the last call,
+/// each with the number of its first block.
 pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
     let mut record = [0; 4];
     if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {

@@ -87,7 +87,7 @@ impl Record {
         capture.lock().unwrap_or_else(PoisonError::into_inner).set_routes(routes);
     }
 
-    /// Writes the requests whose doorbell has rung since the last call to the logs.
+    /// Writes the requests that doorbell records have announced since the last call to the logs.
     pub(crate) fn requests<'a>(
         &self,
         contexts: impl Iterator<Item = &'a mut Context>,

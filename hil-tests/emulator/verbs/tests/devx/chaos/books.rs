@@ -33,7 +33,7 @@ pub(super) const KINDS: [(&str, &str); 24] = [
     ("", "fatal"),
 ];
 
-/// Counts of all requests by outcome, of lives, and of faults.
+/// Counts of all requests by outcome, of lives (from the opening of a device to its closing), and of faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) lives: u64,
@@ -46,7 +46,7 @@ pub(super) struct Tally {
     pub(super) passed_over: u64,
     pub(super) failed: u64,
     pub(super) handed_back: u64,
-    /// Further failures of parts of a request that had already been reported as failed.
+    /// Reports of further failed parts of a request that had already been reported as failed.
     pub(super) again: u64,
     /// Completion entries that the library refused as malformed or unknown.
     pub(super) strange: u64,
@@ -138,7 +138,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Notes a request that was posted as `parts` work requests.
+    /// Records a request that was posted as `parts` work requests.
     pub(super) fn post(&mut self, id: u64, parts: u32, signaled: bool, tally: &mut Tally) {
         tally.posted += 1;
         self.sends.push_back(Posted { id, parts, signaled, failed: false });
@@ -154,8 +154,8 @@ impl Books {
         self.sends.iter().map(|posted| posted.parts).sum()
     }
 
-    /// Notes that a send request has completed, or that a part of it has failed. `left` is the number of work
-    /// requests that are outstanding now, and `lossy` tells whether completions may have been lost.
+    /// Records that a send request has completed, or that a part of it has failed. `left` is the number of
+    /// work requests that are outstanding now, and `lossy` tells whether completions may have been lost.
     pub(super) fn send(
         &mut self,
         id: u64,
@@ -198,8 +198,8 @@ impl Books {
         Ok(())
     }
 
-    /// Notes that a receive request has completed or failed. `lossy` tells whether completions may have been
-    /// lost.
+    /// Records that a receive request has completed or failed. `lossy` tells whether completions may have
+    /// been lost.
     pub(super) fn receive(
         &mut self,
         id: u64,
@@ -223,7 +223,7 @@ impl Books {
         Ok(())
     }
 
-    /// Notes a failed reset. `emptied` tells whether the reset has emptied the queues before it failed.
+    /// Records a failed reset. `emptied` tells whether the reset has emptied the queues before it failed.
     pub(super) fn reset_failed(&mut self, emptied: bool) {
         if emptied {
             self.held.extend(self.sends.drain(..));
@@ -231,7 +231,7 @@ impl Books {
         }
     }
 
-    /// Compares the requests that a reset hands back with all requests in the books, and empties the books.
+    /// Compares the requests that a reset hands back with all recorded requests, and removes the records.
     pub(super) fn hand_back(&mut self, outstanding: &Outstanding, tally: &mut Tally) -> Result<(), String> {
         let sends: Vec<Posted> = self.held.drain(..).chain(self.sends.drain(..)).collect();
         let receives: Vec<u64> = self.held_receives.drain(..).chain(self.receives.drain(..)).collect();

@@ -33,7 +33,7 @@ const RECEIVE: u64 = 1 << 63;
 /// The most steps that a life takes.
 const STEPS: u64 = 40;
 
-/// The number of turns of the device after which all its work is done and late completions are written.
+/// The number of turns after which all work of the device is done and late completions are written.
 const LOOKS: usize = 32;
 
 /// How often the end of a life tries to recover the queue pairs.
@@ -45,7 +45,8 @@ pub(super) struct Life {
     queues: QpTable<'static, QueuePair>,
     next: u64,
     /// Whether each queue pair may have been reset although the reset was reported as failed. The device then
-    /// flushes requests from the beginning of the ring on, while the queue has them at other positions.
+    /// flushes requests from the beginning of the ring on, while the library's queue has its outstanding
+    /// requests at other positions.
     unsure: [bool; 2],
     // The shim allows any order in which these objects are dropped.
     completions: CqReader,
@@ -131,7 +132,7 @@ impl Life {
         Ok(())
     }
 
-    /// Takes random steps, and enters their results into the books and the tally.
+    /// Takes random steps, and records their results in the model and in the tally.
     pub(super) fn live(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
         for _ in 0..1 + dice.below(STEPS) {
             let half = dice.below(2) as usize;
@@ -228,7 +229,7 @@ impl Life {
         Ok(())
     }
 
-    /// Enters the result of a poll into the books and the tally.
+    /// Records the result of a poll in the model and in the tally.
     fn take(&mut self, done: Result<Completion, CompletionError>, tally: &mut Tally) -> Result<(), String> {
         let work = match done {
             Ok(Completion::Work(work)) => work,
@@ -263,7 +264,7 @@ impl Life {
         told.and_then(|()| self.compare())
     }
 
-    /// Compares the numbers of outstanding requests in the queues with the books.
+    /// Compares the numbers of outstanding requests in the queues with the model.
     fn compare(&mut self) -> Result<(), String> {
         for half in 0..2 {
             let (found, known) = (self.queue(half).outstanding(), self.books[half].outstanding());

@@ -91,7 +91,7 @@ impl Wire {
         self.route(flow.from).or(self.route(flow.to)).unwrap_or(Route::UNKNOWN).mtu()
     }
 
-    /// Notes a request, and returns the number of its first packet. A repeated request keeps its packet
+    /// Records a request, and returns the number of its first packet. A repeated request keeps its packet
     /// numbers.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
         let numbers = split::numbers(request, self.mtu(flow));
@@ -114,8 +114,8 @@ impl Wire {
         psn
     }
 
-    /// Notes a request of `numbers` packets that has no answer, sent by a queue pair of this process. Returns
-    /// the number of its first packet.
+    /// Records a request of `numbers` packets that has no answer, sent by a queue pair of this process.
+    /// Returns the number of its first packet.
     fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
         let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
@@ -138,8 +138,8 @@ impl Wire {
         }
     }
 
-    /// Makes the packets of a message that this process sends, and hands them to `flush` in portions. Takes
-    /// note of a message that this process receives.
+    /// Makes the packets of a message that this process sends, and hands them to `flush` in portions. Records
+    /// a message that this process receives, for the packet numbers of its answer.
     fn packets(&mut self, seen: Seen<'_>, time: Duration, mut flush: impl FnMut(&mut Vec<u8>)) {
         let mut out = Vec::new();
         let mut write = |flow, packet: packet::Packet<'_>| {

@@ -29,7 +29,7 @@ pub(super) struct Flow {
     pub(super) to: u32,
 }
 
-/// The parts in which the packets of a flow differ.
+/// The fields in which the packets of a flow differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
     pub(super) opcode: u8,
