@@ -58,8 +58,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// Runs 10 pairs of programs and the seeds 700 to 1999, for the step `storage`. The step `tests` runs the
-/// seeds below 700.
+/// Runs 10 pairs of programs and the seeds 700 to 1999, for the step `storage` of `cargo xtask test`. The
+/// step `tests` runs the seeds below 700.
 pub(crate) fn test() -> Result<(), String> {
     pairs(0..10)?;
     check(shim(&(700..2000), &host::SELECTION)?)
@@ -101,8 +101,8 @@ const FAULTY: u64 = 8;
 /// lost.
 const TIME_LIMIT: &str = "2";
 
-/// The beginning of the last line of the stand-in's log. A program with faults prints the line unless it is
-/// killed.
+/// The beginning of the last line that the stand-in for the kernel prints in a program. A program with faults
+/// prints the line unless it is killed.
 const LEFT: &str = "left at the end: ";
 
 /// The beginning of the log's last line if the program has destroyed all its objects.
@@ -293,7 +293,7 @@ impl Program {
         let has_not_begun = !status.success() && !text.contains(READY) && text.contains("fault: ");
         add(counts, KILLED, has_died.into());
         add(counts, UNREADY, has_not_begun.into());
-        // Without faults, the stand-in prints no last line.
+        // Without faults, the stand-in for the kernel prints no last line.
         let is_clean = match text.contains(LEFT) {
             true => text.contains(NOTHING_LEFT) || text.contains(REFUSED),
             false => !self.has_faults,
@@ -319,8 +319,9 @@ impl Program {
     }
 }
 
-/// Returns the faults of a program, as the stand-in reads them. For comparison: a program without faults
-/// makes some hundred calls, reads some hundred events, and has some thousand messages and completions.
+/// Returns the faults of a program, as the stand-in for the kernel reads them. For comparison: a program
+/// without faults makes some hundred calls, reads some hundred events, and has some thousand messages and
+/// completions.
 fn faults(seed: u64) -> String {
     const CALLS: [&str; 7] = ["ENOMEM", "EINTR", "EIO", "ETIMEDOUT", "status:8", "unheard", "late"];
     const READS: [&str; 3] = ["short", "EINTR", "EAGAIN"];

@@ -51,7 +51,7 @@ pub const BUILDERS: &[Package] = &[("cmake", "/usr/bin/cmake"), ("meson", "/usr/
 /// The installer of Python packages.
 pub const PIP: &[Package] = &[("python3-pip", "/usr/bin/pip3")];
 
-/// Libraries that the Python package of Mooncake needs and does not bring.
+/// Libraries that the Python package of Mooncake needs but does not contain.
 pub const MOONCAKE: &[Package] = &[
     ("libnuma1", "/usr/lib/x86_64-linux-gnu/libnuma.so.1"),
     ("libcurl4", "/usr/lib/x86_64-linux-gnu/libcurl.so.4"),
@@ -158,8 +158,8 @@ fn unpack_of(
     packages: &[&str],
     dependencies: Dependencies,
 ) -> Result<PathBuf, String> {
-    // The two kinds of packages have separate folders, even on an arm64 machine: two tasks may unpack at the
-    // same time.
+    // Packages for the Arm cores and packages for this machine have separate folders, even on an arm64
+    // machine: two tasks may unpack at the same time.
     let (kind, architecture) = match architecture {
         Architecture::Arm64 => ("arm64", "arm64".to_owned()),
         Architecture::Own => ("own", own()?),

@@ -29,7 +29,8 @@ const COUNT: u64 = 20_000;
 /// an mkey again after a signature error.
 const ENGINES: [&str; 2] = ["multi-block", "single-block"];
 
-/// Builds the program `differential`, and runs it behind the stand-in, once for each AES-XTS engine.
+/// Builds the program `differential`, and runs it behind the stand-in for the kernel, once for each AES-XTS
+/// engine.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     run::with_options(arguments, HELP, parse, |(count, seed)| {
         let ends = prepare(count, seed).map(run::forward);
@@ -50,7 +51,7 @@ fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
 }
 
 /// Builds the program `differential`. Returns a command for each AES-XTS engine, which runs the program
-/// behind the stand-in.
+/// behind the stand-in for the kernel.
 fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
     ENGINES.map(|engine| {
         let runner = host::executes("differential")?.to_string_lossy().into_owned();

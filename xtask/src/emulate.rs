@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode};
 /// The launcher: a script that translates options to environment variables. `cargo xtask dist` packs it.
 pub const LAUNCHER: &str = "hil-tests/emulator/verbs/mlx5-emulate";
 
-/// The environment variable with the path of the stand-in's library, if the library is not in the launcher's
-/// folder.
+/// The environment variable with the path of the library that replaces the kernel (the stand-in), if the
+/// library is not in the launcher's folder.
 const LIBRARY: &str = "MLX5_EMULATE_LIBRARY";
 
 /// Runs `cargo xtask emulate` with the arguments after `emulate`.
@@ -45,13 +45,13 @@ pub fn idle(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, S
     Ok(command)
 }
 
-/// Builds the stand-in, and returns a call of the launcher with these arguments.
+/// Builds the stand-in for the kernel, and returns a call of the launcher with these arguments.
 fn prepare(arguments: &[String]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
     Ok(with_library(&library()?, arguments))
 }
 
-/// Returns a call of the launcher with these arguments and an already built library of the stand-in.
+/// Returns a call of the launcher with these arguments. `library` is the built stand-in for the kernel.
 pub fn with_library(library: &Path, arguments: &[String]) -> Command {
     let mut command = launcher(arguments);
     command.env(LIBRARY, library);
@@ -64,7 +64,7 @@ fn launcher(arguments: &[String]) -> Command {
     command
 }
 
-/// Builds the stand-in's library and returns its path.
+/// Builds the stand-in for the kernel, a library, and returns its path.
 pub fn library() -> Result<PathBuf, String> {
     host::executes("libmlx5_uverbs.so")
 }

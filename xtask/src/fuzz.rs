@@ -34,7 +34,7 @@ Targets:
 /// The default duration for each target, in seconds.
 const SECONDS: u64 = 10;
 
-/// The duration of all targets together in the step `fuzz`, in seconds.
+/// The duration of all targets together in the step `fuzz` of `cargo xtask test`, in seconds.
 const SECONDS_OF_TESTS: u64 = 60;
 
 /// Folders of the library for which the coverage is reported.
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Fuzzes all targets for the duration of the step `fuzz`.
+/// Fuzzes all targets, for the step `fuzz` of `cargo xtask test`.
 pub(crate) fn test() -> Result<(), String> {
     let targets: Vec<_> = targets::ALL.iter().collect();
     fuzz(&targets, (SECONDS_OF_TESTS / targets.len() as u64).max(1))

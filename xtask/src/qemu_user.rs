@@ -7,21 +7,21 @@ use crate::toolchain::{Board, System};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The file name of the stand-in.
+/// The file name of the stand-in for the kernel.
 pub const STAND_IN: &str = "libmlx5_uverbs.so";
 
 /// The package with libmlx5. Its dependencies are unpacked as well.
 const LIBRARIES: &[&str] = &["ibverbs-providers"];
 
 /// Returns the environment variables with which a program finds the software device. `library` is the path of
-/// the stand-in, `crypto` the form in which the device imports keys.
+/// the stand-in for the kernel, `crypto` the form in which the device imports keys.
 #[must_use]
 pub fn variables(stand_in: String, crypto: &str) -> [(String, String); 2] {
     [("LD_PRELOAD", stand_in), ("MLX5_UVERBS_CRYPTO", crypto.into())]
         .map(|(name, value)| (name.into(), value))
 }
 
-/// Builds the stand-in for the cores of a BlueField, and returns its path.
+/// Builds the stand-in for the kernel for the cores of a BlueField, and returns its path.
 pub fn stand_in(board: Board) -> Result<PathBuf, String> {
     build::file(board, System::Linux, STAND_IN)
 }
@@ -39,7 +39,7 @@ pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Returns a command of these words. Only the emulated program gets the path of the stand-in's library.
+/// Returns a command of these words. Only the emulated program gets the path of the stand-in for the kernel.
 ///
 /// # Errors
 /// `words` is empty.

@@ -40,25 +40,26 @@ type Tests = &'static [&'static str];
 const CORE: Tests = &["--package", "mlx5-mkey", "--features", "capi", "--lib"];
 const DEVICE: Tests = &["--package", "mlx5-softdev", "--package", "mlx5-softdev-tests", "--lib"];
 const STAND_IN: Tests = &["--package", "mlx5-uverbs", "--lib", "--tests", "--"];
-/// Tests of the stand-in that AddressSanitizer skips. Two tests load the stand-in into programs without the
-/// sanitizer. One test maps memory at addresses that the sanitizer uses. The others search all memory for a
-/// secret, and the sanitizer keeps stack frames after a return.
+/// Tests of the stand-in for the kernel that AddressSanitizer skips. Two tests load the stand-in into
+/// programs without the sanitizer. One test maps memory at addresses that the sanitizer uses. The others
+/// search all memory for a secret, and the sanitizer keeps stack frames after a return.
 const NOT_WITH_ADDRESS: Tests = &[
     "secrets",
     "why_there_is_no_device_is_said_once",
     "the_device_is_among_files_whichever_way_one_looks",
     "calls_of_any_kind_leave_nothing_behind",
 ];
-/// Tests of the stand-in that valgrind skips. One test passes a bad address to the kernel, and two tests
-/// measure the CPU time of a thread. The others search all memory for a secret, which includes valgrind's own
-/// memory.
+/// Tests of the stand-in for the kernel that valgrind skips. One test passes a bad address to the kernel, and
+/// two tests measure the CPU time of a thread. The others search all memory for a secret, which includes
+/// valgrind's own memory.
 const NOT_WITH_VALGRIND: Tests = &[
     "secrets",
     "good_addresses_move_bytes_and_bad_ones_are_refused",
     "a_thread_that_sleeps_is_woken",
     "the_example_sleeps_in_tokio",
 ];
-/// Arguments that build the program `hil`, which runs scenarios behind the stand-in, and the stand-in itself.
+/// Arguments that build the program `hil`, which runs scenarios behind the stand-in for the kernel, and the
+/// stand-in itself.
 const BEHIND: Tests = &["--package", "hil-tests", "--bin", "hil", "--package", "mlx5-uverbs", "--lib"];
 /// Scenarios on the software device, tests of the command queue, and property tests. Two tests that search
 /// memory for a key are left out: AddressSanitizer keeps old stack frames, and most of the memory belongs to
@@ -98,14 +99,14 @@ fn address() -> Result<(), String> {
     }
     let host = Host::ask()?;
     // Leak checks are off for two groups. Scenarios leak memory on purpose if a device may still write to it.
-    // Tests of the stand-in leave objects of libibverbs behind when their programs end.
+    // Tests of the stand-in for the kernel leave objects of libibverbs behind when their programs end.
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");
     let stand_in = stand_in_without(NOT_WITH_ADDRESS);
     let all: [(&[&str], _); 4] =
         [(CORE, leaks), (DEVICE, leaks), (SCENARIOS, no_leaks), (&stand_in, no_leaks)];
     let run = |mut command: Command, leaks| {
-        // The stand-in is loaded into a program that contains the sanitizer, and finds the sanitizer's
-        // functions there.
+        // The stand-in for the kernel is loaded into a program that contains the sanitizer, and finds the
+        // sanitizer's functions there.
         let flags = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic";
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
         let options = format!("verify_asan_link_order=0:detect_stack_use_after_return=1:{leaks}");
@@ -168,8 +169,8 @@ impl Host {
         command
     }
 
-    /// Returns a command that runs the scenarios behind the stand-in. `under` is the beginning of the command
-    /// line, such as valgrind's.
+    /// Returns a command that runs the scenarios behind the stand-in for the kernel. `under` is the beginning
+    /// of the command line, such as valgrind's.
     fn behind(&self, under: &[&str]) -> Command {
         let built = root().join("target/sanitize").join(&self.triple).join("debug");
         let hil = built.join("hil").to_string_lossy().into_owned();

@@ -70,8 +70,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     run::with_options(arguments, HELP, parse, |options| run::status(perform(&options)))
 }
 
-/// Runs the tests of the step `storage`: 20,000 I/Os with corrupt blocks and a killed target, and fewer I/Os
-/// with rotating keys on both engines.
+/// Runs the tests of the step `storage` of `cargo xtask test`: 20,000 I/Os with corrupt blocks and a killed
+/// target, and fewer I/Os with rotating keys on both engines.
 pub(crate) fn test() -> Result<(), String> {
     perform(&Options { kill: true, ..Options::default() })?;
     perform(&Options { ios: 4_000, rotate: 2, ..Options::default() })?;

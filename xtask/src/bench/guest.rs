@@ -142,7 +142,7 @@ fn socket() -> Result<f64, String> {
     trip(UnixStream::pair()).map_err(|error: std::io::Error| error.to_string())
 }
 
-/// Measures all works in the guest and behind the stand-in, and returns a table.
+/// Measures all works in the guest and behind the stand-in for the kernel, and returns a table.
 pub(super) fn measure() -> Result<String, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;

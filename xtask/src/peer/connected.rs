@@ -91,7 +91,7 @@ impl Device<'_> {
 
     /// Waits until a process listens at a port. Some programs print nothing and accept a single connection,
     /// so a test connection is impossible. This function reads the lists of listening services, which the
-    /// stand-in writes to the folder `fabric`.
+    /// stand-in for the kernel writes to the folder `fabric`.
     fn wait_for_service(&self, server: &mut Running, port: &str) -> Result<(), String> {
         let start = Instant::now();
         let offers = |text: String| text.lines().any(|line| line.contains(&format!(":{port} ")));

@@ -18,8 +18,8 @@ pub(super) const PYTHON: &str = "/usr/bin/python3";
 /// The time limit of a program. None needs half of it.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The software device on which programs run: the stand-in's library, and the folder for logs, keys and all
-/// other files of the run.
+/// The software device on which programs run: the library that replaces the kernel (the stand-in), and the
+/// folder for logs, keys and all other files of the run.
 pub(crate) struct Device<'a> {
     pub(crate) library: PathBuf,
     pub(crate) folder: &'a Path,

@@ -36,7 +36,7 @@ const TRIPLET: &str = if cfg!(target_arch = "aarch64") { "aarch64-linux-gnu" } e
 /// The plugins that DPDK loads: the PCI bus, a memory pool, and the driver.
 const PLUGINS: &[&str] = &["librte_bus_pci.so.23", "librte_mempool_ring.so.23", "librte_crypto_mlx5.so.23"];
 
-/// The device argument of DPDK. All keys of the vectors have this keytag.
+/// The device argument of DPDK: PCI address, class and keytag. All keys of the vectors have this keytag.
 const DEVICE: &str = "0000:c1:00.0,class=crypto,keytag=0x0123456789abcdef";
 
 /// The number of operations in a run. It exceeds the number of slots of a queue pair.

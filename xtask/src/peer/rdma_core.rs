@@ -11,13 +11,15 @@ use xtask::run;
 const DEVICES: [(&str, &str); 3] =
     [("plaintext", "multi-block"), ("wrapped", "multi-block"), ("plaintext", "single-block")];
 
-/// Tests that fail because the stand-in lacks a feature: the beginning of the name, and the feature.
+/// Tests that fail because the stand-in for the kernel lacks a feature: the beginning of the name, and the
+/// feature.
 const LACKING: &[(&str, &str)] = &[
     ("tests.test_mlx5_devx.Mlx5DevxApiTest.test_devx_obj_export_import", "flow counters"),
     ("tests.test_mlx5_flow.Mlx5MatcherTest.test_flow_table_drop", "steering"),
 ];
 
-/// The failed tests: expected errors with the feature that the stand-in lacks, and unexpected ones.
+/// The failed tests: expected errors with the feature that the stand-in for the kernel lacks, and unexpected
+/// ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Verdict<'a> {
     lacking: Vec<(&'a str, &'static str)>,

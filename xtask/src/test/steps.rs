@@ -326,13 +326,13 @@ fn hil_variants() -> Result<(), String> {
     hil(&["--board", "uverbs-real-time", "--filter", "r01"])
 }
 
-/// Runs the tests of all packages. Tests of the shim need libibverbs and libmlx5.
+/// Runs the tests of all packages. Tests of the library's module `devx` need libibverbs and libmlx5.
 fn tests() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&[&["test"], &SELECTION[..], &["--quiet", "--no-fail-fast"]].concat()))
 }
 
-/// Builds `hil-copies` with fat LTO, and runs it behind the stand-in.
+/// Builds `hil-copies` with fat LTO, and runs it behind the stand-in for the kernel.
 fn copies() -> Result<(), String> {
     debian::install(VERBS)?;
     check(cargo(&["build", "--profile", "bench", "--quiet", "--package", "hil-copies"]))?;
@@ -414,8 +414,8 @@ fn features() -> Result<(), String> {
     check(cargo(&["check", "--quiet", "--package", "xtask-boards", "--features", "gpio"]))
 }
 
-/// Documents the workspace, then the library alone: links from the library to the shim must not break without
-/// the shim.
+/// Documents the workspace, then the library alone: links from the library to its module `devx` must not
+/// break in a build without this module.
 fn documentation() -> Result<(), String> {
     [["--workspace"].as_slice(), &["--package", "mlx5-mkey"]].into_iter().try_for_each(|selection| {
         let mut command = cargo(&[&["doc", "--no-deps", "--quiet"], selection].concat());

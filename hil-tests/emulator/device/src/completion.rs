@@ -51,14 +51,16 @@ impl<M: Memory> Device<M> {
         self.gate.holds()
     }
 
-    /// Writes the entries that the gate holds ([`Passage::Later`]).
+    /// Writes the completion entries that the function of [`Device::set_gate`] has held back
+    /// ([`Passage::Later`]).
     pub fn release(&mut self) {
         for (cqn, entry, cause) in self.gate.open() {
             self.put(cqn, entry, cause);
         }
     }
 
-    /// Writes an entry to completion queue `cqn`, if the gate lets the entry through.
+    /// Writes an entry to completion queue `cqn`, if the gate (a function that tests set) lets the entry
+    /// through.
     pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
         self.post_with(cqn, entry, None);
     }
@@ -77,8 +79,8 @@ impl<M: Memory> Device<M> {
         self.put(cqn, entry, cause);
     }
 
-    /// Writes an entry that the gate has let through. If the queue is full, or its ring is outside of the
-    /// memory, the queue fails, and so does every queue pair that uses the queue.
+    /// Writes an entry that the gate (a function that tests set) has let through. If the queue is full, or
+    /// its ring is outside of the memory, the queue fails, and so does every queue pair that uses the queue.
     fn put(&mut self, cqn: u32, entry: Entry, cause: Option<Cause>) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {

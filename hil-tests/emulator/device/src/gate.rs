@@ -44,10 +44,11 @@ type Arbiter = dyn FnMut(Side, u32) -> Ruling + Send;
 /// The function that decides about each command: by its opcode, and whether it destroys an object.
 type Judge = dyn FnMut(u16, bool) -> Course + Send;
 
-/// The function that decides about each entry. Its first argument is the number of the completion queue.
+/// The function that decides about each completion entry. Its first argument is the number of the completion
+/// queue.
 type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 
-/// The function that decides about entries, and the entries that wait.
+/// The function that decides about completion entries, and the entries that wait.
 #[derive(Default)]
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,
@@ -64,7 +65,7 @@ impl core::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Sets the function that decides about each entry from now on.
+    /// Sets the function that decides about each completion entry from now on.
     pub(crate) fn set(&mut self, keeper: impl FnMut(u32, &Entry) -> Passage + Send + 'static) {
         self.keeper = Some(Box::new(keeper));
     }
@@ -89,12 +90,12 @@ impl Gate {
         self.judge.as_mut().map_or(Course::Good, |judge| judge(opcode, destroys))
     }
 
-    /// Returns whether entries wait.
+    /// Returns whether completion entries wait.
     pub(crate) fn holds(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Returns the decision about an entry. An entry that has to wait is stored.
+    /// Returns the decision about a completion entry. An entry that has to wait is stored.
     pub(crate) fn pass(&mut self, cqn: u32, entry: &Entry, cause: Option<Cause>) -> Passage {
         let Some(keeper) = &mut self.keeper else { return Passage::Once };
         let waits = self.held.iter().any(|(other, ..)| *other == cqn);
@@ -105,7 +106,7 @@ impl Gate {
         passage
     }
 
-    /// Removes the entries that wait, and returns them.
+    /// Removes the completion entries that wait, and returns them.
     pub(crate) fn open(&mut self) -> VecDeque<(u32, Entry, Option<Cause>)> {
         core::mem::take(&mut self.held)
     }

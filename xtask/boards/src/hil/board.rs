@@ -35,8 +35,8 @@ pub(super) trait Board {
     /// Prepares a run: builds, boots, copies. Called once. The runner prepares one board at a time.
     fn prepare(&mut self) -> Result<(), Trouble>;
 
-    /// Returns a command that runs the cases and writes the protocol to its standard output. `arguments` are
-    /// for the board's program: `--ways WAYS`, `--filter TEXT`, `--after CASE`.
+    /// Returns a command that runs the cases and prints their events (the protocol). `arguments` are for the
+    /// board's program: `--ways WAYS`, `--filter TEXT`, `--after CASE`.
     fn command(&mut self, arguments: &[String]) -> Result<Command, String>;
 
     /// Brings the board back to its state after `prepare`. The process of the command was ended before this

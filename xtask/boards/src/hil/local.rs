@@ -49,8 +49,8 @@ impl Board for Local {
             self.words.extend(["--programs".into(), host::storage()?.to_string_lossy().into_owned()]);
         }
         if matches!(self.kind, Kind::Uverbs(..)) {
-            // The stand-in is built here, because a build in `command` would shorten the time that the board
-            // has for its first event.
+            // The stand-in for the kernel is built here, because a build in `command` would shorten the time
+            // that the board has for its first event.
             emulate::library()?;
         }
         Ok(())

@@ -80,7 +80,7 @@ pub(super) struct Results {
     pub(super) cases: Vec<Case>,
     /// The reason of each reset.
     pub(super) resets: Vec<String>,
-    /// The board's violations of the protocol.
+    /// The board's violations of the protocol, such as an event that must not occur.
     pub(super) problems: Vec<String>,
     pub(super) ending: Ending,
     pub(super) took: Duration,

@@ -128,7 +128,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Shows a command and its status to the tap.
+    /// Shows a command and its status to the device's observer (tap).
     fn show(&mut self, request: &Request, reply: &[u8]) {
         let word = |at| request.u16(at).unwrap_or_default();
         let syndrome = reply.get(4..8).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes);

@@ -1,8 +1,9 @@
 //! Commands of an Ethernet port's network interface (`en_main.c`, `fs_cmd.c` and `vport.c` of Linux's
 //! mlx5_core): send queues of packets, receive queues, flow tables, and the table of GIDs.
 //!
-//! The port is the only one on its network. The device reads sent packets, counts them and shows them to the
-//! tap; no packet arrives. Flow tables and receive queues therefore have a number and no behaviour.
+//! The port is the only one on its network. The device reads sent packets, counts them and shows them to its
+//! observer (tap); no packet arrives. Flow tables and receive queues therefore have a number and no
+//! behaviour.
 
 use super::opcode;
 use crate::capabilities::{Field, flag, nic_vport, number, put_all};

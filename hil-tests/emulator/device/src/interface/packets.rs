@@ -122,8 +122,8 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Counts the packet of a request, and shows it to the tap. A packet that the device cannot read counts
-    /// as an error of the port.
+    /// Counts the packet of a request, and shows it to the device's observer (tap). A packet that the device
+    /// cannot read counts as an error of the port.
     fn take_packet(&mut self, queue: u32, pd: u32, is_large: bool, request: &[u8]) {
         let read = PacketRequest::parse(request, is_large).and_then(|packet| {
             let mut header: Vec<u8> = packet.inline.iter().take(SHOWN).copied().collect();

@@ -48,7 +48,7 @@ pub(crate) struct Found {
     /// Whether a doorbell record can announce work, so that the worker has to read the doorbell records
     /// again.
     pub(crate) awake: bool,
-    /// The descriptors on which the worker has to wait, besides the bell.
+    /// The descriptors on which the worker has to wait, besides the socket that wakes it (bell).
     pub(crate) descriptors: Vec<RawFd>,
 }
 

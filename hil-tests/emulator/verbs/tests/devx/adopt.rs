@@ -1,5 +1,4 @@
-//! Tests of queues that libibverbs has made and connected, and that the library's module `devx` (the shim)
-//! takes over.
+//! Tests of queues that libibverbs has made and connected, and that the library's module `devx` takes over.
 
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
@@ -116,7 +115,7 @@ fn what_the_library_is_for_works_on_them() {
         assert_eq!(next(&mut completions, &mut queue).id, 2);
         assert_eq!(theirs.written(), 0x5a5a);
 
-        // After a failure, the queue pair can be reset and connected anew, as one that the shim has made.
+        // After a failure, the queue pair can be reset and connected anew, as one that `devx` has made.
         queue
             .request(3)
             .signaled()
@@ -175,12 +174,12 @@ fn events_come_to_the_channel_of_the_maker() {
     });
 }
 
-/// Returns the error with which the shim refuses to take over the queues.
+/// Returns the error with which `devx` refuses to take over the queues.
 fn refusal(theirs: &VerbsQp, spec: AdoptSpec) -> DevxError {
     theirs.adopt(spec).map(drop).unwrap_err()
 }
 
-/// Returns the reason why the shim refuses to take over the queues, which must be one of [`AdoptError`].
+/// Returns the reason why `devx` refuses to take over the queues, which must be one of [`AdoptError`].
 fn adoption(theirs: &VerbsQp) -> AdoptError {
     match refusal(theirs, SPEC) {
         DevxError::Adopt(error) => error,

@@ -1,6 +1,6 @@
-//! Tests of the library without its module `devx` (the shim), as on bare metal: raw calls of libmlx5 make the
-//! objects, and this program has its own rings, records and doorbells. The tests cover the ways to request
-//! events that the shim does not use.
+//! Tests of the library without its module `devx`, as on bare metal: raw calls of libmlx5 make the objects,
+//! and this program has its own rings, records and doorbells. The tests cover the ways to request events that
+//! `devx` does not use.
 #![allow(unsafe_code)]
 
 use crate::verbs::Opened;

@@ -228,7 +228,7 @@ fn refusals_are_errors() {
             };
         assert_eq!(refusal(0..SIZE + 1, 0), Some(libc::EINVAL));
         assert_eq!(refusal(PIECE, 0), Some(libc::EINVAL));
-        // The shim refuses empty ranges itself, since the kernel would accept some of them.
+        // `devx` refuses empty ranges itself, since the kernel would accept some of them.
         #[expect(clippy::reversed_empty_ranges, reason = "it is as one without bytes")]
         let reversed = 4096..0;
         for piece in [4096..4096, 5000..5000, reversed] {

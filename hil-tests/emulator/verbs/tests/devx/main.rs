@@ -1,5 +1,5 @@
-//! Tests of the shim (`devx`) over the real libibverbs and libmlx5, with the preloaded library. This file
-//! tests events, borrowed contexts, and failures.
+//! Tests of the library's module `devx` over the real libibverbs and libmlx5, with the preloaded library.
+//! This file tests events, borrowed contexts, and failures.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]
@@ -68,7 +68,7 @@ impl Bench {
         Self::on(Device::open(None)?, spec, 128)
     }
 
-    /// Makes a queue pair that stops at signature errors, with a command that the test itself sends. The shim
+    /// Makes a queue pair that stops at signature errors, with a command that the test itself sends. `devx`
     /// refuses to make this queue pair, because Linux cannot resume it.
     fn draining() -> Self {
         let mut bench = Self::new(QueuePairSpec::default()).unwrap();

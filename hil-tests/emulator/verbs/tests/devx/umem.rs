@@ -34,7 +34,7 @@ const CQ_RECORD: usize = 8192;
 const QP_RECORD: usize = 8192 + 64;
 const LENGTH: usize = 3 * 4096;
 
-/// Returns the errno with which a registration is refused, or `None` if the shim refuses it without a call.
+/// Returns the errno with which a registration is refused, or `None` if `devx` refuses it without a call.
 fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
     match outcome.map(drop) {
         Err(DevxError::Call { cause, .. }) => cause.raw_os_error(),
@@ -323,7 +323,7 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
         let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
         assert_eq!(list.length(), 4076 * 16);
 
-        // The shim passes on any request of up to 65535 bytes. The device or the kernel refuses this one.
+        // `devx` passes on any request of up to 65535 bytes. The device or the kernel refuses this one.
         for (bytes, is_too_long) in [(65535, false), (65536, true)] {
             let error = device.execute(&Long(bytes)).unwrap_err();
             match error {

@@ -1,5 +1,5 @@
-//! Helpers of the tests that do not use the library's module `devx` (the shim): contexts that a program opens
-//! itself, and the stand-in's functions for tests.
+//! Helpers of the tests that do not use the library's module `devx`: contexts that a program opens itself,
+//! and the stand-in's functions for tests.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -80,7 +80,7 @@ impl Opened {
         Some(Self { verbs, mlx5, raw: NonNull::new(raw)? })
     }
 
-    /// Lends the context to the shim. The caller closes it after all objects that the shim has made in it.
+    /// Lends the context to `devx`. The caller closes it after all objects that `devx` has made in it.
     pub(crate) fn adopt(&self) -> Result<Device, DevxError> {
         // SAFETY: `try_new` has opened the context with DEVX, and tests close it after all other objects.
         unsafe { Device::adopt(self.raw) }
@@ -167,7 +167,7 @@ pub(crate) fn work() {
     call!(&stand_in(), "mlx5_uverbs_work": fn() -> c_int);
 }
 
-/// Returns the number of bytes that this program and the libraries below the shim have allocated.
+/// Returns the number of bytes that this program and the libraries below `devx` have allocated.
 pub(crate) fn heap() -> usize {
     // SAFETY: the call takes no argument.
     let info = unsafe { libc::mallinfo2() };

@@ -307,7 +307,7 @@ impl VerbsQp {
         event[1] as c_int
     }
 
-    /// Hands the queues over to the shim. Afterwards, tests do not use them through libibverbs.
+    /// Hands the queues over to `devx`. Afterwards, tests do not use them through libibverbs.
     pub(crate) fn adopt(&self, spec: AdoptSpec) -> Result<(QueuePair, CqReader, Device), DevxError> {
         let device = self.opened.adopt()?;
         let pd = self.adopt_pd(&device)?;
@@ -316,20 +316,20 @@ impl VerbsQp {
         Ok((queue, reader, device))
     }
 
-    /// Hands the protection domain over to the shim.
+    /// Hands the protection domain over to `devx`.
     pub(crate) fn adopt_pd(&self, device: &Device) -> Result<ProtectionDomain, DevxError> {
         // SAFETY: the pointer is a protection domain of libibverbs, which tests free last.
         unsafe { device.adopt_pd(self.pd) }
     }
 
-    /// Hands the completion queue over to the shim.
+    /// Hands the completion queue over to `devx`.
     pub(crate) fn adopt_cq(&self, device: &Device) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the pointer is a completion queue of libibverbs, which tests destroy after the shim's
         // object.
         unsafe { device.adopt_cq(self.cq) }
     }
 
-    /// Hands the queue pair over to the shim.
+    /// Hands the queue pair over to `devx`.
     pub(crate) fn adopt_qp(
         &self,
         device: &Device,

@@ -205,8 +205,8 @@ fn what_is_not_there_is_named_once() {
     });
 }
 
-/// Binds `rdma_cm_id`s to addresses of InfiniBand. librdmacm's own trial, with an address of zeros, is no
-/// request of the program.
+/// Binds `rdma_cm_id`s to addresses of InfiniBand. librdmacm itself tries an address of zeros at its start,
+/// which must not be reported.
 fn ask_for_an_infiniband_address() {
     let file = OpenOptions::new().read(true).write(true).open("/dev/infiniband/rdma_cm").unwrap();
     let said_so_far = fs::read_to_string(said()).unwrap();

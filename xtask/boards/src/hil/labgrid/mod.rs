@@ -21,7 +21,7 @@ const RELEASE: Duration = Duration::from_secs(30);
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Answer {
-    /// All places are in use.
+    /// All places are in use, so the run has to wait.
     Waiting,
     /// The place is reserved for this run.
     Held { place: String, address: String, port: u16 },

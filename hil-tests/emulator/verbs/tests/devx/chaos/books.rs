@@ -51,7 +51,7 @@ pub(super) struct Tally {
     /// Completion entries that the library refused as malformed or unknown.
     pub(super) strange: u64,
     pub(super) signature_errors: u64,
-    /// Failed calls of the shim.
+    /// Failed calls of `devx`.
     pub(super) refused: u64,
     /// The number of faults of each kind of [`KINDS`].
     pub(super) faults: [u64; KINDS.len()],

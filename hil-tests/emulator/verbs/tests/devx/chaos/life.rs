@@ -48,7 +48,7 @@ pub(super) struct Life {
     /// flushes requests from the beginning of the ring on, while the library's queue has its outstanding
     /// requests at other positions.
     unsure: [bool; 2],
-    // The shim allows any order in which these objects are dropped.
+    // `devx` allows any order in which these objects are dropped.
     completions: CqReader,
     cq: Cq,
     mkeys: Mkeys,

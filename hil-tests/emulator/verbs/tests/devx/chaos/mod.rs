@@ -145,8 +145,8 @@ fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
     let only = format!("call+read+completion+signature{}", if refuses { "+end" } else { "" });
     verbs::faults(&format!("seed={seed},only={only}"));
     for _ in 0..LIVES {
-        // An object that cannot be destroyed keeps a context of the shim open, with its descriptors.
-        // Therefore the test opens the context itself if destructions are refused, and closes it.
+        // An object that cannot be destroyed keeps a context of `devx` open, with its descriptors. Therefore
+        // the test opens the context itself if destructions are refused, and closes it.
         let opened = if refuses { Opened::try_new() } else { None };
         let device = match &opened {
             Some(opened) => opened.adopt(),
