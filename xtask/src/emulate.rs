@@ -6,7 +6,8 @@ use crate::{debian, host};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The launcher: a script that translates options to environment variables. `cargo xtask dist` packs it.
+/// The launcher: a script that starts a program on the software device. It translates options to environment
+/// variables. `cargo xtask dist` packs it.
 pub const LAUNCHER: &str = "hil-tests/emulator/verbs/mlx5-emulate";
 
 /// The environment variable with the path of the library that replaces the kernel (the stand-in), if the

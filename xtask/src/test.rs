@@ -60,7 +60,7 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
     let _ = debian::install(&packages);
     let programs: BTreeSet<_> = wanted.iter().flat_map(|step| step.programs.iter().copied()).collect();
-    // After a failed build, each step calls cargo again and fails. Otherwise it could run an outdated
+    // After a failed build, each step calls cargo again and fails. Otherwise a step could run an outdated
     // program.
     let (programs, built) = if programs.is_empty() {
         (Programs::AskCargo, None)

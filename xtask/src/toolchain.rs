@@ -222,11 +222,11 @@ impl Toolchain {
 /// The form in which the running compiler has its standard library for the Arm cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Library {
-    /// The toolchain has the compiled library.
+    /// The toolchain has the compiled standard library.
     Installed,
-    /// The toolchain has the library's sources, which are enough for bare metal.
+    /// The toolchain has the sources of the standard library, which are enough for bare metal.
     Sources,
-    /// The toolchain does not have the library; Debian's compiler is used instead.
+    /// The toolchain does not have the standard library; Debian's compiler is used instead.
     Absent,
 }
 

@@ -265,7 +265,8 @@ impl<'a> Dpdk<'a> {
             "-a",
             device,
         ]);
-        // Two threads, one to submit operations and one to control it, on all processors of this process.
+        // Two threads, one to submit operations and one to control the test, on all processors of this
+        // process.
         command.args(["--lcores", &format!("(0,1)@({})", processors()?)]);
         command.args(PLUGINS.iter().flat_map(|plugin| ["-d", plugin]));
         Ok(command)

@@ -70,7 +70,7 @@ impl Arena {
         self.bytes.get(start..start.checked_add(length)?)
     }
 
-    /// Returns `length` bytes at `address` for changes. `None` if any of them is outside of the array.
+    /// Returns `length` bytes at `address`, mutably. `None` if any of them is outside of the array.
     pub fn bytes_mut(&mut self, address: u64, length: usize) -> Option<&mut [u8]> {
         let start = self.index(address)?;
         self.bytes.get_mut(start..start.checked_add(length)?)

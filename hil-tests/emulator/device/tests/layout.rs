@@ -494,7 +494,7 @@ fn umrs_that_do_not_fit_change_nothing() {
 }
 
 /// An interleaved layout states the bytes of a cycle twice: in its header, and as the sum of its entries'
-/// lengths. Where both differ, the sum counts. Entries behind the requested bytes are not checked.
+/// lengths. If the two differ, the sum counts. Entries behind the requested bytes are not checked.
 #[test]
 fn cycles_are_as_long_as_their_entries() {
     let mut host = Host::new();

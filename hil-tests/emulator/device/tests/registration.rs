@@ -328,7 +328,7 @@ fn a_revoked_region_leaves_the_domain_of_its_user() {
     let revoke = umr(key, INLINE, 0, PD | FREE, MkeyContext { free: 0x40, ..other });
     assert_eq!(driver.umr(revoke), Ok(()));
     assert_eq!(driver.write(tagged(key), FIRST), Err(Syndrome::REMOTE_ACCESS), "revoked");
-    // All regions in the user's domain are destroyed. Its queue pair still uses the domain.
+    // All regions in the user's domain are destroyed. The user's queue pair still uses the domain.
     let user = driver.user;
     for index in 0x10..0x200 {
         let index = MkeyIndex::from_low_bits(index);

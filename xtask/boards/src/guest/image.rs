@@ -14,7 +14,7 @@ const TOOLS: &[&str] = &["devlink", "ethtool", "ip", "nvme", "sg_dd"];
 /// The modules of the shared folder.
 const SHARE: &[&str] = &["virtio_pci", "9pnet_virtio", "9p"];
 
-/// The modules of NVMe over fabrics, which the check loads: target and initiator.
+/// The modules of NVMe over fabrics, which `guest --check` loads: target and initiator.
 const STORAGE: &[&str] = &["nvmet_rdma", "nvme_rdma"];
 
 /// The modules of disks, without the one that makes a disk with protection information.

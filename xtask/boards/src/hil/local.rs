@@ -17,7 +17,7 @@ pub(super) struct Local {
     pub(super) reset: Reset,
 }
 
-/// The kind of program that runs.
+/// The program that the board runs.
 pub(super) enum Kind {
     /// The program `hil`, which contains the software device.
     Softdev,

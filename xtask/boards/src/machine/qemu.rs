@@ -48,7 +48,7 @@ impl Qemu {
         Ok(found)
     }
 
-    /// Returns a command that runs the program. The system ends the program also if this process is killed.
+    /// Returns a command that runs QEMU. The system also ends QEMU if this process is killed.
     pub(crate) fn command(&self) -> Command {
         let mut command = program("setpriv", &["--pdeathsig", "KILL"]);
         command.args(&self.words);

@@ -197,7 +197,7 @@ impl Object {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
 
-    /// Returns whether the object is a queue, at which the device looks when it looks for work.
+    /// Returns whether the object is a queue. The device checks each queue for work in every turn.
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
@@ -289,7 +289,7 @@ impl Context {
         self.queues.values()
     }
 
-    /// Returns all queues for changes.
+    /// Returns all queues, mutably.
     pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Object> {
         self.queues.values_mut()
     }

@@ -81,7 +81,7 @@ fn rights_may_come_late() {
             for (at, _) in full.iter().zip(&initialise).enumerate().filter(|(_, (a, b))| a != b) {
                 ready[at] |= full[at];
             }
-            // This is the lowest byte of the mask.
+            // The byte at 0x13 is the lowest byte of the mask.
             ready[0x13] |= mask;
             for input in [&initialise, &ready, &send] {
                 assert_eq!(end.context.command(end.qp, input), Ok(()));

@@ -178,7 +178,8 @@ fn memory_that_goes_away_fails_requests_and_nothing_else() {
         end.data.unmap(4096);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, REQUEST_FAILED);
-        // A lost ring fails only its queue pair. The device continues to work for others.
+        // A ring that the program has unmapped fails only its queue pair. The device continues to work for
+        // others.
         end.ring.unmap(8192);
         std::thread::sleep(Duration::from_millis(20));
         let mut other = End::new();

@@ -22,7 +22,8 @@ fn requests_and_completions_are_lines_of_json() {
         end.connect(end.qpn);
         end.write(24, end.data.0 + 1024, end.key);
         assert_eq!(end.poll().0, DONE);
-        // The line is written after the entry, under the device's lock. A call waits for this lock.
+        // The log line is written after the completion entry, under the device's lock. This call waits for
+        // the lock, so afterwards the line is in the log.
         end.context.pd();
         let log = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = log.lines().collect();
@@ -57,7 +58,8 @@ fn causes_of_failures_are_in_both_logs() {
         end.connect(end.qpn);
         end.write(24, end.data.0, 0xabcd_ef00);
         assert_eq!(end.poll(), (REQUEST_FAILED, REMOTE_ACCESS));
-        // Both are written under the device's lock. A call waits for this lock.
+        // Both logs are written under the device's lock. This call waits for the lock, so afterwards both
+        // logs are complete.
         end.context.pd();
         let cause = "no mkey has the index of key 0xabcdef00";
         for (variable, told) in [(LOG_JSON, format!("\"cause\":\"{cause}")), ("SAID", format!(": {cause}"))] {

@@ -277,7 +277,7 @@ impl Machine<'_> {
 mod tests {
     use super::*;
 
-    /// A machine of these files.
+    /// Makes a folder that contains these files of a machine.
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -124,7 +124,7 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     };
     let Some(subject) = subject.flatten() else { return Ok(()) };
     call.state.subscriptions.add(channel, subject, &numbers, &target);
-    // The doorbell record of a completion queue must be watched if it has a subscriber now.
+    // If a completion queue now has a subscriber, its doorbell record must be watched.
     call.state.touch();
     Ok(())
 }

@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
             // SAFETY: the descriptor was just made, and nobody else has it.
             unsafe { libc::close(descriptor) };
         }
-        // libibverbs then looks for devices in the files of this library.
+        // After this error, libibverbs looks for devices in the files of this library.
         return fail(Errno::PROTONOSUPPORT);
     }
     descriptors::give_netlink(descriptor);
