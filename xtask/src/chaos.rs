@@ -330,7 +330,7 @@ fn faults(seed: u64) -> String {
     const COMPLETIONS: [&str; 6] = ["late", "twice", "dropped", "dropped", "stranger", "overrun"];
     let mut state = seed;
     let mut below = |end: u64| {
-        // This is the generator SplitMix64.
+        // The pseudo-random generator is SplitMix64.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

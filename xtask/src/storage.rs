@@ -140,7 +140,7 @@ fn perform(options: &Options) -> Result<(), String> {
     let (mut was_killed, mut was_unbroken, mut was_rotated) = (false, false, options.rotate == 0);
     for line in BufReader::new(output).lines() {
         let line = line.map_err(|error| error.to_string())?;
-        // If standard output is closed, the run goes on.
+        // If standard output is closed, the run continues.
         let _ = writeln!(std::io::stdout(), "{line}");
         was_unbroken |= line == UNBROKEN;
         was_rotated |= line.starts_with(&replaced);

@@ -39,7 +39,7 @@ const PLUGINS: &[&str] = &["librte_bus_pci.so.23", "librte_mempool_ring.so.23", 
 /// The device argument of DPDK: PCI address, class and keytag. All keys of the vectors have this keytag.
 const DEVICE: &str = "0000:c1:00.0,class=crypto,keytag=0x0123456789abcdef";
 
-/// The number of operations in a run. It exceeds the number of slots of a queue pair.
+/// The number of operations in a run, more than the slots of a queue pair.
 const OPERATIONS: u64 = 5000;
 
 /// The settings of a run of `dpdk-test-crypto-perf`.

@@ -1,4 +1,4 @@
-//! Peers that come as Python packages: Open MPI over UCX, and Mooncake. Both compare their data.
+//! Peers that are distributed as Python packages: Open MPI over UCX, and Mooncake. Both compare their data.
 
 use super::device::{Device, LIMIT, PYTHON, Tell};
 use std::fs;

@@ -24,7 +24,7 @@ pub(super) struct Running {
     logs: [PathBuf; 2],
 }
 
-/// Exit status and output of a program that has ended. Standard error comes last.
+/// Exit status and output of a program that has ended. The output is standard output, then standard error.
 pub(super) struct End {
     pub(super) status: ExitStatus,
     pub(super) output: String,

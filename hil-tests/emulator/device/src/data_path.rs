@@ -33,7 +33,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Returns the range of a data segment. A length of 0 stands for 2 GiB.
+    /// Returns the range of a data segment. A length of 0 means 2 GiB.
     pub(crate) fn of(segment: &DataSegment) -> Self {
         let length = match segment.byte_count.get() {
             0 => 1 << 31,

@@ -52,7 +52,7 @@ const _: () = assert!(size_of::<AddressVector>() == 48 && core::mem::offset_of!(
 const EXTENDED: u32 = 1 << 31;
 /// Flag beside the flow label: on InfiniBand, the datagram has a route in addition to its LID (`grh`).
 const GLOBAL: u32 = 1 << 30;
-/// A Q_Key with this bit stands for the Q_Key of the queue pair (InfiniBand 10.2.5).
+/// A Q_Key with this bit means the Q_Key of the sending queue pair (InfiniBand 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;
 
 /// The global route header (InfiniBand 8.3).

@@ -122,7 +122,7 @@ faults! {
     /// Combinations of cipher and signature that the man page's table does not list give other bytes, and
     /// signature errors.
     leftover_rows_otherwise,
-    /// The old value of an atomic comes back in big endian.
+    /// The old value of an atomic is returned in big endian.
     atomic_replies_big_endian,
     /// A request that the rights of the peer's queue pair forbid reports an access error instead of an
     /// invalid request.

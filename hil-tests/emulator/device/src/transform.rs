@@ -1,5 +1,5 @@
-//! Decodes the BSFs of an mkey into a [`Transform`] (DEVICE.md, "BSF, PSV and layouts"). A wrong BSF is
-//! refused here.
+//! Decodes the BSFs of an mkey into a [`Transform`] (DEVICE.md, "BSF, PSV and layouts"). This module refuses
+//! a wrong BSF.
 
 use crate::faults::Faults;
 use crate::object::Objects;

@@ -104,7 +104,7 @@ fn datagrams_that_nobody_takes_are_dropped() {
     assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
     assert_eq!(host.get(to, 128), [0; 128]);
     assert_eq!(host.device.take_message(), None);
-    // A Q_Key with the highest bit set stands for the sender's own Q_Key (InfiniBand 10.2.5).
+    // A Q_Key with the highest bit set means the sender's own Q_Key (InfiniBand 10.2.5).
     host.post(A, datagram(Opcode::SEND, 0, address(b, 1 << 31, GID), &data));
     host.ring(A);
     host.good(A);

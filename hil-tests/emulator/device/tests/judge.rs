@@ -1,7 +1,7 @@
 //! Compares the library's module `inspect` with this device: each row of `inspect`'s table of problems has a
-//! verdict here, and its requests are executed on the device. The device refuses all requests that `inspect`
-//! calls refused, and executes the others. If the requests of a row have several forms, each form is tried.
-//! [`UNTOLD`] lists the rows whose verdict does not follow from the request alone.
+//! verdict in this file, and its requests are executed on the device. The device refuses all requests that
+//! `inspect` calls refused, and executes the others. If the requests of a row have several forms, each form
+//! is tried. [`UNTOLD`] lists the rows whose verdict does not follow from the request alone.
 
 use crate::common::*;
 use mlx5_mkey::inspect::{DeviceContext, Problem, Requests, Severity, WorkRequest};

@@ -127,8 +127,8 @@ fn the_table_of_gids_has_room_for_256() {
     setup.refused(set(256), BAD_PARAMETER, "behind the table");
 }
 
-/// The counters tell packets by the kind of their destination. Bytes come inline, from memory, or both. The
-/// device cuts a large segment into packets, each with the inline header.
+/// The counters tell packets by the kind of their destination. The bytes of a packet are inline, in memory,
+/// or both. The device cuts a large segment into packets, each with the inline header.
 #[test]
 fn packets_are_counted_by_their_destination() {
     let mut setup = Setup::new();

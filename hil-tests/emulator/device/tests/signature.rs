@@ -232,7 +232,7 @@ fn r78_bits_that_no_byte_has_are_ignored() {
 }
 
 /// Runs the copy test of DEVICE.md, "Check mask and copy mask". The memory domain has application tag 0078,
-/// the wire domain here 5600. The copy mask selects the guard, the reference tag and the byte 56. Returns the
+/// the wire domain 5600. The copy mask selects the guard, the reference tag and the byte 56. Returns the
 /// signature in memory, and the number of signature errors.
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);

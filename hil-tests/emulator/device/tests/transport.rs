@@ -32,7 +32,7 @@ fn unreliable_messages_arrive_and_complete() {
     assert_eq!(host.get(to + 32, 20), b"no answer comes back");
 }
 
-/// The sender does not learn that its message was refused, and the receiver goes on.
+/// The sender does not learn that its message was refused, and the receiver continues.
 #[test]
 fn what_an_unreliable_responder_refuses_is_dropped() {
     let mut host = unreliable();

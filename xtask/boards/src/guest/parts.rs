@@ -23,7 +23,7 @@ const PACKAGES: &[&str] = &[
 /// The description of a guest, with the shell script that runs in it.
 pub(super) struct Guest {
     pub(super) arch: Arch,
-    /// A folder with a kernel, or [`SID`]. `None` stands for the kernel of Debian's stable release.
+    /// A folder with a kernel, or [`SID`]. `None` selects the kernel of Debian's stable release.
     pub(super) kernel: Option<String>,
     pub(super) port: String,
     /// The plan of faults of the function, if the function fails on purpose.

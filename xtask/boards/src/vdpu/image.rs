@@ -11,8 +11,8 @@ const NETWORK: &[&str] = &["virtio_mmio", "virtio_net"];
 /// The programs of the SSH server.
 const PROGRAMS: &[&str] = &["usr/bin/dropbearconvert", "usr/sbin/dropbear"];
 
-/// Returns the archive. It contains files of unpacked packages, the server's private key, and the client's
-/// public key. `drives` adds Linux's own drivers for the device.
+/// Returns the root file system as an archive. The archive contains files of unpacked packages, the server's
+/// private key, and the client's public key. `drives` adds Linux's own drivers for the device.
 pub(super) fn build(
     packages: &Path,
     kernel: &Kernel,

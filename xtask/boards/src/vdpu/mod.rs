@@ -36,7 +36,8 @@ const PACKAGES: &[&str] = &["linux-image-arm64", "busybox-static", "dropbear-bin
 /// The size of the memory.
 const MEMORY: &str = "1024M";
 
-/// The machine, with its own SSH keys. It runs from [`Self::start`] until this value is dropped.
+/// The emulated machine, with its own SSH keys. The machine runs from [`Self::start`] until this value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Machine {
     folder: PathBuf,

@@ -77,9 +77,9 @@ impl Outstanding {
         self.requests.front().is_some_and(|oldest| oldest.not_ready)
     }
 
-    /// Returns whether a request that pushes data may be sent before the outstanding ones are answered. It
-    /// may if the last outstanding request pushes data too and has no signature error, the peer had a receive
-    /// for the oldest one, and number and bytes of all are below the limits.
+    /// Returns whether a request that pushes data may be sent before the outstanding ones are answered. The
+    /// request may be sent if the last outstanding request pushes data too and has no signature error, the
+    /// peer had a receive for the oldest one, and number and bytes of all are below the limits.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.len() < MAX_REQUESTS
             && self.bytes < MAX_BYTES

@@ -19,7 +19,7 @@ pub enum QpState {
     ReadyToSend,
     /// The send queue is drained: it stands still before the next request.
     SendQueueDrained,
-    /// The send queue failed; receives go on. No error of a reliable connection leads to this state.
+    /// The send queue failed; receives continue. No error of a reliable connection leads to this state.
     SendQueueError,
     /// Both queues flush their requests.
     Error,

@@ -21,8 +21,8 @@ const PADDED: u16 = 1;
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 const REAL_TIME: u16 = 1 << 2;
 
-/// The flags of completion queues (`enum ib_uverbs_ex_create_cq_flags`): entries have time stamps, which they
-/// always have here; overruns are ignored (DEVICE.md, "Completion queues that ignore overruns").
+/// The flags of completion queues (`enum ib_uverbs_ex_create_cq_flags`): entries have time stamps, which this
+/// device always writes; overruns are ignored (DEVICE.md, "Completion queues that ignore overruns").
 const TIME_STAMPS: u64 = 1;
 const IGNORE_OVERRUN: u64 = 1 << 1;
 

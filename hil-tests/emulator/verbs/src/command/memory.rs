@@ -156,9 +156,10 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Carries out REG_DMABUF_MR: registers the memory of a dma-buf. Any file that can be mapped, such as a
-/// memfd, stands for a dma-buf. The file's pages are mapped in this process as long as the region exists, so
-/// that the device finds them by address. The descriptor may be closed afterwards. The kernel ignores how a
-/// dma-buf's descriptor was opened. Here, a descriptor that was opened for reading only allows no writes.
+/// memfd, is accepted as a dma-buf. The file's pages are mapped in this process as long as the region exists,
+/// so that the device finds them by address. The descriptor may be closed afterwards. The kernel ignores how
+/// a dma-buf's descriptor was opened. The stand-in refuses writes to a region whose descriptor was opened for
+/// reading only.
 pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     let pd = call.pd(call.request.handle(1)?).map_err(|_| Errno::INVAL)?;
     let [offset, length, iova, descriptor, flags] = [2, 3, 4, 5, 6].map(|id| call.request.number(id));

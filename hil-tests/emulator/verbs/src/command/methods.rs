@@ -35,7 +35,8 @@ const fn ending(object: u16, method: u16, attributes: &'static [Spec], run: Run)
     Method { object, method, early: false, ends: true, attributes, run }
 }
 
-/// All methods of the kernel's interface that exist here (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
+/// All methods of the kernel's interface that the stand-in has (`ib_user_ioctl_cmds.h`,
+/// `mlx5_user_ioctl_cmds.h`).
 pub(crate) const METHODS: &[Method] = &[
     Method {
         object: DEVICE,

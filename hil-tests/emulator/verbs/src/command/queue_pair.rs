@@ -25,7 +25,8 @@ const KINDS: &[(u64, Transport)] = &[
 /// The creation flag for a completion of every request (`IB_UVERBS_QP_CREATE_SQ_SIG_ALL`).
 const SIGNAL_ALL: u64 = 1 << 12;
 /// The creation flag against a sender's own multicast packets
-/// (`IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`). It has no effect here, without multicast groups.
+/// (`IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`). The flag has no effect on this device, which has no
+/// multicast groups.
 const NO_OWN_MULTICAST: u64 = 1 << 1;
 /// All creation flags of the interface (`enum ib_uverbs_qp_create_flags`).
 const FLAGS: u64 = NO_OWN_MULTICAST | 1 << 8 | 1 << 9 | 1 << 11 | SIGNAL_ALL;
@@ -37,10 +38,11 @@ const LACKING: &[u64] = &[8, 9, 10, 0xff];
 
 /// The driver's flags of which this device lacks the features: signatures of requests, dynamic connections.
 const LACKING_FLAGS: u32 = 1 << 0 | 1 << 4 | 1 << 5;
-/// The driver's flags that have no effect here: scatter to CQE (optional for a device, and absent in this
-/// one), and the number of a doorbell page.
+/// The driver's flags that have no effect on this device: scatter to CQE (optional for a device, and absent
+/// in this one), and the number of a doorbell page.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
-/// The flag for credits by packets, which only reliable connections have. It has no effect here.
+/// The flag for credits by packets, which only reliable connections have. The flag has no effect on this
+/// device.
 const PACKET_CREDITS: u32 = 1 << 9;
 /// The flag of a call that names a doorbell page (`MLX5_QP_FLAG_UAR_PAGE_INDEX`).
 const UAR_PAGE_INDEX: u32 = 1 << 10;

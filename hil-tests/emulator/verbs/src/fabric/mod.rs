@@ -209,7 +209,7 @@ impl Fabric {
 
     fn resolve_now(&self, gid: Gid) -> Option<[u8; 6]> {
         (0..SLOTS).filter(|slot| *slot != self.slot).find_map(|slot| {
-            // The file of a process that is gone may still be there.
+            // The file of a process that has ended may still exist.
             self.address_of(slot, gid).filter(|_| self.is_alive(slot))
         })
     }

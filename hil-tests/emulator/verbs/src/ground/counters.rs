@@ -1,8 +1,8 @@
 //! The counters of the port: their files below `/sys`, and the numbers of all processes.
 //!
 //! Each process of a directory has a file with its numbers, named by its slot. A later process of the same
-//! slot goes on where the earlier one ended, so the sums over all files never become smaller. The files below
-//! `/sys` are written when a program looks for them.
+//! slot continues with the earlier one's values, so the sums over all files never become smaller. The files
+//! below `/sys` are written when a program looks for them.
 
 use crate::ground::sys;
 use std::fs::{self, File, OpenOptions};

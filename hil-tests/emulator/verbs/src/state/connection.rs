@@ -330,7 +330,7 @@ impl State {
         Some(if other.is_ipv4() { IpAddr::V4(address.to_ipv4_mapped()?) } else { IpAddr::V6(address) })
     }
 
-    /// Finds the route to the resolved address. This always succeeds, and an event reports it.
+    /// Finds the route to the resolved address. The search always succeeds, and an event reports the end.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.

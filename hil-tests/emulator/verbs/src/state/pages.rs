@@ -24,9 +24,9 @@ const CLOCK_INFO: u64 = 7;
 const MORE_PAGES: u64 = 512;
 
 /// The offset of the device's file at which a program maps a page of UAR_ALLOC. Linux gives each page its own
-/// offset. Here all of them share one offset, because the device reads none of them. The first page of the
-/// stand-in's file is new memory for each mapping, also for programs that map it without the C library's
-/// function (UCX).
+/// offset. The stand-in gives all of them one offset, because the device reads none of them. The first page
+/// of the stand-in's file is new memory for each mapping, also for programs that map it without the C
+/// library's function (UCX).
 pub(crate) const DOORBELLS: u64 = 0;
 
 /// The arguments of a mapping of the device's file.

@@ -53,7 +53,7 @@ fn waiting_ends_with_a_completion_or_in_time() {
             assert_eq!(wait(&mut completions, &mut queue, TIMEOUT), Some(id));
         }
         assert_eq!(wait(&mut completions, &mut queue, MOMENT), None);
-        // The completion is already there, so the wait without a limit need not sleep. A broken wait would
+        // The completion has already arrived, so the wait without a limit need not sleep. A broken wait would
         // sleep for ever.
         nop(&mut queue, 20);
         std::thread::sleep(MOMENT.unwrap());
@@ -92,7 +92,7 @@ fn completions_tell_their_time() {
             let ago = (SystemTime::now() + Duration::from_millis(1)).duration_since(then).unwrap();
             assert!(ago < TIMEOUT.unwrap(), "{ago:?}");
         }
-        // The clock goes on while no request is posted.
+        // The clock advances while no request is posted.
         let shown = register.ticks();
         std::thread::sleep(2 * MOMENT.unwrap());
         while register.ticks() == shown {

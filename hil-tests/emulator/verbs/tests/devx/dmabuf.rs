@@ -1,5 +1,5 @@
-//! Tests of regions over a dma-buf. A memfd stands for the dma-buf, since the stand-in takes any descriptor
-//! that can be mapped.
+//! Tests of regions over a dma-buf. A memfd is used instead of a dma-buf, since the stand-in accepts any
+//! descriptor that can be mapped.
 #![allow(unsafe_code)]
 
 use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, take, verbs};

@@ -576,7 +576,7 @@ fn a_missing_library_is_named() {
 #[test]
 fn a_library_without_a_function_is_named() {
     let prepare = |command: &mut Command, directory: &Path| {
-        // Any library with other functions stands for an old libmlx5.
+        // A library without the needed functions takes the place of an old libmlx5.
         std::fs::copy(built().join("libmlx5_uverbs.so"), directory.join("libmlx5.so.1")).unwrap();
         with_libraries(command, directory);
     };

@@ -1,5 +1,5 @@
-//! Tests of queues that the program makes by its own commands, in memory of a dma-buf. A memfd stands for the
-//! dma-buf.
+//! Tests of queues that the program makes by its own commands, in memory of a dma-buf. A memfd is used
+//! instead of a dma-buf.
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;

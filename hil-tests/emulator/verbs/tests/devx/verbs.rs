@@ -99,7 +99,7 @@ impl Opened {
     }
 }
 
-/// Returns the stand-in as a library. It is preloaded into this program.
+/// Returns the stand-in, a library that is preloaded into this program.
 pub(crate) fn stand_in() -> Library {
     libloading::os::unix::Library::this().into()
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::mem;
 
-/// Shows the results of a run while it goes on, in a terminal.
+/// Shows the results in a terminal during the run.
 pub(crate) struct Terminal<'a> {
     out: &'a mut dyn Write,
     bar: ProgressBar,

@@ -380,7 +380,7 @@ pub(super) mod tests {
         assert_eq!(failed.log.len(), 3);
         assert_eq!(record.own[0].instructions, Some(273.0));
         assert_eq!(record.own[1].instructions, None);
-        // If a processor counts no instructions, the report shows the recorded count. It exists for each
+        // If a processor counts no instructions, the report shows the recorded count, which exists for each
         // architecture.
         assert!(recorded("x86_64", "list4", 1).is_some_and(|count| count > 50.0));
         assert!(recorded(core("aarch64", "Cortex-A78"), "list4", 16).is_some_and(|count| count > 50.0));

@@ -76,7 +76,7 @@ const SET_FLOW_TABLE_ENTRY: u16 = 0x936;
 const CREATE_MKEY_BYTES: usize = 0x50;
 
 /// Commands that modify or query objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), each with the
-/// command that creates the object. Both tables have only commands for objects that can be created here.
+/// command that creates the object. Both tables have only commands for objects that the stand-in can create.
 /// Linux's list lacks SQD_RTS_QP, 0x50c.
 const CHANGING: &[(u16, u16)] = &[
     (0x403, opcode::CREATE_CQ),     // MODIFY_CQ

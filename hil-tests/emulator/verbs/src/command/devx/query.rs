@@ -29,8 +29,8 @@ pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Carries out OBJ_ASYNC_QUERY: a query whose answer the program reads from a descriptor, after the number
 /// that the program gave. The answer is ready when the call is over.
 ///
-/// The kernel refuses a query when 1 MiB of answers is unread; here the limit is the room in a socket. A read
-/// with too little room cuts the answer off here, while the kernel keeps the answer.
+/// The kernel refuses a query when 1 MiB of answers is unread. The stand-in's limit is the room in a socket.
+/// A read with too little room cuts off the stand-in's answer, while the kernel keeps the answer.
 pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     let channel = call.channel(CHANNEL, |kind| kind == Kind::Commands)?.ok_or(Errno::INVAL)?;
     let length = call.request.number(OUT_LENGTH);

@@ -25,7 +25,7 @@ const PAGE: u64 = 4096;
 const RECORD: u64 = 8;
 
 /// Carries out UMEM_REG: registers memory of the program, or a dma-buf, for queues that commands make. Any
-/// file that can be mapped stands for a dma-buf, as for REG_DMABUF_MR.
+/// file that can be mapped is accepted as a dma-buf, as by REG_DMABUF_MR.
 pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);

@@ -178,8 +178,8 @@ looks! {
     readlinkat(directory: c_int, [path], out: *mut c_char, room: usize) -> isize;
     /// Works like `readlinkat`.
     __readlinkat_chk(directory: c_int, [path], out: *mut c_char, room: usize, known: usize) -> isize;
-    /// Resolves all links in a path. If another file stands for the named one, the result is the path of the
-    /// other file.
+    /// Resolves all links in a path. If a file of this library replaces the named one, the result is the path
+    /// of this library's file.
     realpath([path], out: *mut c_char) -> *mut c_char;
     /// Works like `realpath`.
     __realpath_chk([path], out: *mut c_char, known: usize) -> *mut c_char;

@@ -1,4 +1,4 @@
-//! Finds the paths that belong to the device, and this library's own files that replace them.
+//! Recognises the paths of the device's files, and finds this library's own files that replace these files.
 #![allow(unsafe_code)]
 
 use crate::ground::{counters, notice, owner, sys, sysfs};
@@ -40,7 +40,7 @@ pub(super) fn is_device_there() -> bool {
     std::env::var_os("SYSFS_PATH").is_none_or(|chosen| chosen.as_bytes() == tree.to_bytes())
 }
 
-/// The file that a path names.
+/// The file of the device that a path names, if any.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The device's file.
@@ -105,8 +105,8 @@ pub(super) unsafe fn is_connections(path: *const c_char) -> bool {
     unsafe { place(path) == Place::ConnectionManager }
 }
 
-/// Calls `body` with the path of the file that stands for `path`, or with `path` itself if no file stands for
-/// it.
+/// Calls `body` with the path of this library's file that replaces `path`, or with `path` itself if no file
+/// replaces it.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 /// Places and kinds of the faults that a seed may cause. All statuses of commands are one kind. The empty
-/// place stands for any place, since the device may end anywhere.
+/// place means any place, since the device may end anywhere.
 pub(super) const KINDS: [(&str, &str); 24] = [
     ("call", "ENOMEM"),
     ("call", "EINTR"),
