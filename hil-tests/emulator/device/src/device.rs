@@ -123,9 +123,10 @@ pub struct Device<M> {
     /// Numbers of the queue pairs whose peer had no receive for their oldest request. Some may have been
     /// reset since.
     pub(crate) waiting: BTreeSet<u32>,
-    /// Queue pairs whose next request the gate delays. Some may be gone.
+    /// Numbers of the queue pairs whose next request the gate (a function that tests set) delays. Some of
+    /// these queue pairs may have been destroyed since.
     pub(crate) stalled: BTreeSet<u32>,
-    /// Queue pairs in the error state, whose later receives are flushed.
+    /// Numbers of the queue pairs in the error state, whose later receives are flushed.
     pub(crate) failed: BTreeSet<u32>,
     pub(crate) events: VecDeque<Event>,
     /// Messages from one queue pair of this device to another.

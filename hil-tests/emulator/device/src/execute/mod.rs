@@ -122,7 +122,7 @@ impl<M: Memory> Device<M> {
             ruling => ruling,
         });
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
-        // The time of `After` is now that at which the wait ends.
+        // The stored `After` has the time at which the wait ends, instead of its duration.
         qp.ruling = Some((block, ruling));
         match ruling {
             Ruling::After(end) if self.clock.ticks() < end => {
@@ -333,8 +333,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends a request to its peer. Without a peer, the request is answered as unreachable. The gate may
-    /// answer for a peer without a receive.
+    /// Sends a request to its peer. Without a peer, the request is answered as unreachable. The gate (a
+    /// function that tests set) may answer as a peer without a receive.
     fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
         let oldest = self.objects.qps.get_mut(qpn).and_then(|qp| qp.outstanding.oldest_mut());
         if let Some(oldest) = oldest.filter(|oldest| oldest.sequence == sequence)

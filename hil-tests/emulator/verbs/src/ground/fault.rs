@@ -41,14 +41,14 @@ static PORT_DOWN: AtomicBool = AtomicBool::new(false);
 /// Whether an incident has removed the GIDs of addresses.
 static GIDS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether the port has to be looked at, because incidents have changed or the plan has.
+/// Whether the port has to be read again, because an incident or a new plan may have changed it.
 static PORT_CHANGED: AtomicBool = AtomicBool::new(false);
 
 fn plan() -> MutexGuard<'static, Option<Plan>> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Replaces the plan: from now on only faults of this plan come. The port gets its real state again.
+/// Replaces the plan: from now on, only faults of this plan happen. The port gets its real state again.
 pub(crate) fn set(new: Option<Plan>) {
     ACTIVE.store(new.is_some(), Ordering::Release);
     for altered in [&PORT_DOWN, &GIDS_GONE] {

@@ -57,8 +57,8 @@ impl State {
     }
 }
 
-/// Takes a message that has come while an incident keeps the port down. Returns the message that the device
-/// gets instead, if any. The answer to a lost request is appended to `lost`.
+/// Takes a message that has arrived while an incident keeps the port down. Returns the message that the
+/// device gets instead, if any. The answer to a lost request is appended to `lost`.
 fn arrived_at_closed_port(message: Message, lost: &mut Vec<Message>) -> Option<Message> {
     let response = Response::Unreachable;
     match message {

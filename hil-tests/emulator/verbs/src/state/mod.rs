@@ -428,8 +428,8 @@ impl State {
         }
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
-        // A turn without changed doorbell records takes the messages of peers. Of the turns with changed records,
-        // every second one takes them.
+        // A turn without changed doorbell records takes the messages of peers. Of the turns with changed
+        // records, every second one takes them too.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();
