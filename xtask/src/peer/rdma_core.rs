@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use xtask::run;
 
-/// The software devices on which the tests run: the way of taking keys, and the AES-XTS engine.
+/// The software devices on which the tests run: the form in which keys are imported, and the AES-XTS engine.
 const DEVICES: [(&str, &str); 3] =
     [("plaintext", "multi-block"), ("wrapped", "multi-block"), ("plaintext", "single-block")];
 

@@ -29,7 +29,7 @@ pub(crate) fn serve(socket: &Path, arguments: &[String]) -> Result<Ends, String>
     let path = host::executes("mlx5-function")?;
     // A killed process of the function leaves the file of its socket.
     let _ = std::fs::remove_file(socket);
-    // `setpriv` ends the function also if this process is killed.
+    // `setpriv` ends the process of the function also if this process is killed.
     let mut function = program("setpriv", &["--pdeathsig", "KILL"]);
     function.arg(path).arg("--socket").arg(socket).args(arguments);
     let spawned = function.stdin(Stdio::null()).spawn();

@@ -35,7 +35,7 @@ pub(super) enum Weight {
 pub(super) struct Check {
     pub(super) what: String,
     pub(super) weight: Weight,
-    /// The finding, and the command that changes it. This program changes nothing.
+    /// The finding, and the command with which a user can change it. This program changes nothing.
     pub(super) words: String,
 }
 
