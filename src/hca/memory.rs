@@ -58,8 +58,8 @@ pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }
 
-/// Returns the two ranges of a mailbox block that signatures cover: its 576 bytes without the unused ones, and
-/// the fields between the data and `signature`.
+/// Returns the two ranges of a mailbox block that signatures cover: its 576 bytes without the unused ones,
+/// and the fields between the data and `signature`.
 fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     let whole = block.as_bytes().get(..BLOCK_BYTES + 64)?;
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
