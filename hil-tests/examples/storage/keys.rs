@@ -84,13 +84,16 @@ impl KeyNumbers {
         Self { current: 0, of_blocks: vec![0; blocks as usize] }
     }
 
-    /// Returns the longest range of blocks from `from` on, and below `end`, that have one key, with its
-    /// number.
-    pub(crate) fn run(&self, from: u64, end: u64) -> Option<(Range<u64>, u32)> {
-        let blocks = self.of_blocks.get(from as usize..end as usize)?;
-        let number = *blocks.first()?;
-        let length = blocks.iter().take_while(|other| **other == number).count();
-        Some((from..from + length as u64, number))
+    /// Splits a range of blocks where the key changes. Returns the parts in order, each with the number of
+    /// its key.
+    pub(crate) fn parts(&self, blocks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u32)> {
+        let numbers = self.of_blocks.get(blocks.start as usize..blocks.end as usize).unwrap_or_default();
+        let mut end = blocks.start;
+        numbers.chunk_by(|one, next| one == next).filter_map(move |part| {
+            let first = end;
+            end += part.len() as u64;
+            Some((first..end, *part.first()?))
+        })
     }
 
     /// Records the key of blocks that were stored.
@@ -107,48 +110,67 @@ impl KeyNumbers {
         let is_old = |number: &u32| *number != self.current;
         let first = tail.iter().position(is_old).map(|at| from + at as u64);
         let first = first.or_else(|| head.iter().position(is_old).map(|at| at as u64))?;
-        let (run, _) = self.run(first, self.of_blocks.len() as u64)?;
-        Some(first..run.end.min(first + limit))
+        let end = (first + limit).min(self.of_blocks.len() as u64);
+        self.parts(first..end).next().map(|(part, _)| part)
     }
+}
+
+/// The old key of a rotation, and the copies of its blocks.
+struct Rotation {
+    old: VolumeKey,
+    mover: Mover,
 }
 
 /// The keys of the volume on the device, and the copies from one key to the next.
 pub(crate) struct Keys {
     pub(crate) numbers: KeyNumbers,
     current: VolumeKey,
-    old: Option<VolumeKey>,
+    rotation: Option<Rotation>,
+    device: Device,
+    pd: ProtectionDomain,
     kind: MkeyKind,
-    mover: Mover,
+    geometry: Geometry,
+    gid_index: u8,
 }
 
 impl Keys {
-    /// Loads the keys that blocks of the volume have, and creates the objects for copies.
+    /// Loads the keys that blocks of the volume have, for mkeys of this kind.
     pub(crate) fn new(
-        device: &Device,
+        device: Device,
         pd: &ProtectionDomain,
+        kind: MkeyKind,
         numbers: KeyNumbers,
         geometry: Geometry,
         gid_index: u8,
     ) -> Outcome<Self> {
-        let mover = Mover::new(device, pd, geometry, gid_index)?;
-        let kind = mover.link.mkeys.first().ok_or("no mkeys")?.kind();
         let current = VolumeKey::load(pd, kind, numbers.current)?;
-        let old = numbers.of_blocks.iter().find(|number| **number != numbers.current);
-        let old = old.map(|number| VolumeKey::load(pd, kind, *number)).transpose()?;
-        Ok(Self { numbers, current, old, kind, mover })
+        let old = numbers.of_blocks.iter().find(|number| **number != numbers.current).copied();
+        let mut keys =
+            Self { numbers, current, rotation: None, device, pd: pd.clone(), kind, geometry, gid_index };
+        if let Some(number) = old {
+            let old = VolumeKey::load(pd, kind, number)?;
+            keys.rotation = Some(Rotation { old, mover: keys.mover()? });
+        }
+        Ok(keys)
+    }
+
+    /// Creates the objects for copies.
+    fn mover(&self) -> Outcome<Mover> {
+        Mover::new(&self.device, &self.pd, self.geometry, self.gid_index)
     }
 
     /// Returns the key with this number.
     pub(crate) fn get(&mut self, number: u32) -> Outcome<&mut VolumeKey> {
-        let Self { current, old, .. } = self;
-        let mut keys = std::iter::once(current).chain(old);
+        let Self { current, rotation, .. } = self;
+        let mut keys = std::iter::once(current).chain(rotation.as_mut().map(|rotation| &mut rotation.old));
         Ok(keys.find(|key| key.number == number).ok_or("the volume has no key of this number")?)
     }
 
     /// Records that a command has stored blocks with the key of this number.
     pub(crate) fn stored(&mut self, blocks: Range<u64>, number: u32) {
         self.numbers.set(blocks.clone(), number);
-        if let Some(copy) = &mut self.mover.copying {
+        let copying = self.rotation.as_mut().and_then(|rotation| rotation.mover.copying.as_mut());
+        if let Some(copy) = copying {
             // The command began before the rotation and has stored its blocks with the old key. So the number
             // of their key does not show that these blocks are newer than the copy.
             let overlaps = blocks.start < copy.blocks.end && copy.blocks.start < blocks.end;
@@ -158,27 +180,28 @@ impl Keys {
 
     /// Returns the time at which the copy in progress began.
     pub(crate) fn begun(&self) -> Option<Instant> {
-        self.mover.copying.as_ref().map(|copy| copy.begun)
+        self.rotation.as_ref()?.mover.copying.as_ref().map(|copy| copy.begun)
     }
 
     /// Gives the copy in progress up after an error. The rotation continues with the next copy.
     pub(crate) fn reset(&mut self) -> Outcome {
-        self.mover.reset()
+        self.rotation.as_mut().map_or(Ok(()), |rotation| rotation.mover.reset())
     }
 
     /// Returns whether the volume has two keys at present.
     pub(crate) fn is_rotating(&self) -> bool {
-        self.old.is_some()
+        self.rotation.is_some()
     }
 
     /// Makes a new key the current one.
-    pub(crate) fn rotate(&mut self, pd: &ProtectionDomain) -> Outcome {
-        if self.old.is_some() {
+    pub(crate) fn rotate(&mut self) -> Outcome {
+        if self.is_rotating() {
             return Err("the volume has two keys already".into());
         }
-        let next = VolumeKey::load(pd, self.kind, self.numbers.current + 1)?;
+        let mover = self.mover()?;
+        let next = VolumeKey::load(&self.pd, self.kind, self.numbers.current + 1)?;
         self.numbers.current = next.number;
-        self.old = Some(std::mem::replace(&mut self.current, next));
+        self.rotation = Some(Rotation { old: std::mem::replace(&mut self.current, next), mover });
         Ok(())
     }
 
@@ -191,22 +214,20 @@ impl Keys {
         rotations: &mut Rotations,
         is_used: impl Fn(u32) -> bool,
     ) -> Outcome {
-        let Some(old) = &mut self.old else { return Ok(()) };
-        rotations.moved += self.mover.end(volume, &mut self.numbers)?;
-        if self.mover.copying.is_some() {
+        let Some(Rotation { old, mover }) = &mut self.rotation else { return Ok(()) };
+        rotations.moved += mover.end(volume, &mut self.numbers)?;
+        if mover.copying.is_some() {
             return Ok(());
         }
-        if let Some(blocks) =
-            self.numbers.next_to_move(self.mover.next, self.mover.geometry.max_blocks().into())
-        {
-            return self.mover.begin(volume, blocks, old, &mut self.current);
+        if let Some(blocks) = self.numbers.next_to_move(mover.next, self.geometry.max_blocks().into()) {
+            return mover.begin(volume, blocks, old, &mut self.current);
         }
         if is_used(old.number) {
             return Ok(());
         }
         // Idle mkeys still name the destroyed data encryption key. They move no data before their next
         // configuration, and no peer knows their own keys.
-        if let Some(old) = self.old.take() {
+        if let Some(Rotation { old, .. }) = self.rotation.take() {
             println!("target: every block has key {}, key {} is destroyed", self.current.number, old.number);
             old.dek.destroy().map_err(|(error, _)| error)?;
             rotations.done += 1;
@@ -332,19 +353,17 @@ impl Mover {
         }
         // The next search skips the wrong block.
         self.next = blocks.end.min(good + 1);
-        let (mut at, mut stored) = (blocks.start, 0);
-        while let Some((run, number)) = numbers.run(at, good) {
-            if number != numbers.current {
-                let length = (run.end - run.start) as usize * PROTECTED_BLOCK;
-                let first = self.geometry.staged(1, 0..0).start
-                    + (run.start - blocks.start) as usize * PROTECTED_BLOCK;
-                let bytes = self.scratch.get_mut(..length).ok_or("too long")?;
-                self.memory.read(first, bytes)?;
-                volume.write_all_at(bytes, run.start * PROTECTED_BLOCK as u64)?;
-                numbers.set(run.clone(), numbers.current);
-                stored += run.end - run.start;
-            }
-            at = run.end;
+        let current = numbers.current;
+        let parts = numbers.parts(blocks.start..good).filter(|(_, number)| *number != current);
+        let mut stored = 0;
+        for (part, _) in parts.collect::<Vec<_>>() {
+            let length = (part.end - part.start) as usize * PROTECTED_BLOCK;
+            let offset = (part.start - blocks.start) as usize * PROTECTED_BLOCK;
+            let bytes = self.scratch.get_mut(..length).ok_or("too long")?;
+            self.memory.read(self.geometry.staged(1, 0..0).start + offset, bytes)?;
+            volume.write_all_at(bytes, part.start * PROTECTED_BLOCK as u64)?;
+            stored += part.end - part.start;
+            numbers.set(part, current);
         }
         Ok(stored)
     }
@@ -361,9 +380,10 @@ mod tests {
         assert_eq!(numbers.next_to_move(0, 4), None);
         numbers.current = 1;
         numbers.set(3..5, 1);
-        assert_eq!(numbers.run(0, 10), Some((0..3, 0)));
-        assert_eq!(numbers.run(3, 4), Some((3..4, 1)));
-        assert_eq!(numbers.run(4, 4), None);
+        assert_eq!(numbers.parts(0..10).next(), Some((0..3, 0)));
+        assert_eq!(numbers.parts(0..10).collect::<Vec<_>>(), [(0..3, 0), (3..5, 1), (5..10, 0)]);
+        assert_eq!(numbers.parts(3..4).next(), Some((3..4, 1)));
+        assert_eq!(numbers.parts(4..4).next(), None);
         assert_eq!(numbers.next_to_move(0, 2), Some(0..2));
         assert_eq!(numbers.next_to_move(3, 4), Some(5..9));
         numbers.set(5..10, 1);

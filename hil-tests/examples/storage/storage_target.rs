@@ -187,7 +187,7 @@ impl Target {
         let pd = device.alloc_pd()?;
         let link = Link::new(&device, &pd, spec)?;
         let kind = link.mkeys.first().ok_or("no mkeys")?.kind();
-        let keys = Keys::new(&device, &pd, numbers, geometry, arguments.device.gid_index)?;
+        let keys = Keys::new(device, &pd, kind, numbers, geometry, arguments.device.gid_index)?;
         let command_bytes = max_blocks as usize * PROTECTED_BLOCK;
         let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
         let scratch = vec![0xff; command_bytes];
@@ -422,11 +422,8 @@ impl Session<'_> {
         if command.opcode == Command::WRITE {
             parts.push_back((0..blocks, numbers.current));
         } else {
-            let (mut at, end) = (lba, lba + u64::from(blocks));
-            while let Some((run, number)) = numbers.run(at, end) {
-                parts.push_back(((run.start - lba) as u32..(run.end - lba) as u32, number));
-                at = run.end;
-            }
+            let all = numbers.parts(lba..lba + u64::from(blocks));
+            parts.extend(all.map(|(part, key)| ((part.start - lba) as u32..(part.end - lba) as u32, key)));
             target.rotations.mixed += u64::from(parts.len() > 1);
         }
         *entry = Some(Transfer { command, begun: Instant::now(), parts });
@@ -437,12 +434,12 @@ impl Session<'_> {
     /// Continues the rotation of keys: replaces the next key if there were enough reads since the last
     /// replacement, or if the initiator waits for the end of all rotations.
     fn rotate(&mut self) -> Outcome {
-        let Target { link, volume, keys, rotations, rotate, .. } = &mut *self.target;
+        let Target { volume, keys, rotations, rotate, .. } = &mut *self.target;
         let is_due = self.is_settling || self.reads >= self.rotate_every;
         if is_due && !keys.is_rotating() && rotations.done < *rotate {
             self.reads = 0;
             let commands = self.slots.iter().flatten().count();
-            keys.rotate(&link.pd)?;
+            keys.rotate()?;
             println!(
                 "target: key {} encrypts from now on, with {commands} commands in progress",
                 keys.numbers.current

@@ -30,7 +30,7 @@ pub(crate) struct Counts {
     pub(crate) open: usize,
 }
 
-/// What the list of survivors says of a file.
+/// The rows of a source file in the list of survivors (`survivors.tsv`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// The git hash of the file when its mutants were run.

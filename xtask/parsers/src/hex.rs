@@ -9,7 +9,7 @@ pub use super::log_json::Logged;
 pub use super::row::WordOrder;
 use super::rows::{self, Dumps};
 
-/// What a file or text contains.
+/// The parsed content of a file or text: one dump of bytes, or several.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
     /// Bytes of a ring, or of a part of one.

@@ -43,7 +43,7 @@ Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input 
 /// The options of the command line.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Options {
-    /// What the input consists of. `None`: `decode` finds out by the bytes.
+    /// The kind of the input. `None`: `decode` recognises the kind by the bytes.
     pub(super) reading: Option<Reading>,
     pub(super) queue: QueueKind,
     pub(super) words: Option<WordOrder>,

@@ -6,7 +6,7 @@ use mlx5_mkey::wire::MAX_WQE_OCTOWORDS;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
 use mlx5_mkey::wire::ctrl::Opcode;
 
-/// What the input consists of.
+/// The kind of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Requests,

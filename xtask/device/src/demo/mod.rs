@@ -27,7 +27,7 @@ Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sen
 /// The file that the demo transfers by default. It exists in every clone.
 const DEFAULT_FILE: &str = "LICENSE-APACHE";
 
-/// What the arguments ask for.
+/// The action that the arguments select.
 enum Request {
     Run { file: PathBuf, fault: Option<&'static faults::Fault> },
     ListFaults,

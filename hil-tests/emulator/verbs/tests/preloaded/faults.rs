@@ -1,7 +1,7 @@
 //! Tests of deliberate faults, as a program sees them.
 
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
-use crate::{DONE, REQUEST_FAILED, event_channel, hear, introduce, pair, say};
+use crate::{DONE, REQUEST_FAILED, connected, event_channel, hear, pair, say};
 use mlx5_faults::{Incident, Rule, emulator};
 use mlx5_testing::preload::{built, preloaded, prepared};
 use std::path::Path;
@@ -132,11 +132,7 @@ fn a_port_is_down_when_the_device_is_opened() {
 #[test]
 fn the_peer_of_a_port_that_is_down_is_unreachable() {
     pair("faults::the_peer_of_a_port_that_is_down_is_unreachable", |role| {
-        let mut end = End::new();
-        let (peer, rkey, address) = introduce(&end);
-        end.connect(peer);
-        say("ready");
-        assert_eq!(hear(), "ready");
+        let (mut end, rkey, address) = connected();
         if role == "first" {
             end.write(5, address, rkey);
             assert_eq!(end.poll().0, DONE);

@@ -437,6 +437,17 @@ fn introduce(end: &End) -> (u32, u32, u64) {
     (next() as u32, next() as u32, next())
 }
 
+/// Connects a new end to the end of the other program, and waits until both are connected. Returns the end,
+/// and key and address of the other end's memory.
+fn connected() -> (End, u32, u64) {
+    let end = End::new();
+    let (peer, rkey, address) = introduce(&end);
+    end.connect(peer);
+    say("ready");
+    assert_eq!(hear(), "ready");
+    (end, rkey, address)
+}
+
 #[test]
 fn two_programs_write_to_each_other() {
     pair("two_programs_write_to_each_other", |role| {
@@ -466,11 +477,7 @@ fn two_programs_write_to_each_other() {
 #[test]
 fn a_program_that_ends_is_unreachable() {
     pair("a_program_that_ends_is_unreachable", |role| {
-        let mut end = End::new();
-        let (peer, rkey, address) = introduce(&end);
-        end.connect(peer);
-        say("ready");
-        assert_eq!(hear(), "ready");
+        let (mut end, rkey, address) = connected();
         if role == "first" {
             end.write(5, address, rkey);
             assert_eq!(end.poll().0, DONE);
