@@ -30,10 +30,10 @@
 //! wire, in the table of man page `mlx5dv_wr_set_mkey_crypto`. To encrypt the wire as well, the initiator
 //! would encrypt (row C of the table) and the target would store the ciphertext.
 //!
-//! The common part of all commands is prepared once per direction ([`PreparedConfig`]). A command sets tweak
-//! and tags, and configures its mkey. Each round takes all completions and posts the next requests with one
-//! doorbell per queue pair. An engine of single data units takes one block per mkey: then a command has up to
-//! 8 blocks and as many mkeys.
+//! The common part of all commands is prepared once per key and direction ([`keys::VolumeKey`]). A command
+//! sets tweak and tags, and configures its mkey. Each round takes all completions and posts the next requests
+//! with one doorbell per queue pair. An engine of single data units takes one block per mkey: then a command
+//! has up to 8 blocks and as many mkeys.
 //!
 //! After the initiator or the device is lost, the target prints the number of incomplete requests and waits
 //! for the initiator to come back. It then uses the same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]),
