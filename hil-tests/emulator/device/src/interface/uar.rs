@@ -37,10 +37,11 @@ impl<M: Memory> Device<M> {
     /// another page reaches none of the queue's doorbells.
     ///
     /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
-    /// the only request in the ring is a NOP without completion, the device waits for the other 56 bytes of
-    /// the block, in writes of 8 bytes. It then executes this block instead of the one in the ring
-    /// (BlueFlame). A driver finds out in this way whether the bus combines writes (`mlx5_ib_test_wc` and
-    /// `mlx5_core_test_wc` of Linux). If the rest does not arrive before the next doorbell or before
+    /// the next request in the ring is the doorbell's, and is a NOP without completion, the device waits for
+    /// the other 56 bytes of the block, in writes of 8 bytes. It then executes this block instead of the one
+    /// in the ring (BlueFlame). A driver finds out in this way whether the bus combines writes
+    /// (`mlx5_ib_test_wc` and `mlx5_core_test_wc` of Linux). A fast host may have announced further requests
+    /// when the doorbell arrives. If the rest does not arrive before the next doorbell or before
     /// [`Device::settle_doorbells`], the device executes the ring.
     pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
         let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
@@ -58,7 +59,7 @@ impl<M: Memory> Device<M> {
             (register::ARM_CQ, Some(first), Some(number)) => self.arm_cq(page, number & 0x00ff_ffff, first),
             (register::ARM_EQ, Some(first), _) => self.ring_event_queue(page, first >> 24, first, true),
             (register::TAKE_EQ, Some(first), _) => self.ring_event_queue(page, first >> 24, first, false),
-            (at, Some(_), Some(second))
+            (at, Some(first), Some(second))
                 if register::SEND.contains(&at)
                     && at.is_multiple_of(BUFFER)
                     && self.interface.rings(page, second >> 8) =>
@@ -69,7 +70,7 @@ impl<M: Memory> Device<M> {
                 let length = bytes.len().min(BLOCK);
                 let next = offset.wrapping_add(length as u64);
                 self.interface.blue_flame = Some(BlueFlame { next, bytes: block, length });
-                if length == BLOCK || !self.rings_nothing(second >> 8) {
+                if length == BLOCK || !self.rings_nothing(second >> 8, (first >> 8) as u16) {
                     self.settle_doorbells();
                 }
             }
@@ -77,8 +78,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns whether the only announced request of a send queue is a NOP without completion.
-    fn rings_nothing(&self, number: u32) -> bool {
+    /// Returns whether the next announced request of a send queue has this index, and is a NOP without
+    /// completion.
+    fn rings_nothing(&self, number: u32, index: u16) -> bool {
         let of_pair = self.objects.qps.get(number).map(|qp| {
             let QpAttributes { sq, log_sq_blocks, doorbell_record, .. } = qp.attributes;
             (sq, log_sq_blocks, doorbell_record, qp.next_block())
@@ -92,10 +94,11 @@ impl<M: Memory> Device<M> {
         let slot = u64::from(next & ((1 << log_blocks) - 1)) * BLOCK as u64;
         let is_read = self.memory.read(at, &mut record).is_ok()
             && self.memory.read(ring.wrapping_add(slot), &mut block).is_ok();
-        let is_alone = u32::from_be_bytes(record) as u16 == next.wrapping_add(1);
+        let announced = (u32::from_be_bytes(record) as u16).wrapping_sub(next);
+        let is_next = index == next && (1..=1 << log_blocks).contains(&u32::from(announced));
         let Ok((control, _)) = ControlSegment::read_from_prefix(&block) else { return false };
         let is_nop = Opcode(control.opcode_word().opcode()) == Opcode::NOP;
-        is_read && is_alone && is_nop && control.flags().ce() < FmCeSe::CE_ALWAYS
+        is_read && is_next && is_nop && control.flags().ce() < FmCeSe::CE_ALWAYS
     }
 
     /// Returns whether a doorbell waits for the rest of its block.
