@@ -5,7 +5,6 @@ use crate::ground::descriptors;
 use crate::ground::errno::Errno;
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::fs::File;
-use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,13 +104,6 @@ pub(crate) unsafe fn map(
     std::ptr::with_exposed_provenance_mut(place as usize)
 }
 
-/// Tries to lock a file for this process. Returns whether it succeeds. The lock lasts until the file is
-/// closed.
-pub(crate) fn try_lock(file: &File) -> bool {
-    // SAFETY: the descriptor is open as long as `file` is borrowed.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
-}
-
 /// Returns a netlink socket that gets the notifications of `groups`. Bytes that are written to the socket go
 /// to the kernel.
 ///
@@ -200,19 +192,6 @@ pub(crate) fn is_nonblocking(descriptor: RawFd) -> bool {
     // SAFETY: the call reads no memory of this program.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
     flags >= 0 && flags & libc::O_NONBLOCK != 0
-}
-
-/// Writes as many bytes of `pieces` to a socket as it takes now, and returns how many. If the peer is gone,
-/// returns an error and raises no SIGPIPE, which would end the program.
-pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
-    // SAFETY: a header of zeros names no address and no ancillary data.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = pieces.as_ptr().cast_mut().cast();
-    header.msg_iovlen = pieces.len() as _;
-    // SAFETY: `header` lives until the call is over, and names `pieces`, which have the layout of `iovec` and
-    // are only read.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
-    usize::try_from(sent).map_err(|_| std::io::Error::last_os_error())
 }
 
 /// Returns a duplicate of a program's eventfd, which belongs to this library.
@@ -399,14 +378,14 @@ pub(crate) fn block_signals() {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
-    use std::os::fd::AsFd;
+    use mlx5_peers::send;
+    use std::io::IoSlice;
     use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_peer_that_is_gone_raises_no_signal() {
         let (ours, its) = UnixStream::pair().unwrap();
-        assert_eq!(send(ours.as_fd(), &[b"one", b"two"].map(|piece| IoSlice::new(piece))).unwrap(), 6);
+        assert_eq!(send(&ours, &[b"one", b"two"].map(|piece| IoSlice::new(piece))).unwrap(), 6);
         drop(its);
         // SAFETY: the calls fill the signal set. Tests ignore the signal, and the handler from before is put
         // back after `send`.
@@ -415,7 +394,7 @@ mod tests {
             libc::sigaddset(&raw mut signals, libc::SIGPIPE);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
             let before = libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            send(ours.as_fd(), &[IoSlice::new(b"three")]).unwrap_err();
+            send(&ours, &[IoSlice::new(b"three")]).unwrap_err();
             libc::sigpending(&raw mut signals);
             libc::signal(libc::SIGPIPE, before);
             libc::sigismember(&raw const signals, libc::SIGPIPE)

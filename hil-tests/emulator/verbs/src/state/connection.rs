@@ -610,6 +610,8 @@ impl State {
     pub(crate) fn manage(&mut self, news: News) {
         match news {
             News::Notice(notice) => self.take_notice(notice),
+            // The interface of the port belongs to the kernel, which sends its frames itself.
+            News::Frame(_) => {}
             News::Gone(slot) => {
                 let of_it = self.book.ids.iter().filter(|(_, id)| id.peer.is_some_and(|peer| peer.0 == slot));
                 for number in of_it.map(|(number, _)| *number).collect::<Vec<_>>() {

@@ -36,6 +36,7 @@ use crate::state::news::News;
 use crate::state::object::{Context, Devx, Object};
 use crate::state::record::Record;
 use doorbells::Doorbells;
+use mlx5_peers::Waiting;
 use mlx5_softdev::factory;
 use mlx5_softdev::{CryptoMode, Device, Error, Message, Numbered, Peer, QpState};
 use std::collections::{BTreeMap, VecDeque};
@@ -85,7 +86,7 @@ pub(crate) struct State {
     /// Subscriptions to events of queues that commands made.
     pub(crate) subscriptions: Subscriptions,
     /// Messages that are not delivered yet, each with the time of its arrival.
-    waiting: Vec<(Instant, Message)>,
+    waiting: Waiting,
     doorbells: Doorbells,
     /// Whether queues have changed. The next turn then collects `doorbells` anew, and looks for work without
     /// a doorbell.
@@ -170,7 +171,7 @@ impl State {
             book: Book::default(),
             own_notices: VecDeque::new(),
             subscriptions: Subscriptions::default(),
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
             doorbells: Doorbells::default(),
             changed: true,
             last_period: Instant::now(),
@@ -328,7 +329,7 @@ impl State {
         self.device.modify(number, state)?;
         if state == QpState::Reset {
             // Messages that arrived before the reset are void.
-            self.waiting.retain(|(_, message)| match message {
+            self.waiting.retain(|message| match message {
                 Message::Request { to, .. }
                 | Message::Unanswered { to, .. }
                 | Message::Response { to, .. } => *to != number,
@@ -411,7 +412,8 @@ impl State {
 
     /// Returns the descriptors that become readable when there is work, apart from doorbells.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.fabric.descriptors().chain(self.news.as_ref().map(News::descriptor)).collect()
+        let fabric = self.fabric.descriptors().map(|descriptor| descriptor.as_raw_fd());
+        fabric.chain(self.news.as_ref().map(News::descriptor)).collect()
     }
 
     /// Does all outstanding work: doorbells, messages, timers, events. Returns whether there was any.

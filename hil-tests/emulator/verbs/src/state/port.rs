@@ -27,7 +27,8 @@ impl State {
 
     /// Tells the device and the other processes the GIDs of the port.
     pub(super) fn announce(&mut self) {
-        self.fabric.publish(&self.port);
+        let entries = self.port.entries.iter();
+        self.fabric.publish(entries.map(|entry| (entry.gid, entry.interface.mac)));
         self.device.set_gids(self.port.entries.iter().map(|entry| entry.gid).collect());
     }
 

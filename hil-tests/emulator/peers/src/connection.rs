@@ -1,34 +1,53 @@
 //! The encoding of messages of connection management between processes. The kinds of messages follow
 //! InfiniBand's communication manager (InfiniBand 12.6). Bytes of a peer are never trusted.
 
-use crate::ground::netlink::{u16_at, u32_at};
-use crate::ground::port::Gid;
+use crate::address::Gid;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The most bytes of private data in a message (`RDMA_MAX_PRIVATE_DATA`).
-pub(crate) const MOST_DATA: usize = 255;
+pub const MOST_DATA: usize = 255;
 
 /// The parameters that one side tells the other (`struct rdma_ucm_conn_param`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parameters {
-    pub(crate) qpn: u32,
-    pub(crate) qkey: u32,
-    pub(crate) first_psn: u32,
-    pub(crate) gid: Gid,
-    pub(crate) shared_receives: u8,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    pub(crate) flow_control: u8,
-    pub(crate) retries: u8,
-    pub(crate) rnr_retries: u8,
-    pub(crate) data: Vec<u8>,
+pub struct Parameters {
+    /// The number of the queue pair.
+    pub qpn: u32,
+    /// The Q_Key of a datagram service.
+    pub qkey: u32,
+    /// The first packet sequence number.
+    pub first_psn: u32,
+    /// The GID of the sender's port.
+    pub gid: Gid,
+    /// 1 for a queue pair with a shared receive queue.
+    pub shared_receives: u8,
+    /// The most RDMA READs and atomics that the sender answers at a time.
+    pub responder_resources: u8,
+    /// The most RDMA READs and atomics that the sender has in flight.
+    pub initiator_depth: u8,
+    /// 1 for end-to-end flow control.
+    pub flow_control: u8,
+    /// The number of retries of a request without an answer.
+    pub retries: u8,
+    /// The number of retries of a request whose receiver is not ready.
+    pub rnr_retries: u8,
+    /// Private data, at most [`MOST_DATA`] bytes.
+    pub data: Vec<u8>,
 }
 
 /// The content of a message of connection management, by the kinds of InfiniBand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
     /// REQ, or SIDR_REQ for a datagram service: requests a connection from `source` to `destination`.
-    Request { datagrams: bool, source: SocketAddr, destination: SocketAddr, parameters: Parameters },
+    Request {
+        /// The service takes datagrams.
+        datagrams: bool,
+        /// The address of the requester.
+        source: SocketAddr,
+        /// The address of the service.
+        destination: SocketAddr,
+        /// The requester's parameters.
+        parameters: Parameters,
+    },
     /// REP, or SIDR_REP: accepts the request.
     Reply(Parameters),
     /// RTU: the requester is ready to use the connection.
@@ -43,16 +62,17 @@ pub(crate) enum Content {
 
 /// A message of connection management.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
+pub struct Notice {
     /// Slot and `rdma_cm_id` of the sender.
-    pub(crate) from: (u32, u32),
+    pub from: (u32, u32),
     /// The `rdma_cm_id` of the receiver. In a request, it is the listener's `rdma_cm_id`.
-    pub(crate) to: u32,
-    pub(crate) content: Content,
+    pub to: u32,
+    /// The content.
+    pub content: Content,
 }
 
 /// Appends the bytes of a message to `out`.
-pub(crate) fn encode(notice: &Notice, out: &mut Vec<u8>) {
+pub fn encode(notice: &Notice, out: &mut Vec<u8>) {
     out.extend([notice.from.0, notice.from.1, notice.to].into_iter().flat_map(u32::to_ne_bytes));
     match &notice.content {
         Content::Request { datagrams, source, destination, parameters } => {
@@ -94,7 +114,7 @@ fn encode_parameters(parameters: &Parameters, out: &mut Vec<u8>) {
 }
 
 /// Decodes a message that consists of all `bytes`. Returns `None` for malformed bytes.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Notice> {
+pub fn decode(bytes: &[u8]) -> Option<Notice> {
     let (from, to) = ((u32_at(bytes, 0)?, u32_at(bytes, 4)?), u32_at(bytes, 8)?);
     let (kind, rest) = bytes.get(12..)?.split_first()?;
     let content = match (kind, rest) {
@@ -145,6 +165,16 @@ fn decode_parameters(bytes: &[u8]) -> Option<Parameters> {
         rnr_retries,
         data: data(bytes.get(34..)?)?,
     })
+}
+
+/// Returns the number of 2 bytes at a place, in the machine's byte order.
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Returns the number of 4 bytes at a place, in the machine's byte order.
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 fn data(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -1,30 +1,48 @@
 //! The encoding of messages between devices. Bytes of a peer are never trusted: malformed bytes end the
 //! connection.
 
-use super::connection::{self, Notice};
+use crate::connection::{self, Notice};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
 
 /// The most bytes of a message: the longest data and its head.
-pub(crate) const LONGEST: usize = (1 << 30) + 64;
+pub const LONGEST: usize = (1 << 30) + 64;
 
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const UNANSWERED: u8 = 3;
 const CONNECTION: u8 = 4;
+const FRAME: u8 = 5;
 
-/// A message of a device, or one of connection management.
+/// The most bytes of an Ethernet frame.
+pub const LONGEST_FRAME: usize = 1 << 16;
+
+/// A message of a device, one of connection management, or a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Packet {
+pub enum Packet {
+    /// A message of a device.
     Device(Message),
+    /// A message of connection management.
     Connection(Notice),
+    /// An Ethernet frame of a network interface, without its checksum.
+    Frame(Vec<u8>),
 }
 
 /// Encodes a message of connection management: its length, then its bytes.
-pub(crate) fn encode_notice(notice: &Notice) -> Vec<u8> {
+pub fn encode_notice(notice: &Notice) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     bytes.push(CONNECTION);
     connection::encode(notice, &mut bytes);
+    with_length(bytes)
+}
+
+/// Encodes an Ethernet frame of at most [`LONGEST_FRAME`] bytes: its length, then its bytes.
+pub fn encode_frame(frame: &[u8]) -> Vec<u8> {
+    with_length([&[0, 0, 0, 0, FRAME], frame].concat())
+}
+
+/// Writes the length of an encoded message into its first four bytes.
+fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = (bytes.len() - 4) as u32;
     if let Some(place) = bytes.first_chunk_mut() {
         *place = length.to_le_bytes();
@@ -46,7 +64,7 @@ const REFUSED: u8 = 5;
 const UNREACHABLE: u8 = 6;
 
 /// Encodes a message. Returns two parts: length and head, and the data that follow them.
-pub(crate) fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
+pub fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
     let mut head = vec![0; 4];
     let data = match message {
         Message::Request { from, to, sequence, request } => {
@@ -157,7 +175,7 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
 ///
 /// # Errors
 /// [`Malformed`] if the bytes are not a message. The start of the next message is then unknown.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed> {
+pub fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length > LONGEST {
@@ -166,6 +184,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed>
     let Some(body) = rest.get(..length) else { return Ok(None) };
     let packet = match body {
         [CONNECTION, rest @ ..] => connection::decode(rest).map(Packet::Connection),
+        [FRAME, rest @ ..] => (rest.len() <= LONGEST_FRAME).then(|| Packet::Frame(rest.to_vec())),
         _ => parse(&mut Reader(body)).map(Packet::Device),
     };
     Ok(Some((length + 4, packet.ok_or(Malformed)?)))
@@ -173,7 +192,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed>
 
 /// The error for bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 struct Reader<'a>(&'a [u8]);
 
@@ -362,6 +381,16 @@ mod tests {
             rest = &rest[length..];
         }
         assert_eq!(decode(rest), Ok(None));
+    }
+
+    #[test]
+    fn frames_have_a_longest_length() {
+        let frame = vec![7; LONGEST_FRAME];
+        assert_eq!(
+            decode(&encode_frame(&frame)),
+            Ok(Some((LONGEST_FRAME + 5, Packet::Frame(frame.clone()))))
+        );
+        assert_eq!(decode(&encode_frame(&[frame, vec![7]].concat())), Err(Malformed));
     }
 
     #[test]

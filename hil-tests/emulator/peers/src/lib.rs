@@ -1,0 +1,17 @@
+//! Messages between the devices of processes that meet in a directory.
+//!
+//! Each process has a [`Fabric`]: a slot of the directory, and connections to the processes of other slots.
+//! The stand-in for the kernel and the PCI function use it. [`codec`] has the bytes of messages, and
+//! [`connection`] those of connection management. A gateway (`mlx5-fabric`) joins the directories of several
+//! machines.
+#![forbid(unsafe_code)]
+
+mod address;
+pub mod codec;
+pub mod connection;
+mod fabric;
+mod patience;
+
+pub use address::{Gid, Mac};
+pub use fabric::{Fabric, Host, News, prepare, send, slot_of};
+pub use patience::Waiting;
