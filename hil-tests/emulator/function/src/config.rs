@@ -51,6 +51,8 @@ pub enum Model {
     BlueField3,
     /// ConnectX-6 Dx.
     ConnectX6Dx,
+    /// ConnectX-7.
+    ConnectX7,
 }
 
 impl Model {
@@ -60,6 +62,7 @@ impl Model {
             "bluefield2" => Self::BlueField2,
             "bluefield3" => Self::BlueField3,
             "connectx6dx" => Self::ConnectX6Dx,
+            "connectx7" => Self::ConnectX7,
             _ => return None,
         })
     }
@@ -71,6 +74,7 @@ impl Model {
             Self::BlueField3 => profile,
             Self::BlueField2 => DeviceProfile { xts: XtsEngine::SingleBlock, ..profile },
             Self::ConnectX6Dx => DeviceProfile { xts: XtsEngine::SingleBlock, log_max_copy: None, ..profile },
+            Self::ConnectX7 => DeviceProfile { log_max_copy: None, ..profile },
         }
     }
 
@@ -80,6 +84,7 @@ impl Model {
             Self::BlueField2 => 0xa2d6,
             Self::BlueField3 => 0xa2dc,
             Self::ConnectX6Dx => 0x101d,
+            Self::ConnectX7 => 0x1021,
         }
     }
 }
@@ -229,6 +234,7 @@ mod tests {
         assert_eq!(bits(Model::BlueField3), (false, true, true));
         assert_eq!(bits(Model::BlueField2), (true, false, true));
         assert_eq!(bits(Model::ConnectX6Dx), (true, false, false));
+        assert_eq!(bits(Model::ConnectX7), (false, true, false));
     }
 
     #[test]

@@ -20,9 +20,9 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
 
   --socket PATH         where clients meet it; a socket that is there already is replaced
-  --device NAME         bluefield2, bluefield3 (the default) or connectx6dx; the latter has no requests
-                        that copy memory, and the AES-XTS engine of both others than bluefield3 takes
-                        single data units
+  --device NAME         bluefield2, bluefield3 (the default), connectx6dx or connectx7; the latter two
+                        have no requests that copy memory, and the AES-XTS engine of bluefield2 and
+                        connectx6dx takes single data units
   --port NAME           ethernet (the default) or infiniband
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
   --log                 prints commands, requests and completions, to standard error
