@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn options_become_variables_and_end_where_the_command_begins() {
         let all = "--crypto wrapped --engine=single-block --dir here --log --log-json=/logs/log --pcap /p \
-                   --netdev eth1 --faults seed=1 -- env --";
+                   --netdev eth1 --devices 2 --faults seed=1 -- env --";
         let (printed, status) = launched(all);
         assert_eq!(status, Some(0));
         let here = std::env::current_dir().unwrap().join("here");
@@ -105,6 +105,7 @@ mod tests {
             "MLX5_UVERBS_LOG_JSON=/logs/log",
             "MLX5_UVERBS_PCAP=/p",
             "MLX5_UVERBS_NETDEV=eth1",
+            "MLX5_UVERBS_DEVICES=2",
             "MLX5_UVERBS_FAULTS=seed=1",
             "LD_PRELOAD=/dev/null",
         ] {
@@ -155,6 +156,7 @@ mod tests {
             "--crypto",
             "--crypto magic -- ls",
             "--engine both -- ls",
+            "--devices 0 ls",
             "--loud -- ls",
             "--",
             "--dir= ls",

@@ -149,6 +149,7 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
             run(&format!("{} {}", line.client, line.address), &|| device.connected(line));
         }
         run("perftest and UCX in two network namespaces", &|| device.namespaces());
+        run("two devices of one network namespace", &|| device.two_devices());
         for options in ENCRYPTED {
             run(&format!("ib_write_bw --aes_xts {}", options.join(" ")), &|| {
                 let (server, client) = device.encrypted(options)?;

@@ -1,4 +1,4 @@
-//! Programs in two network namespaces, which two gateways join.
+//! Programs in network namespaces of their own: two namespaces that gateways join, and one with two devices.
 
 use super::device::Device;
 use std::process::Command;
@@ -6,24 +6,32 @@ use std::time::Duration;
 use xtask::host;
 use xtask::run::root;
 
-/// The script, and the line that it prints at its end.
-const SCRIPT: &str = "xtask/src/peer/namespaces.sh";
-const PROOF: &str = "two namespaces reach each other, a third is refused";
-
-/// The time limit of the script. It takes a quarter of this time on a busy machine.
+/// The time limit of a script, which takes a quarter of this time on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 impl Device<'_> {
     /// Runs perftest and UCX over two devices whose processes share no directory.
     pub(super) fn namespaces(&self) -> Result<String, String> {
+        self.script("namespaces", "two namespaces reach each other, a third is refused")
+    }
+
+    /// Runs programs over two devices of one process.
+    pub(super) fn two_devices(&self) -> Result<String, String> {
+        self.script("devices", "two devices reach each other, and rdma_cm finds each by its address")
+    }
+
+    /// Runs a script of this folder as root of a new network namespace. At its end, the script prints
+    /// `proof`.
+    fn script(&self, name: &str, proof: &str) -> Result<String, String> {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--net", "sh"]).arg(root().join(SCRIPT));
+        command.args(["--user", "--map-root-user", "--net", "sh"]);
+        command.arg(root().join(format!("xtask/src/peer/{name}.sh")));
         command.env("FABRIC", host::executes("mlx5-fabric")?).env("LIBRARY", &self.library);
-        command.env("FOLDER", self.folder.join("namespaces"));
-        let end = self.start("namespaces", command)?.finish(LIMIT)?;
-        if end.status.success() && end.output.contains(PROOF) {
+        command.env("FOLDER", self.folder.join(name));
+        let end = self.start(name, command)?.finish(LIMIT)?;
+        if end.status.success() && end.output.contains(proof) {
             let passed = end.output.lines().filter(|line| line.starts_with("passed ")).count();
-            Ok(format!("{passed} programs passed, and {PROOF}"))
+            Ok(format!("{passed} programs passed, and {proof}"))
         } else {
             Err(end.to_string())
         }

@@ -116,13 +116,13 @@ const CAPABILITIES: u32 = 1 << 11 | 1 << 12 | 1 << 21;
 /// The capability flags of a device with memory windows: `IBV_DEVICE_MEM_WINDOW`, `_MEM_WINDOW_TYPE_2B`.
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
 
-fn description(profile: &DeviceProfile) -> DeviceResponse {
+fn description(profile: &DeviceProfile, guid: [u8; 8]) -> DeviceResponse {
     // The device offers memory windows only if a window may grant rights that its region lacks.
     let windows = !profile.inner_remote_rights;
     DeviceResponse {
         firmware: 22 << 32 | 99 << 16,
-        node_guid: port::GUID,
-        system_image_guid: port::GUID,
+        node_guid: guid,
+        system_image_guid: guid,
         max_mr_size: u64::MAX,
         page_sizes: 0xffff_ffff_ffff_f000,
         vendor: 0x02c9,
@@ -157,7 +157,7 @@ fn description(profile: &DeviceProfile) -> DeviceResponse {
 /// Carries out QUERY_DEVICE: answers with the device's limits and capabilities.
 pub(super) fn query_device(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.structure::<u64>(CORE_IN)?;
-    call.request.answer(CORE_OUT, description(call.state.device.profile()).as_bytes())
+    call.request.answer(CORE_OUT, description(call.state.device.profile(), call.state.guid()).as_bytes())
 }
 
 /// Carries out the extended QUERY_DEVICE. In the answer, the fields of missing features are zero.
@@ -166,7 +166,7 @@ pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.request.structure::<u64>(CORE_IN)? != 0 {
         return Err(Errno::INVAL);
     }
-    let base = description(call.state.device.profile());
+    let base = description(call.state.device.profile(), call.state.guid());
     let response = DeviceResponseExtended {
         base,
         response_length: call.request.room(CORE_OUT).min(size_of::<DeviceResponseExtended>()) as u32,

@@ -275,14 +275,15 @@ fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<()
     command.has_room(8 + 2 * 64 + 2 * ADDRESS + 8)?;
     let id = state.book.of_file(file, command.u32(8))?.clone();
     let [own, other] = ends(state, &id);
-    let mut out = if id.has_device { port::GUID.to_vec() } else { vec![0; 8] };
+    let device = state.device_of(&id);
+    let mut out = device.map_or(vec![0; 8], |device| port::guid(device).to_vec());
     let has_path = id.has_device && id.destination.is_some();
     let mut path = Vec::new();
     if has_path {
         path.extend([other, own].concat());
         path.extend([0; 4 + 4 + 4]); // LIDs, raw traffic, flow label
         path.extend(1_u32.to_ne_bytes()); // reversible
-        path.extend(u32::from(state.port.mtu).to_ne_bytes());
+        path.extend(u32::from(state.mtu_of(device)).to_ne_bytes());
         path.extend(0xffff_u16.to_be_bytes()); // partition key
         path.extend([HOPS, 0, 1, 0]); // traffic class, number of paths, service level
         // The code 2 before rate and lifetime says that the value is exact, and so does the first 2 for the
@@ -295,14 +296,17 @@ fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<()
     out.extend(shown_address(id.destination, ADDRESS));
     out.extend(u32::from(has_path).to_ne_bytes());
     out.extend([if id.has_device { NUMBER } else { 0 }, 0, 0, 0]);
-    out.extend([0; 8]); // index of the device
+    out.extend((device.unwrap_or_default() as u32).to_ne_bytes());
+    out.extend([0; 4]);
     command.answer(0, &out)
 }
 
 /// Carries out QUERY: answers with addresses, path or GIDs, as the command's option selects.
 fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     let id = state.book.of_file(file, command.u32(8))?.clone();
-    let guid = if id.has_device { port::GUID } else { [0; 8] };
+    let device = state.device_of(&id);
+    let guid = device.map_or([0; 8], port::guid);
+    let index = (device.unwrap_or_default() as u32).to_ne_bytes();
     let head = |size: u16| {
         let mut out = guid.to_vec();
         out.extend([if id.has_device { NUMBER } else { 0 }, 0]);
@@ -324,7 +328,7 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
             }
             out.extend(shown_address(id.source, STORAGE));
             out.extend(shown_address(id.destination, STORAGE));
-            out.extend([0; 8]);
+            out.extend([index, [0; 4]].as_flattened());
             command.answer(0, &out)
         }
         1 => {
@@ -343,7 +347,7 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
                 out
             };
             let [own, other] = ends(state, &id);
-            let out = [head(48), ib(own), ib(other), vec![0; 8]].concat();
+            let out = [head(48), ib(own), ib(other), [index, [0; 4]].concat()].concat();
             command.answer(0, &out)
         }
         _ => Err(Errno(libc::ENOSYS)),
@@ -388,7 +392,7 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         mask,
         next,
         next,
-        state.port.mtu.into(),
+        state.mtu_of(state.device_of(&id)).into(),
         0,
         QKEY,
         id.theirs.first_psn,

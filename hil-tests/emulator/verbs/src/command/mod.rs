@@ -47,7 +47,6 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     let same = |method: &&Method| method.object == request.object && method.method == request.method;
     let method = METHODS.iter().find(same).ok_or(Errno::PROTONOSUPPORT)?;
     request.check(method.attributes)?;
-    state.take_incidents();
     state.may_call(context, method.ends)?;
     let mut call = Call { state, context, request, made: None };
     if !method.early && !call.context()?.opened {

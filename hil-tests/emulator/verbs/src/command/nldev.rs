@@ -2,7 +2,7 @@
 //! (`rdma/rdma_netlink.h`; kernel `drivers/infiniband/core/nldev.c`).
 
 use crate::ground::netlink::{self, ACK, DUMP, MULTI, Message, attribute, attributes, u32_at};
-use crate::ground::port::{GUID, Port};
+use crate::ground::port::{Port, guid};
 use crate::ground::sysfs;
 use crate::state::port::NUMBER;
 
@@ -52,14 +52,14 @@ const ABI: u64 = 1;
 type Fill<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
 
 /// Returns the messages that answer a request of the netlink socket `socket`.
-pub(crate) fn answers(request: &[u8], socket: u32, port: &Port) -> Vec<Vec<u8>> {
+pub(crate) fn answers(request: &[u8], socket: u32, ports: &[Port]) -> Vec<Vec<u8>> {
     netlink::messages(request)
         .filter(|message| message.flags & netlink::REQUEST != 0)
-        .flat_map(|message| answer(&message, socket, port))
+        .flat_map(|message| answer(&message, socket, ports))
         .collect()
 }
 
-fn answer(message: &Message<'_>, socket: u32, port: &Port) -> Vec<Vec<u8>> {
+fn answer(message: &Message<'_>, socket: u32, ports: &[Port]) -> Vec<Vec<u8>> {
     let is_dump = message.flags & DUMP == DUMP;
     let to = [message.sequence, socket];
     let built = |kind, flags, fill: &dyn Fn(&mut Vec<u8>)| {
@@ -76,7 +76,7 @@ fn answer(message: &Message<'_>, socket: u32, port: &Port) -> Vec<Vec<u8>> {
             out.extend([message.sequence, socket].into_iter().flat_map(u32::to_ne_bytes));
         })
     };
-    match (asked(message, is_dump, port), is_dump) {
+    match (asked(message, is_dump, ports), is_dump) {
         (Ok(fills), true) => {
             let mut all: Vec<_> = fills.iter().map(|fill| built(message.kind, MULTI, &**fill)).collect();
             all.push(built(netlink::DONE, MULTI, &|out| out.extend_from_slice(&[0; 4])));
@@ -94,28 +94,30 @@ fn answer(message: &Message<'_>, socket: u32, port: &Port) -> Vec<Vec<u8>> {
 }
 
 /// Returns functions that append the answers to a request, or the errno of a refusal.
-fn asked<'a>(message: &Message<'_>, is_dump: bool, port: &'a Port) -> Result<Vec<Fill<'a>>, i32> {
+fn asked<'a>(message: &Message<'_>, is_dump: bool, ports: &'a [Port]) -> Result<Vec<Fill<'a>>, i32> {
     let has = |wanted| attributes(message.body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
     let number = |wanted| has(wanted).and_then(|value| u32_at(value, 0));
-    let is_device = number(kind::DEVICE_INDEX) == Some(0);
+    let wanted = number(kind::DEVICE_INDEX).map(|index| index as usize);
+    let found = wanted.and_then(|index| Some((index, ports.get(index)?)));
     if message.kind & !0x3ff != CLIENT {
         return Err(libc::EINVAL);
     }
     match message.kind & 0x3ff {
-        GET if is_dump => Ok(vec![Box::new(device)]),
-        GET if is_device => Ok(vec![Box::new(device)]),
-        PORT_GET if is_dump && is_device => Ok(vec![Box::new(|out| port_of(port, out))]),
-        PORT_GET if is_device && number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
-            Ok(vec![Box::new(|out| port_of(port, out))])
-        }
-        GET | PORT_GET => Err(if number(kind::DEVICE_INDEX).is_some() { libc::ENODEV } else { libc::EINVAL }),
-        SYSTEM_GET => Ok(vec![Box::new(|out| attribute(out, kind::NAMESPACE_MODE, &[SHARED]))]),
-        CHARACTER_DEVICE_GET => match has(kind::CHARACTER_DEVICE_TYPE) {
-            Some([b'u', b'v', b'e', b'r', b'b', b's', ..]) if is_device => {
-                Ok(vec![Box::new(character_device)])
+        GET if is_dump => Ok((0..ports.len()).map(|index| fill(move |out| device(index, out))).collect()),
+        command @ (GET | PORT_GET) => match found {
+            Some((index, _)) if command == GET => Ok(vec![fill(move |out| device(index, out))]),
+            Some((index, port)) if is_dump || number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
+                Ok(vec![fill(move |out| port_of(index, port, out))])
             }
-            Some(_) => Err(libc::ENODEV),
-            None => Err(libc::EINVAL),
+            _ => Err(if wanted.is_some() { libc::ENODEV } else { libc::EINVAL }),
+        },
+        SYSTEM_GET => Ok(vec![fill(|out| attribute(out, kind::NAMESPACE_MODE, &[SHARED]))]),
+        CHARACTER_DEVICE_GET => match (has(kind::CHARACTER_DEVICE_TYPE), found) {
+            (Some([b'u', b'v', b'e', b'r', b'b', b's', ..]), Some((index, _))) => {
+                Ok(vec![fill(move |out| character_device(index, out))])
+            }
+            (Some(_), _) => Err(libc::ENODEV),
+            (None, _) => Err(libc::EINVAL),
         },
         // The list is empty: only the kernel could know the objects of all processes.
         RESOURCES_GET if is_dump => Ok(Vec::new()),
@@ -127,26 +129,30 @@ fn string(out: &mut Vec<u8>, kind: u16, value: &str) {
     attribute(out, kind, &[value.as_bytes(), &[0]].concat());
 }
 
-fn handle(out: &mut Vec<u8>) {
-    attribute(out, kind::DEVICE_INDEX, &0_u32.to_ne_bytes());
-    string(out, kind::DEVICE_NAME, sysfs::DEVICE);
+fn fill<'a>(body: impl Fn(&mut Vec<u8>) + 'a) -> Fill<'a> {
+    Box::new(body)
 }
 
-fn device(out: &mut Vec<u8>) {
-    handle(out);
+fn handle(index: usize, out: &mut Vec<u8>) {
+    attribute(out, kind::DEVICE_INDEX, &(index as u32).to_ne_bytes());
+    string(out, kind::DEVICE_NAME, &sysfs::device(index));
+}
+
+fn device(index: usize, out: &mut Vec<u8>) {
+    handle(index, out);
     // In a device's answer, this attribute is the number of ports.
     attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
     attribute(out, kind::CAPABILITIES, &0_u64.to_ne_bytes());
     string(out, kind::FIRMWARE, sysfs::FIRMWARE);
-    let guid = u64::from_be_bytes(GUID).to_ne_bytes();
+    let guid = u64::from_be_bytes(guid(index)).to_ne_bytes();
     attribute(out, kind::NODE_GUID, &guid);
     attribute(out, kind::SYSTEM_GUID, &guid);
     attribute(out, kind::NODE_TYPE, &[CHANNEL_ADAPTER]);
     string(out, kind::PROTOCOL, "roce");
 }
 
-fn port_of(port: &Port, out: &mut Vec<u8>) {
-    handle(out);
+fn port_of(index: usize, port: &Port, out: &mut Vec<u8>) {
+    handle(index, out);
     attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
     let (state, physical) = port.states();
     attribute(out, kind::PORT_STATE, &[state]);
@@ -157,11 +163,11 @@ fn port_of(port: &Port, out: &mut Vec<u8>) {
     }
 }
 
-fn character_device(out: &mut Vec<u8>) {
+fn character_device(index: usize, out: &mut Vec<u8>) {
     attribute(out, kind::CHARACTER_DEVICE, &sysfs::STAND_IN_NUMBERS.to_ne_bytes());
     attribute(out, kind::CHARACTER_DEVICE_ABI, &ABI.to_ne_bytes());
-    string(out, kind::CHARACTER_DEVICE_NAME, "uverbs0");
-    attribute(out, kind::DEVICE_INDEX, &0_u32.to_ne_bytes());
+    string(out, kind::CHARACTER_DEVICE_NAME, &format!("uverbs{index}"));
+    attribute(out, kind::DEVICE_INDEX, &(index as u32).to_ne_bytes());
     attribute(out, kind::DRIVER, &MLX5.to_ne_bytes());
 }
 
@@ -173,7 +179,7 @@ mod tests {
     fn ask(command: u16, flags: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<(u16, Vec<u8>)> {
         let mut request = Vec::new();
         netlink::message(&mut request, CLIENT | command, netlink::REQUEST | flags, [7, 0], fill);
-        let all: Vec<_> = answers(&request, 9, &Port::alone()).concat();
+        let all: Vec<_> = answers(&request, 9, &[Port::alone()]).concat();
         let parsed = netlink::messages(&all).map(|message| {
             assert_eq!(message.sequence, 7);
             (message.kind, message.body.to_vec())
@@ -220,7 +226,7 @@ mod tests {
     fn nonsense_is_answered_or_dropped() {
         for length in 0..64 {
             for byte in [0, 1, 0x14, 0xff] {
-                let _ = answers(&vec![byte; length], 1, &Port::alone());
+                let _ = answers(&vec![byte; length], 1, &[Port::alone()]);
             }
         }
         for command in 0..64 {

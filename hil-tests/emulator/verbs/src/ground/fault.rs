@@ -41,8 +41,8 @@ static PORT_DOWN: AtomicBool = AtomicBool::new(false);
 /// Whether an incident has removed the GIDs of addresses.
 static GIDS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Whether the port has to be read again, because an incident or a new plan may have changed it.
-static PORT_CHANGED: AtomicBool = AtomicBool::new(false);
+/// The number of incidents and new plans that may have changed the ports.
+static PORT_CHANGES: AtomicU32 = AtomicU32::new(0);
 
 fn plan() -> MutexGuard<'static, Option<Plan>> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,7 +53,7 @@ pub(crate) fn set(new: Option<Plan>) {
     ACTIVE.store(new.is_some(), Ordering::Release);
     for altered in [&PORT_DOWN, &GIDS_GONE] {
         if altered.swap(false, Ordering::AcqRel) {
-            PORT_CHANGED.store(true, Ordering::Release);
+            PORT_CHANGES.fetch_add(1, Ordering::AcqRel);
         }
     }
     *plan() = new;
@@ -143,7 +143,7 @@ pub(crate) fn incident() -> Option<Incident> {
         Incident::Ends(_) | Incident::Device(_) | Incident::Queue { .. } => return Some(incident),
     };
     altered.store(is_on, Ordering::Release);
-    PORT_CHANGED.store(true, Ordering::Release);
+    PORT_CHANGES.fetch_add(1, Ordering::AcqRel);
     Some(incident)
 }
 
@@ -152,9 +152,10 @@ pub(crate) fn is_port_down() -> bool {
     PORT_DOWN.load(Ordering::Acquire)
 }
 
-/// Returns whether incidents may have changed the port since the last call.
-pub(crate) fn has_port_changed() -> bool {
-    PORT_CHANGED.load(Ordering::Relaxed) && PORT_CHANGED.swap(false, Ordering::AcqRel)
+/// Returns whether incidents may have changed a port since the last call with the same `seen`.
+pub(crate) fn has_port_changed(seen: &mut u32) -> bool {
+    let changes = PORT_CHANGES.load(Ordering::Acquire);
+    std::mem::replace(seen, changes) != changes
 }
 
 /// Returns the port as incidents have left it.

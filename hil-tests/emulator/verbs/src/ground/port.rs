@@ -14,16 +14,24 @@ use std::os::unix::fs::MetadataExt;
 /// The number of entries of the table. Most of them are empty.
 pub(crate) const GIDS: usize = 256;
 
-/// The environment variable that names the only interface of the port.
+/// The environment variable that names the interface of each port, with commas between the names.
 pub(crate) const NETDEV: &str = "MLX5_UVERBS_NETDEV";
 
-/// The device's GUID, in the byte order of the wire, with a locally administered prefix.
-pub(crate) const GUID: [u8; 8] = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
+/// The environment variable with the number of devices.
+pub(crate) const DEVICES: &str = "MLX5_UVERBS_DEVICES";
 
-/// Returns the device's own MAC address, from which EUI-64 makes its GUID. The port has this address if its
-/// interface has none.
-pub(crate) const fn mac() -> [u8; 6] {
-    let [a, b, c, _, _, d, e, f] = GUID;
+/// The largest number of devices.
+pub(crate) const MOST_DEVICES: usize = 8;
+
+/// Returns the GUID of a device, in the byte order of the wire, with a locally administered prefix.
+pub(crate) const fn guid(device: usize) -> [u8; 8] {
+    [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 1 + device as u8]
+}
+
+/// Returns a device's own MAC address, from which EUI-64 makes the device's GUID. A port has this address if
+/// its interface has none.
+pub(crate) const fn mac(device: usize) -> [u8; 6] {
+    let [a, b, c, _, _, d, e, f] = guid(device);
     [a ^ 2, b, c, d, e, f]
 }
 
@@ -67,35 +75,71 @@ pub(crate) struct Port {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// The interfaces that belong to the port of this process.
+/// The devices of this process, and the interfaces that belong to their ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// The number of the network namespace.
     namespace: u64,
-    /// The name of the only interface, if the environment gives one.
-    netdev: Option<String>,
+    /// The interfaces that the environment names, with commas between the names.
+    netdevs: String,
+    /// The number of devices as the environment has it. An empty string means one device.
+    devices: String,
 }
 
 impl View {
-    /// Returns the view of this process: its network namespace, and the interface that the environment names.
+    /// Returns the view of this process: its network namespace, and the devices and interfaces that the
+    /// environment names.
     pub(crate) fn from_environment() -> Self {
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
-        Self { namespace, netdev: std::env::var(NETDEV).ok().filter(|name| !name.is_empty()) }
+        let [netdevs, devices] = [NETDEV, DEVICES].map(|name| std::env::var(name).unwrap_or_default());
+        Self { namespace, netdevs, devices }
+    }
+
+    /// Returns the part of a file name that tells the interfaces of this view from those of other views.
+    pub(crate) fn network(&self) -> String {
+        let netdevs = &self.netdevs;
+        // Names of interfaces have no slash, but the environment may have one.
+        format!(
+            "{}{}{}",
+            self.namespace,
+            if netdevs.is_empty() { "" } else { "-" },
+            netdevs.replace('/', "-")
+        )
     }
 
     /// Returns the part of a file name that tells this view from other views.
     pub(crate) fn name(&self) -> String {
-        let netdev = self.netdev.as_deref().unwrap_or_default();
-        // Names of interfaces have no slash, but the environment may have one.
-        format!("{}{}{}", self.namespace, if netdev.is_empty() { "" } else { "-" }, netdev.replace('/', "-"))
+        match self.devices() {
+            Ok(2..) => format!("{}.x{}", self.network(), self.devices),
+            _ => self.network(),
+        }
     }
 
-    /// Returns the port as it is now.
+    /// Returns the part of a file name for the counters of a device of the view named `view`.
+    pub(crate) fn device_name(view: &str, device: usize) -> String {
+        if device == 0 { view.to_owned() } else { format!("{view}.{device}") }
+    }
+
+    /// Returns the number of devices.
     ///
     /// # Errors
-    /// A sentence for the user, if there is no interface with the chosen name.
-    pub(crate) fn port(&self) -> Result<Port, String> {
-        Port::new(&netdevs::all(), self.netdev.as_deref())
+    /// A sentence for the user, if the environment has another number.
+    pub(crate) fn devices(&self) -> Result<usize, String> {
+        match (self.devices.as_str(), self.devices.parse()) {
+            ("", _) => Ok(1),
+            (_, Ok(count @ 1..=MOST_DEVICES)) => Ok(count),
+            (other, _) => Err(format!("{DEVICES} is `{other}`, but there are 1 to {MOST_DEVICES} devices")),
+        }
+    }
+
+    /// Returns the ports as they are now, one of each device.
+    ///
+    /// # Errors
+    /// A sentence for the user, if there is no interface with a chosen name, or if the number of devices is
+    /// invalid.
+    pub(crate) fn ports(&self) -> Result<Vec<Port>, String> {
+        let names: Vec<&str> = self.netdevs.split(',').filter(|name| !name.is_empty()).collect();
+        Port::all(&netdevs::all(), &names, self.devices()?)
     }
 }
 
@@ -104,37 +148,53 @@ impl Port {
     /// MAC address.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn alone() -> Self {
-        Self::of(&[])
+        Self::of(&[], 0)
     }
 
-    /// Returns the port over the interface with the name `wanted`. Without a name, the port is over all
-    /// Ethernet interfaces that are up. The first interface with an address is the port's own. If no Ethernet
-    /// interface is up, the port is over the loopback interface.
-    fn new(netdevs: &[Netdev], wanted: Option<&str>) -> Result<Self, String> {
-        if let Some(name) = wanted {
-            let chosen = netdevs.iter().find(|netdev| netdev.name == name);
-            let chosen = chosen.ok_or_else(|| format!("{NETDEV}: there is no network interface {name}"))?;
-            return Ok(Self::of(&[chosen]));
+    /// Returns the ports of `devices` devices. Each name in `wanted` is the interface of one port. Without
+    /// names, the ports share the Ethernet interfaces that are up: each port gets one, those with an address
+    /// first, and the first port gets all that are left. If no Ethernet interface is up, the first port is
+    /// over the loopback interface. A port without an interface has only the default GIDs.
+    fn all(netdevs: &[Netdev], wanted: &[&str], devices: usize) -> Result<Vec<Self>, String> {
+        if wanted.len() > devices {
+            return Err(format!("{NETDEV}: there are more interfaces than devices"));
         }
-        let mut chosen: Vec<&Netdev> =
-            netdevs.iter().filter(|netdev| netdev.is_ethernet && netdev.is_up).collect();
-        chosen.sort_by_key(|netdev| netdev.addresses.is_empty());
+        let mut chosen: Vec<&Netdev> = match wanted {
+            [] => netdevs.iter().filter(|netdev| netdev.is_ethernet && netdev.is_up).collect(),
+            names => {
+                let named = |name: &&str| {
+                    let found = netdevs.iter().find(|netdev| netdev.name == **name);
+                    found.ok_or_else(|| format!("{NETDEV}: there is no network interface {name}"))
+                };
+                names.iter().map(named).collect::<Result<_, _>>()?
+            }
+        };
+        if wanted.is_empty() {
+            chosen.sort_by_key(|netdev| netdev.addresses.is_empty());
+        }
         if chosen.is_empty() {
             chosen.extend(netdevs.iter().find(|netdev| netdev.is_loopback));
         }
-        Ok(Self::of(&chosen))
+        let port = |device: usize| {
+            let own = chosen.get(device);
+            let others = chosen.get(devices..).filter(|_| device == 0).unwrap_or_default();
+            let all: Vec<&Netdev> = own.into_iter().chain(others).copied().collect();
+            Self::of(&all, device)
+        };
+        Ok((0..devices).map(port).collect())
     }
 
-    fn of(netdevs: &[&Netdev]) -> Self {
+    /// Returns the port of a device over these interfaces, of which the first is the port's own.
+    fn of(netdevs: &[&Netdev], device: usize) -> Self {
         let interface = |netdev: &Netdev| Interface {
             index: netdev.index,
             name: netdev.name.clone(),
             // The loopback interface has no MAC address. The port then has the device's own: soft-RoCE
             // accepts any MAC address for this interface.
-            mac: if netdev.mac == [0; 6] { mac() } else { netdev.mac },
+            mac: if netdev.mac == [0; 6] { mac(device) } else { netdev.mac },
         };
         let own = netdevs.first().map_or_else(
-            || Interface { index: 0, name: String::new(), mac: mac() },
+            || Interface { index: 0, name: String::new(), mac: mac(device) },
             |netdev| interface(netdev),
         );
         let defaults = [(link_local(own.mac), own.clone())];
@@ -226,6 +286,11 @@ mod tests {
         }
     }
 
+    /// Returns the port of the only device.
+    fn only(netdevs: &[Netdev], wanted: &[&str]) -> Result<Port, String> {
+        Port::all(netdevs, wanted, 1).map(|mut ports| ports.remove(0))
+    }
+
     fn table(port: &Port) -> Vec<(String, Version, &str)> {
         let row = |entry: &Entry| Ipv6Addr::from(entry.gid).to_string();
         port.entries.iter().map(|entry| (row(entry), entry.version, &*entry.interface.name)).collect()
@@ -241,7 +306,7 @@ mod tests {
             netdev(4, "eth0", &own),
             netdev(9, "vlan", &["198.51.100.7"]),
         ];
-        let port = Port::new(&netdevs, None).unwrap();
+        let port = only(&netdevs, &[]).unwrap();
         let expected = [
             ("fe80::fc:ff:fe00:4", "eth0"),
             ("::ffff:192.0.2.2", "eth0"),
@@ -264,22 +329,53 @@ mod tests {
     fn without_a_network_the_port_is_over_the_loopback_interface() {
         let mut down = netdev(2, "eth0", &[]);
         down.is_up = false;
-        let port = Port::new(&[netdev(1, "lo", &["127.0.0.1", "::1"]), down.clone()], None).unwrap();
+        let port = only(&[netdev(1, "lo", &["127.0.0.1", "::1"]), down.clone()], &[]).unwrap();
         let gids: Vec<_> = table(&port).into_iter().step_by(2).map(|(gid, ..)| gid).collect();
         assert_eq!(gids, ["fe80::26d:6cff:fe78:3501", "::ffff:127.0.0.1", "::1"]);
-        assert_eq!((port.interface.name.as_str(), port.interface.mac), ("lo", mac()));
+        assert_eq!((port.interface.name.as_str(), port.interface.mac), ("lo", mac(0)));
         // An interface that is asked for by its name may be down. The port is then down too.
-        let port = Port::new(&[netdev(1, "lo", &[]), down], Some("eth0")).unwrap();
+        let port = only(&[netdev(1, "lo", &[]), down], &["eth0"]).unwrap();
         assert!(!port.is_active && port.entries.len() == 2);
-        assert!(Port::new(&[], Some("eth0")).unwrap_err().contains("no network interface eth0"));
+        assert!(only(&[], &["eth0"]).unwrap_err().contains("no network interface eth0"));
         assert_eq!((Port::alone().entries.len(), Port::alone().is_active), (2, true));
+    }
+
+    #[test]
+    fn devices_share_the_interfaces() {
+        let netdevs = [
+            netdev(1, "lo", &["127.0.0.1"]),
+            netdev(2, "bare", &[]),
+            netdev(3, "eth0", &["192.0.2.3"]),
+            netdev(4, "eth1", &["192.0.2.4"]),
+        ];
+        let shared = |wanted: &[&str], devices| {
+            let ports = Port::all(&netdevs, wanted, devices).unwrap();
+            let names = ports.iter().map(|port| {
+                let mut names: Vec<String> =
+                    port.entries.iter().map(|entry| entry.interface.name.clone()).collect();
+                names.dedup();
+                names.join(" ")
+            });
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(shared(&[], 1), ["eth0 eth1"]);
+        assert_eq!(shared(&[], 2), ["eth0", "eth1"]);
+        assert_eq!(shared(&[], 4), ["eth0", "eth1", "bare", ""]);
+        assert_eq!(shared(&["eth1"], 2), ["eth1", ""]);
+        assert_eq!(shared(&["eth1", "lo"], 2), ["eth1", "lo"]);
+        assert!(Port::all(&netdevs, &["eth0", "eth1"], 1).unwrap_err().contains("more interfaces"));
+        let [one, two] = Port::all(&[], &[], 2).unwrap().try_into().unwrap();
+        assert_ne!(one.default_gid(), two.default_gid(), "each device has a MAC address of its own");
+        let view = |devices: &str| View { namespace: 7, netdevs: "a,b".into(), devices: devices.into() };
+        assert_eq!([view(""), view("1"), view("2")].map(|view| view.name()), ["7-a,b", "7-a,b", "7-a,b.x2"]);
+        assert!(["0", "9", "two"].iter().all(|devices| view(devices).ports().is_err()));
     }
 
     #[test]
     fn a_table_that_is_full_takes_no_more() {
         let addresses: Vec<String> = (0..300).map(|number| format!("fd00::{number:x}")).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-        assert_eq!(Port::new(&[netdev(1, "eth0", &addresses)], None).unwrap().entries.len(), GIDS);
+        assert_eq!(only(&[netdev(1, "eth0", &addresses)], &[]).unwrap().entries.len(), GIDS);
     }
 
     #[test]

@@ -50,16 +50,16 @@ pub(crate) const PCAP: &str = "MLX5_UVERBS_PCAP";
 /// The longest message that the port reports: 1 GiB.
 const MAX_MESSAGE: u32 = 1 << 30;
 
-/// The settings of this process's device.
+/// The settings of this process's devices.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The directory in which devices of several processes find each other.
     pub(crate) directory: PathBuf,
-    /// The features of the device.
+    /// The features of each device. Each device has its own `port_gid`.
     pub(crate) profile: DeviceProfile,
-    /// The port of the device. The port follows changes of the interfaces of `view`. A port without a view
-    /// never changes.
-    pub(crate) port: Port,
+    /// The ports, one of each device. They follow changes of the interfaces of `view`. Ports without a view
+    /// never change.
+    pub(crate) ports: Vec<Port>,
     pub(crate) view: Option<View>,
     /// Whether the kernel has write-combining pages for doorbells.
     pub(crate) write_combining: bool,
@@ -103,7 +103,7 @@ impl Settings {
         let copies = [("yes", (longest, false)), ("unordered", (longest, true)), ("no", (None, false))];
         let (log_max_copy, unordered_copies) = choice(MEMCPY, std::env::var_os(MEMCPY), copies)?;
         let view = View::from_environment();
-        let port = view.port()?;
+        let ports = view.ports()?;
         let lacked = lacked(&std::env::var_os(LACKS).unwrap_or_default())?;
         let has = |feature| !lacked.contains(&feature);
         let profile = DeviceProfile {
@@ -119,7 +119,6 @@ impl Settings {
             timestamps: choice(TIMESTAMPS, std::env::var_os(TIMESTAMPS), timestamps)?,
             log_max_reads,
             max_message_bytes,
-            port_gid: port.default_gid(),
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
@@ -132,7 +131,7 @@ impl Settings {
         Ok(Self {
             directory: directory(),
             profile,
-            port,
+            ports,
             view: Some(view),
             write_combining,
             executes,

@@ -1,18 +1,20 @@
 //! The part of `/sys` by which libibverbs, DPDK and UCX find the device, as plain files.
 
 use crate::ground::counters::{self, LIFESPAN};
-use crate::ground::port::{Entry, GIDS, GUID, Interface, Port, Version, View, shown};
+use crate::ground::port::{Entry, GIDS, Interface, Port, Version, View, guid, shown};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The name of the device.
-pub(crate) const DEVICE: &str = "mlx5_0";
+/// Returns the name of a device.
+pub(crate) fn device(index: usize) -> String {
+    format!("mlx5_{index}")
+}
 
-/// The character device that the program opens.
-pub(crate) const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
+/// The path of the character device that the program opens, without the number at its end.
+pub(crate) const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs";
 
 /// The character device of connection management (rdma_cm).
 pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
@@ -61,19 +63,33 @@ pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
 /// The file has 7 lines, for 6 regions and the ROM.
 const RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
 
-/// Symbolic links: path and target. UCX finds the PCI function by the target of the device's link. DPDK takes
-/// only functions that have a driver.
-const LINKS: &[(&str, &str)] = &[
-    ("bus/pci/devices/0000:c1:00.0", "../../../devices/pci0000:c0/0000:c1:00.0"),
-    ("class/infiniband/mlx5_0", "../../devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0"),
-    ("devices/pci0000:c0/0000:c1:00.0/driver", "../../../bus/pci/drivers/mlx5_core"),
-    ("devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0/device", "../../../0000:c1:00.0"),
-];
+/// Returns the directory of a device's PCI function, below [`ROOT`].
+fn function(device: usize) -> String {
+    format!("devices/pci0000:c0/{}", slot(device))
+}
 
-/// The directory of the PCI function, below [`ROOT`].
-const FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0";
-/// The directory of the RDMA device of [`FUNCTION`].
-const OF_FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0";
+/// Returns the name of a device's PCI function.
+fn slot(device: usize) -> String {
+    format!("0000:c1:00.{device}")
+}
+
+/// Returns the directory of the RDMA device of a PCI function.
+fn of_function(index: usize) -> String {
+    format!("{}/infiniband/{}", function(index), device(index))
+}
+
+/// Returns the symbolic links of a device: path and target. UCX finds the PCI function by the target of the
+/// device's link. DPDK takes only functions that have a driver.
+fn links(index: usize) -> [(String, String); 4] {
+    let (slot, name, function) = (slot(index), device(index), function(index));
+    [
+        (format!("bus/pci/devices/{slot}"), format!("../../../{function}")),
+        (format!("class/infiniband/{name}"), format!("../../{function}/infiniband/{name}")),
+        (format!("{function}/driver"), "../../../bus/pci/drivers/mlx5_core".to_owned()),
+        (format!("{function}/infiniband/{name}/device"), format!("../../../{slot}")),
+    ]
+}
+
 const VERBS: &str = "class/infiniband_verbs";
 
 /// Writes the files below `directory` and returns the value for `SYSFS_PATH`. Processes of several network
@@ -83,10 +99,10 @@ const VERBS: &str = "class/infiniband_verbs";
 ///
 /// # Errors
 /// An error of the system, if a file cannot be written.
-pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<PathBuf> {
+pub(crate) fn write(directory: &Path, view: &View, ports: &[Port]) -> io::Result<PathBuf> {
     let tree = format!("{TREE}{}", view.name());
     let (root, stamp) = (directory.join(&tree), directory.join(format!("{tree}.stamp")));
-    let files = files(port);
+    let files: Vec<_> = ports.iter().enumerate().flat_map(|(index, port)| files(index, port)).collect();
     let all: String = files.iter().map(|(name, content)| format!("{name}\n{content}\n")).collect();
     if fs::read_to_string(&stamp).is_ok_and(|found| found == all) && root.is_dir() {
         return Ok(root);
@@ -115,25 +131,28 @@ pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<Pa
         written.insert(content, path);
     }
     // Removes the interfaces that the port had at an earlier call.
-    let netdevs = root.join(format!("{FUNCTION}/net"));
-    for entry in fs::read_dir(netdevs).into_iter().flatten().flatten() {
-        if entry.file_name() != port.interface.name.as_str() {
-            let _ = fs::remove_dir_all(entry.path());
+    for (device, port) in ports.iter().enumerate() {
+        let netdevs = root.join(format!("{}/net", function(device)));
+        for entry in fs::read_dir(netdevs).into_iter().flatten().flatten() {
+            if entry.file_name() != port.interface.name.as_str() {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
-    }
-    // Empty entries of the GID table have no attributes.
-    for index in port.entries.len()..GIDS {
-        for kind in ["types", "ndevs"] {
-            let _ = fs::remove_file(root.join(format!("{OF_FUNCTION}/ports/1/gid_attrs/{kind}/{index}")));
+        // Empty entries of the GID table have no attributes.
+        for index in port.entries.len()..GIDS {
+            for kind in ["types", "ndevs"] {
+                let name = format!("{}/ports/1/gid_attrs/{kind}/{index}", of_function(device));
+                let _ = fs::remove_file(root.join(name));
+            }
         }
-    }
-    for (name, target) in LINKS {
-        let path = place(name)?;
-        if fs::read_link(&path).is_ok_and(|found| found == Path::new(target)) {
-            continue;
+        for (name, target) in links(device) {
+            let path = place(&name)?;
+            if fs::read_link(&path).is_ok_and(|found| found == Path::new(&target)) {
+                continue;
+            }
+            symlink(target, draft(&name))?;
+            fs::rename(draft(&name), &path)?;
         }
-        symlink(target, draft(name))?;
-        fs::rename(draft(name), &path)?;
     }
     // The stamp is written last: a tree without it may be incomplete.
     fs::write(draft("stamp"), all)?;
@@ -141,55 +160,60 @@ pub(crate) fn write(directory: &Path, view: &View, port: &Port) -> io::Result<Pa
     Ok(root)
 }
 
-/// Returns the name and the content of each file.
-fn files(port: &Port) -> Vec<(String, String)> {
-    let guid: Vec<String> =
-        GUID.chunks_exact(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+/// Returns the name and the content of each file of a device.
+fn files(index: usize, port: &Port) -> Vec<(String, String)> {
+    let (slot, of_function, function) = (slot(index), of_function(index), function(index));
+    let (of_function, function) = (of_function.as_str(), function.as_str());
+    let (name, uverbs) = (device(index), format!("{VERBS}/uverbs{index}"));
+    let guid: Vec<String> = guid(index)
+        .chunks_exact(2)
+        .map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
     let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd00000001bc02sc00i00");
     let event = format!(
         "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:101D\nPCI_SUBSYS_ID=15B3:0000\n\
-         PCI_SLOT_NAME=0000:c1:00.0\nMODALIAS={modalias}"
+         PCI_SLOT_NAME={slot}\nMODALIAS={modalias}"
     );
     let (state, physical) =
         if port.is_active { ("4: ACTIVE", "5: LinkUp") } else { ("1: DOWN", "3: Disabled") };
     let fixed: &[(&str, &str, &str)] = &[
         (VERBS, "abi_version", "6"),
-        (VERBS, "uverbs0/ibdev", DEVICE),
-        (VERBS, "uverbs0/dev", STAND_IN_NUMBER),
-        (VERBS, "uverbs0/abi_version", "1"),
-        (FUNCTION, "modalias", &modalias),
-        (FUNCTION, "vendor", "0x15b3"),
-        (FUNCTION, "device", "0x101d"),
-        (FUNCTION, "subsystem_vendor", "0x15b3"),
-        (FUNCTION, "subsystem_device", "0x0000"),
-        (FUNCTION, "class", "0x020000"),
-        (FUNCTION, "sriov_numvfs", "0"),
-        (FUNCTION, "resource", &[RESOURCE; 7].join("\n")),
-        (FUNCTION, "uevent", &event),
-        (FUNCTION, "numa_node", "-1"),
-        (OF_FUNCTION, "node_type", "1: CA"),
-        (OF_FUNCTION, "node_guid", &guid.join(":")),
-        (OF_FUNCTION, "sys_image_guid", &guid.join(":")),
-        (OF_FUNCTION, "node_desc", "mlx5_0 of mlx5-emulate"),
-        (OF_FUNCTION, "fw_ver", FIRMWARE),
-        (OF_FUNCTION, "hw_rev", "0"),
-        (OF_FUNCTION, "hca_type", &format!("MT{PART}")),
-        (OF_FUNCTION, "board_id", mlx5_softdev::PSID),
-        (OF_FUNCTION, "ports/1/state", state),
-        (OF_FUNCTION, "ports/1/phys_state", physical),
-        (OF_FUNCTION, "ports/1/link_layer", "Ethernet"),
-        (OF_FUNCTION, "ports/1/rate", "100 Gb/sec (4X EDR)"),
-        (OF_FUNCTION, "ports/1/lid", "0x0"),
-        (OF_FUNCTION, "ports/1/lid_mask_count", "0"),
-        (OF_FUNCTION, "ports/1/sm_lid", "0x0"),
-        (OF_FUNCTION, "ports/1/sm_sl", "0"),
-        (OF_FUNCTION, "ports/1/cap_mask", &format!("0x{CONNECTION_MANAGEMENT:08x}")),
-        (OF_FUNCTION, "ports/1/pkeys/0", "0xffff"),
+        (&uverbs, "ibdev", &name),
+        (&uverbs, "dev", STAND_IN_NUMBER),
+        (&uverbs, "abi_version", "1"),
+        (function, "modalias", &modalias),
+        (function, "vendor", "0x15b3"),
+        (function, "device", "0x101d"),
+        (function, "subsystem_vendor", "0x15b3"),
+        (function, "subsystem_device", "0x0000"),
+        (function, "class", "0x020000"),
+        (function, "sriov_numvfs", "0"),
+        (function, "resource", &[RESOURCE; 7].join("\n")),
+        (function, "uevent", &event),
+        (function, "numa_node", "-1"),
+        (of_function, "node_type", "1: CA"),
+        (of_function, "node_guid", &guid.join(":")),
+        (of_function, "sys_image_guid", &guid.join(":")),
+        (of_function, "node_desc", &format!("{name} of mlx5-emulate")),
+        (of_function, "fw_ver", FIRMWARE),
+        (of_function, "hw_rev", "0"),
+        (of_function, "hca_type", &format!("MT{PART}")),
+        (of_function, "board_id", mlx5_softdev::PSID),
+        (of_function, "ports/1/state", state),
+        (of_function, "ports/1/phys_state", physical),
+        (of_function, "ports/1/link_layer", "Ethernet"),
+        (of_function, "ports/1/rate", "100 Gb/sec (4X EDR)"),
+        (of_function, "ports/1/lid", "0x0"),
+        (of_function, "ports/1/lid_mask_count", "0"),
+        (of_function, "ports/1/sm_lid", "0x0"),
+        (of_function, "ports/1/sm_sl", "0"),
+        (of_function, "ports/1/cap_mask", &format!("0x{CONNECTION_MANAGEMENT:08x}")),
+        (of_function, "ports/1/pkeys/0", "0xffff"),
     ];
     let fixed =
         fixed.iter().map(|(folder, name, content)| (format!("{folder}/{name}"), (*content).to_owned()));
-    let zeros = counters::FILES.iter().map(|(name, _)| (format!("{OF_FUNCTION}/ports/1/{name}"), "0".into()));
-    let lifespan = (format!("{OF_FUNCTION}/ports/1/hw_counters/lifespan"), LIFESPAN.to_string());
+    let zeros = counters::FILES.iter().map(|(name, _)| (format!("{of_function}/ports/1/{name}"), "0".into()));
+    let lifespan = (format!("{of_function}/ports/1/hw_counters/lifespan"), LIFESPAN.to_string());
     // The real directory of an interface has more files. Programs look for its name.
     let Interface { index, name, mac } = &port.interface;
     let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
@@ -203,11 +227,11 @@ fn files(port: &Port) -> Vec<(String, String)> {
     let netdev: Vec<_> = netdev
         .into_iter()
         .filter(|_| !name.is_empty())
-        .map(|(file, content)| (format!("{FUNCTION}/net/{name}/{file}"), content.to_owned()))
+        .map(|(file, content)| (format!("{function}/net/{name}/{file}"), content.to_owned()))
         .collect();
     let table = (0..GIDS).flat_map(|index| {
         let entry = port.entries.get(index);
-        let ports = format!("{OF_FUNCTION}/ports/1");
+        let ports = format!("{of_function}/ports/1");
         let version = |entry: &Entry| match entry.version {
             Version::V1 => "IB/RoCE v1",
             Version::V2 => "RoCE v2",

@@ -1,4 +1,4 @@
-//! Calls of a program to the device: `open` and `close` of descriptors, and requests.
+//! Calls of a program to a device: `open` and `close` of descriptors, and requests.
 
 use crate::command;
 use crate::command::manager::{self, Command};
@@ -16,12 +16,12 @@ use crate::state::{channel::Kind, pages::PageRequest};
 use mlx5_softdev::{Device, Memory};
 use std::os::fd::RawFd;
 
-/// Opens the device for a program, on `descriptor`.
+/// Opens the device with the number `device` for a program, on `descriptor`.
 ///
 /// # Errors
 /// The errors of [`State::new`] and of the plan of faults; [`Errno::INVAL`] for invalid environment
 /// variables, after a line on standard error; [`Errno::NOMEM`] if the worker cannot be started.
-pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
+pub(crate) fn open(descriptor: RawFd, device: usize) -> Result<(), Errno> {
     life::prepare();
     match fault::call(CallId::OPEN) {
         Course::Good => {}
@@ -31,7 +31,7 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     {
         let mut inside = lock();
         inside.orphans.remove(&descriptor);
-        prepared(&mut inside)?.open(descriptor);
+        prepared(&mut inside, device)?.open(descriptor);
         descriptors::give(descriptor);
         if !bell::hang(worker::start) {
             return Err(Errno::NOMEM);
@@ -42,50 +42,50 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns the state. The first call makes the state from the settings in the environment.
-fn prepared(inside: &mut Inside) -> Result<&mut State, Errno> {
-    if inside.state.is_none() {
+/// Returns a device. The first call makes the device from the settings in the environment.
+fn prepared(inside: &mut Inside, device: usize) -> Result<&mut State, Errno> {
+    let is_first = inside.devices.is_empty();
+    inside.devices.prepared(device, || {
         let settings = Settings::from_environment().map_err(|what| {
             // The kernel's errno alone would not tell the user the reason.
             notice::once(&what);
             Errno::INVAL
         })?;
-        inside.state = Some(State::new(&settings)?);
-        if let Some(plan) = settings.faults {
+        let state = State::new(&settings, device)?;
+        if let Some(plan) = settings.faults.filter(|_| is_first) {
             fault::set_for_good(plan);
         }
-    }
-    inside.state.as_mut().ok_or(Errno::IO)
+        Ok(state)
+    })
 }
 
 /// Makes all crypto logins invalid.
 pub(crate) fn revoke() {
-    if let Some(state) = lock().state.as_mut()
-        && let Some(factory) = state.factory
-    {
-        state.device.revoke(factory.credential);
+    for state in lock().devices.all() {
+        if let Some(factory) = state.factory {
+            state.device.revoke(factory.credential);
+        }
     }
 }
 
-/// Calls `change` with the device, if the device exists.
-pub(crate) fn with_device(change: impl FnOnce(&mut Device<ProcessMemory>)) {
-    if let Some(state) = lock().state.as_mut() {
-        change(&mut state.device);
-    }
+/// Calls `change` with each device that a program has opened.
+pub(crate) fn with_devices(change: impl FnMut(&mut Device<ProcessMemory>)) {
+    lock().devices.all().map(|state| &mut state.device).for_each(change);
 }
 
-/// Carries out the incidents of the plan of faults, if the device exists.
+/// Carries out the incidents of the plan of faults.
 pub(crate) fn happen() {
-    if let Some(state) = lock().state.as_mut() {
-        state.take_incidents();
-        state.follow_port();
+    {
+        let mut inside = lock();
+        inside.devices.take_incidents();
+        inside.devices.all().for_each(State::follow_port);
     }
     bell::ring();
 }
 
 /// Returns the numbers of contexts, objects and channels in this process.
 pub(crate) fn counts() -> Counts {
-    lock().state.as_ref().map(State::counts).unwrap_or_default()
+    lock().devices.counts()
 }
 
 /// Releases a descriptor that a program is about to close. [`descriptors::is_ours`] is true for the
@@ -94,9 +94,7 @@ pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
     descriptors::take_back(descriptor);
     inside.orphans.remove(&descriptor);
-    if let Some(state) = inside.state.as_mut() {
-        state.close(descriptor);
-    }
+    inside.devices.all().for_each(|state| state.close(descriptor));
 }
 
 /// Records that a program has made `new` as a duplicate of `old`. [`descriptors::is_ours`] is true for one of
@@ -112,9 +110,7 @@ pub(crate) fn duplicate(old: RawFd, new: RawFd) {
     if inside.orphans.contains(&old) {
         inside.orphans.insert(new);
     }
-    if let Some(state) = inside.state.as_mut() {
-        state.duplicate(old, new);
-    }
+    inside.devices.all().for_each(|state| state.duplicate(old, new));
 }
 
 /// Carries out a call of a program to the device.
@@ -129,9 +125,15 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
             missing::met(Missing::Forked);
             return Err(Errno::IO);
         }
-        let state = inside.state.as_mut().ok_or(Errno::IO)?;
+        let devices = &mut inside.devices;
+        let is_open = devices.of(descriptor).and_then(|state| state.context_of(descriptor)).is_some();
+        if !is_open {
+            return Err(if devices.is_empty() { Errno::IO } else { Errno(libc::ENOTTY) });
+        }
+        schedule::work_before_call(devices);
+        devices.take_incidents();
+        let state = devices.of(descriptor).ok_or(Errno::IO)?;
         let context = state.context_of(descriptor).ok_or(Errno(libc::ENOTTY))?;
-        schedule::work_before_call(state);
         let outcome = command::dispatch(state, context, address);
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             descriptors::give(made);
@@ -155,21 +157,21 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
 /// process.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn page(descriptor: RawFd, asked: &PageRequest) -> Result<Option<(RawFd, i64)>, Errno> {
-    let inside = lock();
+    let mut inside = lock();
     if inside.orphans.contains(&descriptor) {
         drop(inside);
         missing::met(Missing::Forked);
         return Err(Errno::IO);
     }
-    inside.state.as_ref().map_or(Ok(None), |state| state.page(descriptor, asked))
+    inside.devices.of(descriptor).map_or(Ok(None), |state| state.page(descriptor, asked))
 }
 
 /// Returns the errno of a read from a descriptor that is a context, or a channel without events whose context
 /// is gone. Returns `None` for another descriptor.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
-    let inside = lock();
-    let state = inside.state.as_ref()?;
+    let mut inside = lock();
+    let state = inside.devices.of(descriptor)?;
     match state.channel_of(descriptor) {
         Some((_, channel)) => Some(channel.kind().after_the_end(sys::is_nonblocking(descriptor))),
         None => state.context_of(descriptor).map(|_| Errno::INVAL),
@@ -179,9 +181,9 @@ pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
 /// Returns the errno of a read from a channel with too little room for the next event.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn too_little_room(descriptor: RawFd) -> Errno {
-    let inside = lock();
-    let channel = inside.state.as_ref().and_then(|state| state.channel_of(descriptor));
-    match channel {
+    let mut inside = lock();
+    let state = inside.devices.of(descriptor);
+    match state.and_then(|state| state.channel_of(descriptor)) {
         Some((_, channel)) if channel.kind() == Kind::Commands => Errno::NOSPC,
         _ => Errno::INVAL,
     }
@@ -199,7 +201,7 @@ pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
     descriptors::keep(&signal);
     let mut inside = lock();
     inside.orphans.remove(&descriptor);
-    prepared(&mut inside)?.open_connections(descriptor.unsigned_abs(), signal);
+    prepared(&mut inside, 0)?.open_connections(descriptor.unsigned_abs(), signal);
     descriptors::give_connections(descriptor);
     if bell::hang(worker::start) { Ok(()) } else { Err(Errno::NOMEM) }
 }
@@ -207,7 +209,7 @@ pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
 /// Closes an rdma_cm file, with its `rdma_cm_id`s, because a program is about to close its descriptor.
 pub(crate) fn close_connections(descriptor: RawFd) {
     descriptors::take_connections_back(descriptor);
-    if let Some(state) = lock().state.as_mut() {
+    if let Some(state) = lock().devices.first() {
         state.close_connections(descriptor.unsigned_abs());
     }
     bell::ring();
@@ -227,7 +229,7 @@ pub(crate) fn write_command(descriptor: RawFd, address: u64, count: usize) -> Re
     }
     let file = descriptor.unsigned_abs();
     let mut inside = lock();
-    let state = inside.state.as_mut().ok_or(Errno::IO)?;
+    let state = inside.devices.first().ok_or(Errno::IO)?;
     if !state.book.files.contains_key(&file) {
         return Err(Errno::IO);
     }
@@ -254,7 +256,7 @@ fn take_event(descriptor: RawFd, command: &Command<'_>) -> Result<(), Errno> {
         sys::count_down(descriptor)?;
         let taken = {
             let mut inside = lock();
-            let state = inside.state.as_mut().ok_or(Errno::IO)?;
+            let state = inside.devices.first().ok_or(Errno::IO)?;
             state.take_event(descriptor.unsigned_abs())
         };
         if let Some((name, event)) = taken {

@@ -120,7 +120,7 @@ impl Standin {
             let settings = Settings {
                 directory: directory.path().into(),
                 profile,
-                port: Port::alone(),
+                ports: vec![Port::alone()],
                 view: None,
                 write_combining: true,
                 executes: true,
@@ -129,7 +129,7 @@ impl Standin {
                 pcap: None,
                 faults: None,
             };
-            let mut state = State::new(&settings).expect("a device");
+            let mut state = State::new(&settings, 0).expect("a device");
             // Object numbers are reused, so that an input does not depend on earlier inputs.
             state.device.reuse_numbers();
             state
@@ -180,7 +180,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
                 let _ = ProcessMemory.write(address, &value.to_be_bytes());
             }
             1 => {
-                state.work(Pace::Clock);
+                state.work(Pace::Clock, false);
             }
             2 => message(state, input),
             _ => {
@@ -189,7 +189,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
             }
         }
     }
-    state.work(Pace::Clock);
+    state.work(Pace::Clock, false);
     for descriptor in made {
         state.close(descriptor);
         // SAFETY: the descriptor was made for the program. This function is the program, and nobody else
@@ -197,7 +197,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
     state.close(DESCRIPTOR);
-    state.work(Pace::Clock);
+    state.work(Pace::Clock, false);
     assert_eq!(held(state), [0; 3], "contexts, objects and channels are left");
 }
 

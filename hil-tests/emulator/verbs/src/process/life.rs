@@ -57,13 +57,12 @@ extern "C" fn after_fork_in_child() {
     lock::forget();
     schedule::forget();
     bell::forget();
-    if let Some(mut inside) = guard
-        && let Some(state) = inside.state.take()
-    {
-        inside.orphans.extend(state.context_descriptors());
-        // Dropping the state closes this process's copies of lock and sockets. The parent keeps its own
+    if let Some(mut inside) = guard {
+        let devices = std::mem::take(&mut inside.devices);
+        inside.orphans.extend(devices.context_descriptors());
+        // Dropping the devices closes this process's copies of locks and sockets. The parent keeps its own
         // copies.
-        owner::as_device(|| drop(state));
+        owner::as_device(|| drop(devices));
     }
 }
 
@@ -77,10 +76,10 @@ extern "C" fn at_exit() {
         // releases it.
         while Instant::now() < deadline {
             if let Some(mut inside) = lock::try_lock() {
-                if let Some(state) = inside.state.as_mut() {
-                    owner::as_device(|| state.finish(deadline));
+                if !inside.devices.is_empty() {
+                    owner::as_device(|| inside.devices.finish(deadline));
                     if fault::is_told() {
-                        let Counts { contexts, objects, channels, .. } = state.counts();
+                        let Counts { contexts, objects, channels, .. } = inside.devices.counts();
                         let left = format!("{contexts} contexts, {objects} objects, {channels} channels");
                         notice::always(&format!("left at the end: {left}"));
                     }

@@ -1,7 +1,7 @@
-//! The state of this process, behind one lock.
+//! The devices of this process, behind one lock.
 
 use crate::ground::sys;
-use crate::state::State;
+use crate::state::devices::Devices;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 /// The data that the lock protects.
 #[derive(Debug, Default)]
 pub(super) struct Inside {
-    pub(super) state: Option<State>,
-    /// Descriptors of contexts that the parent had open at its fork. Their device belongs to the parent.
+    pub(super) devices: Devices,
+    /// Descriptors of contexts that the parent had open at its fork. Their devices belong to the parent.
     pub(super) orphans: BTreeSet<RawFd>,
 }
 
-static INSIDE: Mutex<Inside> = Mutex::new(Inside { state: None, orphans: BTreeSet::new() });
+static INSIDE: Mutex<Inside> = Mutex::new(Inside { devices: Devices::new(), orphans: BTreeSet::new() });
 
 /// The number of calls that wait for the lock. The worker lets these calls go first.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -41,24 +41,23 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Inside>> {
     }
 }
 
-/// Runs `body` with the state under the lock, after all calls that wait for the lock. Returns `None` if there
-/// is no state.
-pub(super) fn in_turn<T>(body: impl FnOnce(&mut State) -> T) -> Option<T> {
+/// Runs `body` with the devices under the lock, after all calls that wait for the lock.
+pub(super) fn in_turn<T>(body: impl FnOnce(&mut Devices) -> T) -> T {
     while WAITING.load(Ordering::Acquire) > 0 {
         sys::yield_now();
     }
-    INSIDE.lock().unwrap_or_else(PoisonError::into_inner).state.as_mut().map(body)
+    body(&mut INSIDE.lock().unwrap_or_else(PoisonError::into_inner).devices)
 }
 
-/// Runs `body` with the state under the lock, if the lock is free. Returns `Ok(None)` if there is no state.
+/// Runs `body` with the devices under the lock, if the lock is free.
 ///
 /// # Errors
 /// [`Taken`] if another thread holds the lock or waits for it.
-pub(super) fn if_free<T>(body: impl FnOnce(&mut State) -> T) -> Result<Option<T>, Taken> {
+pub(super) fn if_free<T>(body: impl FnOnce(&mut Devices) -> T) -> Result<T, Taken> {
     if WAITING.load(Ordering::Acquire) > 0 {
         return Err(Taken);
     }
-    try_lock().map(|mut inside| inside.state.as_mut().map(body)).ok_or(Taken)
+    try_lock().map(|mut inside| body(&mut inside.devices)).ok_or(Taken)
 }
 
 /// Forgets the waiting calls of the parent process after a fork.

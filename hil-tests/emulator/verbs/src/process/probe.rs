@@ -48,14 +48,14 @@ pub(crate) extern "C" fn mlx5_uverbs_revoke() {
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
-    owner::as_device(|| calls::with_device(Device::reuse_numbers));
+    owner::as_device(|| calls::with_devices(Device::reuse_numbers));
 }
 
 /// Makes the completion queue `number` overrun with its next entry.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
-    owner::as_device(|| calls::with_device(|device| device.fill(number)));
+    owner::as_device(|| calls::with_devices(|device| device.fill(number)));
 }
 
 /// Plants the named fault in the device (`mlx5_softdev::Faults`). Returns 0, or -1 for an unknown name.
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_break(name: *const c_char) -> c_int 
     // SAFETY: the caller keeps this function's contract for the pointer.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let Some(faults) = Faults::named(&name) else { return -1 };
-    owner::as_device(|| calls::with_device(|device| device.set_faults(faults)));
+    owner::as_device(|| calls::with_devices(|device| device.set_faults(faults)));
     0
 }
 
@@ -142,8 +142,8 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) 
 pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: usize) -> usize {
     let words = owner::as_device(|| {
         let mut words = String::new();
-        calls::with_device(|device| {
-            words = device.kept_completions().map(|written| format!("{written}\n")).collect();
+        calls::with_devices(|device| {
+            words.extend(device.kept_completions().map(|written| format!("{written}\n")));
         });
         words
     });

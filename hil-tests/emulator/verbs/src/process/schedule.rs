@@ -2,7 +2,8 @@
 
 use crate::ground::{owner, sys};
 use crate::process::{bell, lock};
-use crate::state::{Pace, State};
+use crate::state::Pace;
+use crate::state::devices::Devices;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,20 +58,19 @@ pub(crate) fn work() -> Found {
     if by_hand() {
         return Found::default();
     }
-    let found = lock::in_turn(|state| {
-        let moved = turn(state, |state| state.work(Pace::Clock));
-        (moved, !state.is_quiet(), state.descriptors())
+    let (moved, awake, descriptors) = lock::in_turn(|devices| {
+        let moved = turn(devices, |devices| devices.work(Pace::Clock));
+        (moved, !devices.is_quiet(), devices.descriptors())
     });
-    let Some((moved, awake, descriptors)) = found else { return Found::default() };
     Found { moved: moved || was_missed(), awake, descriptors }
 }
 
 /// Does the device's work for a thread of the program that calls the device and holds the lock. The call may
 /// query the effects of a doorbell. On a busy machine it takes many milliseconds until another thread runs,
 /// and a program that queries repeatedly would wait that long each time.
-pub(crate) fn work_before_call(state: &mut State) {
-    if !by_hand() && !state.is_quiet() {
-        turn(state, |state| caught(state, Pace::Clock));
+pub(crate) fn work_before_call(devices: &mut Devices) {
+    if !by_hand() && !devices.is_quiet() {
+        turn(devices, |devices| caught(devices, Pace::Clock));
     }
 }
 
@@ -104,15 +104,15 @@ fn has_just_looked() -> bool {
 
 /// Does the device's work once. Returns whether there was any, or `None` if another thread does it.
 fn look_once() -> Option<bool> {
-    let work = |state: &mut State| {
+    let work = |devices: &mut Devices| {
         let begun = Instant::now();
-        let moved = caught(state, Pace::Clock);
-        let since = (state.awaits_answers() && begun.elapsed() < 2 * TOGETHER).then(Instant::now);
+        let moved = caught(devices, Pace::Clock);
+        let since = (devices.awaits_answers() && begun.elapsed() < 2 * TOGETHER).then(Instant::now);
         let _ = AWAITING_SINCE.try_with(|awaiting| awaiting.set(since));
         moved
     };
-    match lock::if_free(|state| turn(state, work)) {
-        Ok(moved) => moved,
+    match lock::if_free(|devices| turn(devices, work)) {
+        Ok(moved) => Some(moved),
         Err(lock::Taken) => {
             MISSED.store(true, Ordering::Release);
             None
@@ -122,15 +122,15 @@ fn look_once() -> Option<bool> {
 
 /// Does the device's work on a thread of the program. A panic is a fault of the device and does not end the
 /// program.
-fn caught(state: &mut State, pace: Pace) -> bool {
-    catch_unwind(AssertUnwindSafe(|| state.work(pace))).unwrap_or(false)
+fn caught(devices: &mut Devices, pace: Pace) -> bool {
+    catch_unwind(AssertUnwindSafe(|| devices.work(pace))).unwrap_or(false)
 }
 
 /// Does the device's work under the lock. Threads that want to do the work in the meantime set [`MISSED`].
-fn turn(state: &mut State, work: impl FnOnce(&mut State) -> bool) -> bool {
+fn turn(devices: &mut Devices, work: impl FnOnce(&mut Devices) -> bool) -> bool {
     MISSED.store(false, Ordering::Release);
-    let moved = work(state);
-    WAITS_FOR_EVENTS.store(state.waits_for_events(), Ordering::Relaxed);
+    let moved = work(devices);
+    WAITS_FOR_EVENTS.store(devices.waits_for_events(), Ordering::Relaxed);
     moved
 }
 
@@ -143,13 +143,13 @@ pub(crate) fn by_hand() -> bool {
 pub(crate) fn set_by_hand(on: bool) {
     BY_HAND.store(on, Ordering::Release);
     // Waiting for the lock makes sure that a turn in progress is over.
-    let _ = lock::in_turn(|_| ());
+    lock::in_turn(|_| ());
     bell::ring();
 }
 
 /// Does the device's work once. Returns whether there was any.
 pub(crate) fn work_by_hand() -> bool {
-    lock::in_turn(|state| turn(state, |state| caught(state, Pace::Step))).unwrap_or(false)
+    lock::in_turn(|devices| turn(devices, |devices| caught(devices, Pace::Step)))
 }
 
 /// Returns whether a thread found the lock taken since the last turn.

@@ -9,7 +9,7 @@ use crate::state::identifier::{Channel, Event, EventKind, Id, Shown, Step};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// How long a requester waits for the answer to a request. The kernel repeats requests for about this time.
@@ -165,25 +165,44 @@ impl State {
         }
     }
 
-    /// Returns the index of a GID's entry for RoCE v2 in the port's table. A GID without an entry gets the
-    /// index of the default GID.
+    /// Returns the index of a GID's entry for RoCE v2 in the table of the port that has the GID. A GID
+    /// without an entry gets the index of the first port's default GID.
     pub(crate) fn gid_index(&self, wanted: Gid) -> u8 {
+        let port = self.holder(wanted).and_then(|device| self.ports.get(device)).unwrap_or(&self.port);
         let is_it = |gid| {
-            let entries = self.port.entries.iter();
+            let entries = port.entries.iter();
             entries.into_iter().position(|entry| entry.gid == gid && entry.version == Version::V2)
         };
-        is_it(wanted).or_else(|| is_it(self.port.default_gid())).unwrap_or(0) as u8
+        is_it(wanted).or_else(|| is_it(port.default_gid())).unwrap_or(0) as u8
     }
 
-    /// Returns the GID of the port for an address of this machine. An address without an entry in the GID
-    /// table, such as a loopback address, has the default GID.
+    /// Returns the device whose port has a GID.
+    fn holder(&self, gid: Gid) -> Option<usize> {
+        self.ports.iter().position(|port| port.mac_of(gid).is_some())
+    }
+
+    /// Returns the device of an `rdma_cm_id`: the one whose port has the address of this side. Returns `None`
+    /// for an `rdma_cm_id` without a device.
+    pub(crate) fn device_of(&self, id: &Id) -> Option<usize> {
+        let address = id.source.filter(|_| id.has_device)?.ip();
+        Some(self.holder(self.own_gid(address)).unwrap_or(0))
+    }
+
+    /// Returns the code of the largest payload of a device's packets. Without a device, the code is that of
+    /// the first device.
+    pub(crate) fn mtu_of(&self, device: Option<usize>) -> u8 {
+        device.and_then(|device| self.ports.get(device)).unwrap_or(&self.port).mtu
+    }
+
+    /// Returns the GID for an address of this machine. An address without an entry in a GID table, such as a
+    /// loopback address, has the default GID of the first port.
     pub(crate) fn own_gid(&self, address: IpAddr) -> Gid {
         let wanted = gid(address);
-        if self.port.mac_of(wanted).is_some() { wanted } else { self.port.default_gid() }
+        if self.holder(wanted).is_some() { wanted } else { self.port.default_gid() }
     }
 
     fn is_own_address(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.port.mac_of(gid(address)).is_some()
+        address.is_loopback() || self.holder(gid(address)).is_some()
     }
 
     /// Binds an `rdma_cm_id` to an address of this machine. For port 0, a free port is chosen.
@@ -301,7 +320,7 @@ impl State {
         let own = match source.ip() {
             own if !own.is_unspecified() => Some(own),
             _ if is_own => Some(ip),
-            _ => self.first_address(ip),
+            _ => self.routed_address(ip).or_else(|| self.first_address(ip)),
         };
         if let (true, Some(own)) = (is_known, own) {
             if let Some(id) = self.book.ids.get_mut(&number) {
@@ -317,7 +336,20 @@ impl State {
         }
     }
 
-    /// Returns the first address of the port that is of the same kind as `other`: IPv4, or IPv6 with the same
+    /// Returns the address of a port from which this machine's routes lead to `other`.
+    fn routed_address(&self, other: IpAddr) -> Option<IpAddr> {
+        let any = match other {
+            IpAddr::V4(_) => IpAddr::from([0; 4]),
+            IpAddr::V6(_) => IpAddr::from([0; 16]),
+        };
+        // A datagram socket finds the route when it connects, and sends nothing.
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((other, 1)).ok()?;
+        let own = socket.local_addr().ok()?.ip();
+        self.holder(gid(own)).map(|_| own)
+    }
+
+    /// Returns the first address of a port that is of the same kind as `other`: IPv4, or IPv6 with the same
     /// first 16 bits.
     fn first_address(&self, other: IpAddr) -> Option<IpAddr> {
         let wanted = gid(other);
@@ -325,7 +357,8 @@ impl State {
             IpAddr::V4(_) => own.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]),
             IpAddr::V6(_) => own.first() == wanted.first() && own.get(1) == wanted.get(1),
         };
-        let found = self.port.entries.iter().map(|entry| entry.gid).find(is_alike)?;
+        let entries = self.ports.iter().flat_map(|port| &port.entries);
+        let found = entries.map(|entry| entry.gid).find(is_alike)?;
         let address = std::net::Ipv6Addr::from(found);
         Some(if other.is_ipv4() { IpAddr::V4(address.to_ipv4_mapped()?) } else { IpAddr::V6(address) })
     }
@@ -364,7 +397,7 @@ impl State {
     }
 
     fn view_name(&self) -> String {
-        self.news.as_ref().map_or_else(String::new, |news| news.view().name())
+        self.news.as_ref().map_or_else(String::new, |news| news.view().network())
     }
 
     fn publish_services(&self) {

@@ -3,7 +3,7 @@
 use crate::fabric::slot_of;
 use crate::ground::counters::{COUNT, Counter, LIFESPAN, Numbers, Values};
 use crate::ground::descriptors;
-use crate::ground::port::Port;
+use crate::ground::port::{Port, View};
 use crate::ground::settings::Settings;
 use mlx5_mkey::wire::cqe::{CqeOpcode, ErrorCqe, OpOwn, Syndrome};
 use mlx5_softdev::{Message, Payload, Request, Response, Seen};
@@ -166,17 +166,19 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Begins to count for the port. Without a view of interfaces or without a file, the counts stay in this
-    /// process.
-    pub(crate) fn new(settings: &Settings, slot: u32) -> Self {
-        let open =
-            |view: &crate::ground::port::View| Numbers::open(&settings.directory, &view.name(), slot).ok();
+    /// Begins to count for the port of a device. Without a view of interfaces or without a file, the counts
+    /// stay in this process.
+    pub(crate) fn new(settings: &Settings, port: &Port, device: usize, slot: u32) -> Self {
+        let open = |view: &View| {
+            let name = View::device_name(&view.name(), device);
+            Numbers::open(&settings.directory, &name, slot).ok()
+        };
         let (numbers, before) = settings.view.as_ref().and_then(open).unzip();
         let before = before.unwrap_or([0; COUNT]);
         if let Some(numbers) = &numbers {
             descriptors::keep(numbers.file());
         }
-        let tally = Arc::new(Tally::new(slot, &settings.port, before));
+        let tally = Arc::new(Tally::new(slot, port, before));
         Self { tally, numbers, written: before, since: Instant::now() }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ground::abi::AsyncEvent;
 use crate::ground::errno::Errno;
-use crate::ground::fault::{self, Ending, Incident, QueueEvent};
+use crate::ground::fault::{Ending, Incident, QueueEvent};
 use crate::state::State;
 use crate::state::events::Subject;
 use crate::state::object::Object;
@@ -14,16 +14,14 @@ use zerocopy::IntoBytes;
 const DEVICE_FATAL: u32 = 8;
 
 impl State {
-    /// Carries out the incidents of the plan of faults that have happened.
-    pub(crate) fn take_incidents(&mut self) {
-        while let Some(incident) = fault::incident() {
-            match incident {
-                Incident::Ends(ending) => self.end_device(ending),
-                Incident::Device(event) => self.report_on_device(NUMBER.into(), event.kernel()),
-                Incident::Queue { event, queue_pair } => self.strike(event, queue_pair),
-                Incident::PortDown | Incident::PortUp | Incident::GidsGone | Incident::GidsBack => {
-                    self.follow_port();
-                }
+    /// Carries out an incident of the plan of faults.
+    pub(super) fn happen(&mut self, incident: Incident) {
+        match incident {
+            Incident::Ends(ending) => self.end_device(ending),
+            Incident::Device(event) => self.report_on_device(NUMBER.into(), event.kernel()),
+            Incident::Queue { event, queue_pair } => self.strike(event, queue_pair),
+            Incident::PortDown | Incident::PortUp | Incident::GidsGone | Incident::GidsBack => {
+                self.follow_port();
             }
         }
     }

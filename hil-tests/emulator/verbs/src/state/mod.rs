@@ -1,10 +1,11 @@
-//! The state of the stand-in in this process: the device, open contexts, channels, the fabric (the
-//! connections to other processes). One lock protects it.
+//! The state of the stand-in in this process: the devices, each with its open contexts, its channels and its
+//! connections to other processes (the fabric). One lock protects all of them.
 
 pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod connection;
 pub(crate) mod counting;
+pub(crate) mod devices;
 mod doorbells;
 mod ending;
 pub(crate) mod events;
@@ -38,7 +39,7 @@ use crate::state::record::Record;
 use doorbells::Doorbells;
 use mlx5_peers::Waiting;
 use mlx5_softdev::factory;
-use mlx5_softdev::{CryptoMode, Device, Error, Message, Numbered, Peer, QpState};
+use mlx5_softdev::{CryptoMode, Device, DeviceProfile, Error, Message, Numbered, Peer, QpState};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,7 +54,7 @@ const KEPT: usize = 16;
 /// The arm word of a completion queue that was never armed. No program writes this word.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 
-/// The device of this process and everything that belongs to it.
+/// A device of this process and everything that belongs to it.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Whether the kernel has write-combining pages for doorbells.
@@ -70,10 +71,16 @@ pub(crate) struct State {
     /// The numbers of the device's credential and key encryption keys, if the device imports wrapped keys.
     pub(crate) factory: Option<factory::Numbers>,
     clock: Arc<Mutex<ClockPages>>,
+    /// The number of the device: 0 for `mlx5_0`.
+    index: usize,
     /// The device's port.
     pub(crate) port: Port,
-    /// The port without the effects of incidents.
-    real_port: Port,
+    /// The ports of all devices of this process.
+    pub(crate) ports: Vec<Port>,
+    /// The ports of all devices without the effects of incidents.
+    real_ports: Vec<Port>,
+    /// The incidents that `ports` takes into account.
+    port_changes: u32,
     /// The kernel's news of changes of the port, if the kernel sends any.
     news: Option<News>,
     fabric: Fabric,
@@ -129,13 +136,15 @@ enum File {
 }
 
 impl State {
-    /// Makes the device and joins the fabric.
+    /// Makes the device with the number `index`, and joins the fabric.
     ///
     /// # Errors
     /// [`Errno::IO`] if a log file cannot be opened or the fabric cannot be joined, after a line on standard
     /// error; [`Errno::NOMEM`] if there is no memory for the clock.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
-        let mut device = Device::new(ProcessMemory, settings.profile);
+    pub(crate) fn new(settings: &Settings, index: usize) -> Result<Self, Errno> {
+        let port = settings.ports.get(index).cloned().ok_or(Errno::NOENT)?;
+        let profile = DeviceProfile { port_gid: port.default_gid(), ..settings.profile };
+        let mut device = Device::new(ProcessMemory, profile);
         device.keep_completions(KEPT);
         let clock = Arc::new(Mutex::new(ClockPages::new()?));
         let stamps = clock.clone();
@@ -146,7 +155,7 @@ impl State {
         })?;
         let (first, last) = fabric.qpns();
         device.set_numbers(Numbered::Qp, first, last)?;
-        let counting = Counting::new(settings, fabric.slot());
+        let counting = Counting::new(settings, &port, index, fabric.slot());
         let record = Record::new(settings, &mut device, counting.tally())?;
         device.set_gate(|_, entry| fault::completion(entry));
         device.set_arbiter(fault::request);
@@ -162,8 +171,11 @@ impl State {
             contexts: BTreeMap::new(),
             factory,
             clock,
-            port: settings.port.clone(),
-            real_port: settings.port.clone(),
+            index,
+            port,
+            ports: settings.ports.clone(),
+            real_ports: settings.ports.clone(),
+            port_changes: 0,
             news: News::new(settings.view.as_ref()),
             fabric,
             channels: BTreeMap::new(),
@@ -416,12 +428,12 @@ impl State {
         fabric.chain(self.news.as_ref().map(News::descriptor)).collect()
     }
 
-    /// Does all outstanding work: doorbells, messages, timers, events. Returns whether there was any.
-    pub(crate) fn work(&mut self, pace: Pace) -> bool {
-        self.take_incidents();
+    /// Does all outstanding work: doorbells, messages, timers, events. With `releases`, writes late
+    /// completions. Returns whether there was any work.
+    pub(crate) fn work(&mut self, pace: Pace, releases: bool) -> bool {
         self.follow_port();
         let mut moved = std::mem::take(&mut self.changed);
-        if fault::late_ones_are_due() {
+        if releases {
             self.device.release();
             moved = true;
         }
@@ -469,9 +481,9 @@ impl State {
 
     /// Sends the remaining messages to peers before the process ends.
     pub(crate) fn finish(&mut self, deadline: Instant) {
-        self.work(Pace::Clock);
+        self.work(Pace::Clock, false);
         while self.fabric.is_behind() && Instant::now() < deadline {
-            self.work(Pace::Clock);
+            self.work(Pace::Clock, false);
             sys::yield_now();
         }
         self.counting.write(true);

@@ -32,13 +32,13 @@ impl News {
         &self.view
     }
 
-    /// Returns the port, if it may have changed.
-    pub(super) fn port(&mut self) -> Option<Port> {
+    /// Returns the ports of all devices, if they may have changed.
+    pub(super) fn ports(&mut self) -> Option<Vec<Port>> {
         if self.looked.elapsed() < PERIOD {
             return None;
         }
         self.looked = Instant::now();
-        // A port whose interface is gone stays as it was.
-        if self.watch.has_news() { self.view.port().ok() } else { None }
+        // Ports stay as they were if a chosen interface is gone.
+        if self.watch.has_news() { self.view.ports().ok() } else { None }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::ground::fault;
-use crate::ground::port::Gid;
+use crate::ground::port::{Gid, Port, guid};
 use crate::ground::sysfs;
 use crate::state::news::News;
 
@@ -19,30 +19,35 @@ impl State {
     /// has the GID.
     pub(crate) fn resolve(&mut self, gid: Gid) -> Option<[u8; 6]> {
         self.port.mac_of(gid).or_else(|| {
-            let mac = self.fabric.resolve(gid)?;
+            let of_others = self.ports.iter().find_map(|port| port.mac_of(gid));
+            let mac = of_others.or_else(|| self.fabric.resolve(gid))?;
             self.device.reach(gid);
             Some(mac)
         })
     }
 
-    /// Tells the device and the other processes the GIDs of the port.
+    /// Returns the GUID of the device.
+    pub(crate) const fn guid(&self) -> [u8; 8] {
+        guid(self.index)
+    }
+
+    /// Tells the device the GIDs of the port, and the other processes the GIDs of all ports.
     pub(super) fn announce(&mut self) {
-        let entries = self.port.entries.iter();
+        let entries = self.ports.iter().flat_map(|port| &port.entries);
         self.fabric.publish(entries.map(|entry| (entry.gid, entry.interface.mac)));
         self.device.set_gids(self.port.entries.iter().map(|entry| entry.gid).collect());
     }
 
     /// Takes over changes of the port, and reports them to the program by asynchronous events.
     pub(crate) fn follow_port(&mut self) {
-        let news = self.news.as_mut().and_then(News::port);
-        if !fault::has_port_changed() && news.is_none() {
+        let news = self.news.as_mut().and_then(News::ports);
+        if !fault::has_port_changed(&mut self.port_changes) && news.is_none() {
             return;
         }
-        self.real_port = news.unwrap_or_else(|| self.real_port.clone());
-        let port = fault::altered(&self.real_port);
-        if port == self.port {
-            return;
-        }
+        self.real_ports = news.unwrap_or_else(|| std::mem::take(&mut self.real_ports));
+        let ports: Vec<Port> = self.real_ports.iter().map(fault::altered).collect();
+        let Some(port) = ports.get(self.index).filter(|_| ports != self.ports).cloned() else { return };
+        self.ports = ports;
         let mut events = Vec::new();
         if port.entries != self.port.entries {
             events.push(GID_CHANGE);
@@ -54,7 +59,7 @@ impl State {
         self.announce();
         if let Some(news) = &self.news {
             // A failure does no harm: the next program that starts also writes the files.
-            let _ = sysfs::write(self.fabric.directory(), news.view(), &self.port);
+            let _ = sysfs::write(self.fabric.directory(), news.view(), &self.ports);
         }
         events.into_iter().for_each(|kind| self.report_on_device(NUMBER.into(), kind));
     }

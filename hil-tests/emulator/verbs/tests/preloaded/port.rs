@@ -1,11 +1,12 @@
 //! Tests of the port: its GID table in calls and in files, and the events of its changes.
 
-use crate::verbs::{Attribute, Context, End, call, in_a_namespace, message};
+use crate::verbs::{Attribute, Context, DEVICE, End, call, in_a_namespace, message};
 use crate::{DONE, REQUEST_FAILED};
 use mlx5_testing::preload::{preloaded, prepared};
 use std::fs::{self, File};
 use std::net::Ipv6Addr;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 const PORT: &str = "/sys/class/infiniband/mlx5_0/ports/1";
 
@@ -121,6 +122,42 @@ fn an_interface_that_is_not_there_is_no_port() {
     prepared("port::an_interface_that_is_not_there_is_no_port", prepare, || {
         assert_eq!(crate::open(), Err(libc::EINVAL));
         assert!(File::open(PORT).is_err());
+    });
+}
+
+#[test]
+fn two_devices_of_a_process_reach_each_other() {
+    let prepare = |command: &mut Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_DEVICES", "2");
+    };
+    prepared("port::two_devices_of_a_process_reach_each_other", prepare, || {
+        let file = |device: usize, name: &str| {
+            fs::read_to_string(format!("/sys/class/infiniband/mlx5_{device}/{name}")).unwrap()
+        };
+        for name in ["node_guid", "node_desc", "ports/1/gids/0"] {
+            assert_ne!(file(0, name), file(1, name), "{name}");
+        }
+        let verbs =
+            |device: usize| fs::read_to_string(format!("/sys/class/infiniband_verbs/uverbs{device}/ibdev"));
+        assert_eq!([verbs(0).unwrap(), verbs(1).unwrap()], ["mlx5_0\n", "mlx5_1\n"]);
+        let mut first = End::new();
+        DEVICE.store(2, Ordering::Relaxed);
+        assert_eq!(crate::open(), Err(libc::ENOENT), "there are only two");
+        DEVICE.store(1, Ordering::Relaxed);
+        let mut second = End::new();
+        assert_ne!(entry(&first.context, 0).unwrap().2, entry(&second.context, 0).unwrap().2);
+        first.connect(second.qpn);
+        second.connect(first.qpn);
+        first.data.write(0, b"of the first");
+        first.write(12, second.data.0 + 512, second.key);
+        assert_eq!(first.poll().0, DONE);
+        assert_eq!(second.data.read(512, 12), b"of the first");
+        second.data.write(0, b"of the other");
+        second.write(12, first.data.0 + 1024, first.key);
+        assert_eq!(second.poll().0, DONE);
+        assert_eq!(first.data.read(1024, 12), b"of the other");
+        first.write(12, second.data.0, second.key ^ 1);
+        assert_eq!(first.poll(), (REQUEST_FAILED, 0x13), "each device has its own keys");
     });
 }
 

@@ -5,7 +5,7 @@
 use std::ffi::{CString, c_int};
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
 const VERBS_IOCTL: libc::c_ulong = 0xc018_1b01;
@@ -97,9 +97,13 @@ fn errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
+/// The number of the device that [`open`] opens.
+pub(crate) static DEVICE: AtomicUsize = AtomicUsize::new(0);
+
 /// Opens the device's file.
 pub(crate) fn open() -> Result<RawFd, Errno> {
-    let path = CString::new("/dev/infiniband/uverbs0").unwrap();
+    let path = format!("/dev/infiniband/uverbs{}", DEVICE.load(Ordering::Relaxed));
+    let path = CString::new(path).unwrap();
     // SAFETY: `path` is a string that lives until the call is over.
     let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if descriptor < 0 { Err(errno()) } else { Ok(descriptor) }

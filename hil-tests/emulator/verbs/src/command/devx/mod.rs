@@ -10,7 +10,7 @@ mod shared_receive;
 
 use crate::command::call::Call;
 use crate::ground::errno::Errno;
-use crate::ground::{descriptors, notice, port, sys};
+use crate::ground::{descriptors, notice, sys};
 use crate::state::channel::Kind;
 use crate::state::events::{self, Subject, Target};
 use crate::state::object::{Devx, Object};
@@ -36,7 +36,7 @@ pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
         opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
             // The only vport is the PCI function's own, with number 0.
             Ok(0) => {
-                let context = nic_vport(u64::from_be_bytes(port::GUID), call.state.port.interface.mac);
+                let context = nic_vport(u64::from_be_bytes(call.state.guid()), call.state.port.interface.mac);
                 Ok(with(HEADER + 0x100, HEADER, &context))
             }
             Ok(_) => Err(Refused::PARAMETER),

@@ -8,9 +8,9 @@ use crate::ground::{descriptors, owner};
 use crate::process::calls;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
-/// Opens the device on `descriptor`, which is open on the file that replaces the device's file. Returns the
+/// Opens a device on `descriptor`, which is open on the file that replaces the device's file. Returns the
 /// descriptor. If the device cannot be opened, closes the descriptor and returns -1.
-pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
+pub(super) unsafe fn adopt(device: usize, descriptor: c_int) -> c_int {
     if descriptor < 0 {
         return descriptor;
     }
@@ -19,7 +19,7 @@ pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
     } else if descriptors::is_too_high(descriptor) {
         Err(Errno(libc::EMFILE))
     } else {
-        guarded(|| calls::open(descriptor))
+        guarded(|| calls::open(descriptor, device))
     };
     match refused {
         Ok(()) => descriptor,

@@ -31,7 +31,8 @@ fn tree() -> Result<CString, String> {
     fabric::prepare(&directory)?;
     let lost = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
     let view = View::from_environment();
-    let tree = sysfs::write(&directory, &view, &view.port()?).map_err(|error| lost(&error))?;
+    paths::keep_devices(view.devices()?);
+    let tree = sysfs::write(&directory, &view, &view.ports()?).map_err(|error| lost(&error))?;
     let string = |path: PathBuf| CString::new(path.into_os_string().into_vec()).map_err(|error| lost(&error));
     let (devices, tree) = (string(tree.join(sysfs::PCI_DEVICES))?, string(tree)?);
     // A parent process with this library may have set the variables for another network namespace.

@@ -8,7 +8,7 @@
 
 use super::descriptors::adopt;
 use super::next::next;
-use super::paths::{is_connections, is_device, placed, resolved};
+use super::paths::{device, is_connections, placed, resolved};
 use crate::ground::sysfs;
 use libc::{DIR, FILE, mode_t};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -59,8 +59,8 @@ macro_rules! opens {
                     resolved(directory!($($before)*), path, |path| {
                         if is_connections(path) {
                             open_connections!($($after),*)
-                        } else if is_device(path) {
-                            adopt(next($($before,)* sysfs::STAND_IN.as_ptr() $(, $after)*))
+                        } else if let Some(index) = device(path) {
+                            adopt(index, next($($before,)* sysfs::STAND_IN.as_ptr() $(, $after)*))
                         } else {
                             placed(path, |path| next($($before,)* path $(, $after)*))
                         }

@@ -72,7 +72,7 @@ fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
         *answering = Some((sys::pid(), socket));
     }
     let Some((_, socket)) = answering.as_ref() else { return Err(Errno::IO) };
-    let shown = View::from_environment().port().map_err(|_| Errno::IO)?;
+    let shown = View::from_environment().ports().map_err(|_| Errno::IO)?;
     for message in nldev::answers(request, port, &shown) {
         // A failure is ignored: a program that leaves its socket full loses further answers. The kernel's
         // answers are lost in the same way.

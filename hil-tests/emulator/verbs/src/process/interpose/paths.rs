@@ -1,6 +1,7 @@
 //! Recognises the paths of the device's files, and finds this library's own files that replace these files.
 #![allow(unsafe_code)]
 
+use crate::ground::port::View;
 use crate::ground::{counters, notice, owner, sys, sysfs};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::io::Write;
@@ -18,6 +19,19 @@ const PATH_MAX: usize = libc::PATH_MAX as usize;
 /// The directory of the files that programs see in place of the files of `/sys`, or the reason why the
 /// directory does not exist.
 static TREE: OnceLock<Result<CString, String>> = OnceLock::new();
+
+/// The number of devices. Without a value, there is one device.
+static DEVICES: OnceLock<usize> = OnceLock::new();
+
+/// Stores the number of devices.
+pub(super) fn keep_devices(count: usize) {
+    // The loader calls this once, so the value is never set twice.
+    let _ = DEVICES.set(count);
+}
+
+fn devices() -> usize {
+    DEVICES.get().copied().unwrap_or(1)
+}
 
 /// Stores the directory to which this library has written its files, or the reason of the failure.
 pub(super) fn keep(tree: Result<CString, String>) {
@@ -43,8 +57,8 @@ pub(super) fn is_device_there() -> bool {
 /// The file of the device that a path names, if any.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The device's file.
-    Device,
+    /// The file of the device with this number.
+    Device(usize),
     /// A file of `/sys` that the stand-in has.
     Sysfs,
     /// The rdma_cm file.
@@ -64,8 +78,9 @@ unsafe fn place(path: *const c_char) -> Place {
     // SAFETY: by contract, `path` is a C string.
     let names =
         |name: &str, ends: &[u8]| unsafe { behind(path, name) }.is_some_and(|end| ends.contains(&end));
-    if names(sysfs::CHARACTER_DEVICE, b"\0") {
-        Place::Device
+    // SAFETY: by contract, `path` is a C string.
+    if let Some(index) = unsafe { numbered(path, sysfs::CHARACTER_DEVICE) } {
+        Place::Device(index)
     } else if names(sysfs::CONNECTION_MANAGER, b"\0") {
         Place::ConnectionManager
     } else if sysfs::TAKEN_OVER.iter().any(|name| names(name, b"\0/")) {
@@ -87,13 +102,32 @@ unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
     equal.then(|| byte(name.len()))
 }
 
-/// Returns whether `path` names the device's file.
+/// Returns the number of a device, if a string consists of `name` and this number.
+///
+/// # Safety
+/// `string` is a C string.
+unsafe fn numbered(string: *const c_char, name: &str) -> Option<usize> {
+    // SAFETY: `string` is a C string, by contract.
+    let digit = unsafe { behind(string, name) }?;
+    let index = usize::from(digit.checked_sub(b'0')?);
+    if index >= devices() {
+        return None;
+    }
+    // SAFETY: the byte after the name is a digit, so the string has one more byte.
+    let end = unsafe { *string.add(name.len() + 1) };
+    (end == 0).then_some(index)
+}
+
+/// Returns the number of the device whose file `path` names.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].
-pub(super) unsafe fn is_device(path: *const c_char) -> bool {
+pub(super) unsafe fn device(path: *const c_char) -> Option<usize> {
     // SAFETY: the caller keeps the contract of `place`.
-    unsafe { place(path) == Place::Device }
+    match unsafe { place(path) } {
+        Place::Device(index) => Some(index),
+        _ => None,
+    }
 }
 
 /// Returns whether `path` names the rdma_cm file.
@@ -113,7 +147,7 @@ pub(super) unsafe fn is_connections(path: *const c_char) -> bool {
 pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_char) -> T) -> T {
     // SAFETY: the caller keeps the contract of `place`.
     match unsafe { place(path) } {
-        Place::Device | Place::ConnectionManager => body(sysfs::STAND_IN.as_ptr()),
+        Place::Device(_) | Place::ConnectionManager => body(sysfs::STAND_IN.as_ptr()),
         Place::Sysfs => {
             looked_for();
             let Some(Ok(tree)) = TREE.get() else { return body(path) };
@@ -139,7 +173,16 @@ fn refresh(tree: &CStr, path: &CStr) {
         return;
     };
     // A failure leaves the files as they are.
-    let _ = owner::as_device(|| catch_unwind(|| counters::refresh(directory, view, path(ports), wanted)));
+    let _ = owner::as_device(|| {
+        catch_unwind(|| {
+            // The folder of the device is two levels above the folder of its port.
+            let device = path(ports).ancestors().nth(2).and_then(Path::file_name);
+            let index =
+                device.and_then(OsStr::to_str).and_then(|name| name.strip_prefix("mlx5_")?.parse().ok());
+            let view = View::device_name(view, index.unwrap_or(0));
+            counters::refresh(directory, &view, path(ports), wanted);
+        })
+    });
 }
 
 /// A word that occurs in all paths of the device. A relative path is looked up only if it contains this word.
@@ -220,7 +263,7 @@ mod tests {
     #[test]
     fn only_the_device_s_paths_are_its() {
         let expected = [
-            (Place::Device, &["/dev/infiniband/uverbs0"][..]),
+            (Place::Device(0), &["/dev/infiniband/uverbs0"][..]),
             (Place::ConnectionManager, &["/dev/infiniband/rdma_cm"]),
             (
                 Place::Sysfs,
@@ -240,6 +283,8 @@ mod tests {
                     "/dev/infiniband",
                     "/dev/infiniband/uverbs",
                     "/dev/infiniband/uverbs00",
+                    "/dev/infiniband/uverbs1",
+                    "/dev/infiniband/uverbs:",
                     "/dev/infiniband/uverbs0/",
                     "/sys/class/infiniban",
                     "/sys/class/infiniband_mad",

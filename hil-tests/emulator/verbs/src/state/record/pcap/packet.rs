@@ -80,7 +80,7 @@ pub(super) fn append(flow: Flow, packet: &Packet<'_>, out: &mut Vec<u8>) {
 /// Returns the MAC address of a queue pair's process: the device's address plus the number of the process's
 /// slot.
 fn mac(qpn: u32) -> [u8; 6] {
-    let [a, b, c, d, rest @ ..] = port::mac();
+    let [a, b, c, d, rest @ ..] = port::mac(0);
     let [e, f] = moved(rest, qpn);
     [a, b, c, d, e, f]
 }
@@ -88,7 +88,7 @@ fn mac(qpn: u32) -> [u8; 6] {
 /// Returns the IPv6 address of a queue pair's process: the device's address plus the number of the process's
 /// slot.
 fn address(qpn: u32) -> [u8; 16] {
-    let mut address = port::link_local(port::mac());
+    let mut address = port::link_local(port::mac(0));
     if let Some(last) = address.last_chunk_mut() {
         *last = moved(*last, qpn);
     }

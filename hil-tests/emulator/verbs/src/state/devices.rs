@@ -1,0 +1,113 @@
+//! All devices of this process, each made when a program first opens it.
+
+use super::{Counts, Pace, State};
+use crate::ground::errno::Errno;
+use crate::ground::fault;
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// The devices of this process, by their numbers: 0 is `mlx5_0`.
+#[derive(Debug, Default)]
+pub(crate) struct Devices(BTreeMap<usize, State>);
+
+impl Devices {
+    /// Returns no devices.
+    pub(crate) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Returns whether no device was made yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the device with this number. The first call makes the device.
+    ///
+    /// # Errors
+    /// The errors of `make`.
+    pub(crate) fn prepared(
+        &mut self,
+        index: usize,
+        make: impl FnOnce() -> Result<State, Errno>,
+    ) -> Result<&mut State, Errno> {
+        use std::collections::btree_map::Entry;
+        match self.0.entry(index) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(free) => Ok(free.insert(make()?)),
+        }
+    }
+
+    /// Returns the first device, whose slot on the fabric has the connections of rdma_cm.
+    pub(crate) fn first(&mut self) -> Option<&mut State> {
+        self.0.get_mut(&0)
+    }
+
+    /// Returns all devices.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut State> {
+        self.0.values_mut()
+    }
+
+    /// Returns the device of a context's or channel's descriptor.
+    pub(crate) fn of(&mut self, descriptor: RawFd) -> Option<&mut State> {
+        self.all().find(|state| state.files.contains_key(&descriptor))
+    }
+
+    /// Does all outstanding work of all devices. Returns whether there was any.
+    pub(crate) fn work(&mut self, pace: Pace) -> bool {
+        self.take_incidents();
+        let releases = fault::late_ones_are_due();
+        // A device may have messages for an earlier one, which takes them in the next turn.
+        self.all().fold(false, |moved, state| state.work(pace, releases) | moved)
+    }
+
+    /// Carries out the incidents of the plan of faults that have happened.
+    pub(crate) fn take_incidents(&mut self) {
+        // Without a device, incidents wait for the first one.
+        while !self.is_empty()
+            && let Some(incident) = fault::incident()
+        {
+            self.all().for_each(|state| state.happen(incident));
+        }
+    }
+
+    /// Returns whether all devices are idle.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.0.values().all(State::is_quiet)
+    }
+
+    /// Returns whether the program has armed a completion queue, and therefore sleeps at times.
+    pub(crate) fn waits_for_events(&self) -> bool {
+        self.0.values().any(State::waits_for_events)
+    }
+
+    /// Returns whether all bytes to peers are written, and an answer of another process is still to come.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        self.0.values().any(State::awaits_answers)
+    }
+
+    /// Returns the descriptors that become readable when there is work, apart from doorbells.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.0.values().flat_map(State::descriptors).collect()
+    }
+
+    /// Returns the descriptors of all contexts.
+    pub(crate) fn context_descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.0.values().flat_map(State::context_descriptors)
+    }
+
+    /// Returns the numbers of contexts, objects and channels of all devices.
+    pub(crate) fn counts(&self) -> Counts {
+        self.0.values().map(State::counts).fold(Counts::default(), |sum, counts| Counts {
+            contexts: sum.contexts + counts.contexts,
+            objects: sum.objects + counts.objects,
+            channels: sum.channels + counts.channels,
+            refused: sum.refused + counts.refused,
+        })
+    }
+
+    /// Sends the remaining messages to peers before the process ends.
+    pub(crate) fn finish(&mut self, deadline: Instant) {
+        self.all().for_each(|state| state.finish(deadline));
+    }
+}
