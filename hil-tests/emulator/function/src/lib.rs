@@ -30,4 +30,4 @@ pub use memory::{GuestMemory, MapError, Rights};
 pub use mlx5_softdev::Port;
 pub use planned::check_places;
 pub use server::{serve, serve_stream};
-pub use words::{command, words};
+pub use words::{Repeats, command, words};

@@ -1,6 +1,6 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_function::{Function, Model, check_places, json, serve, words};
+use mlx5_function::{Function, Model, Repeats, check_places, json, serve, words};
 use mlx5_plan::Plan;
 use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
@@ -138,9 +138,11 @@ fn run(options: Options) -> Result<(), String> {
     device.set_clock(move || start.elapsed().as_nanos() as u64);
     if options.log || file.is_some() {
         let context = context(device.profile());
+        let mut repeats = Repeats::default();
         device.set_tap(move |seen| {
-            if let Some(words) = words(seen, context).filter(|_| options.log) {
-                eprintln!("{words}");
+            let line = words(seen, context).filter(|_| options.log);
+            if let Some(text) = line.and_then(|line| repeats.join(line)) {
+                eprintln!("{text}");
             }
             // A line that cannot be written, for example to a full disk, is lost.
             if let Some(file) = &mut file

@@ -245,6 +245,32 @@ pub fn words(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
     }
 }
 
+/// Joins equal lines of a log that follow one another. Linux creates and destroys thousands of mkeys in a
+/// row.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    last: String,
+    /// How often the last line has been repeated.
+    more: u64,
+}
+
+impl Repeats {
+    /// Returns the text to print when `line` is next. Returns `None` for a repetition: the call with the next
+    /// different line returns the number of repetitions too.
+    pub fn join(&mut self, line: String) -> Option<String> {
+        if line == self.last {
+            self.more += 1;
+            return None;
+        }
+        let text = match self.more {
+            0 => line.clone(),
+            more => format!("{}, {more} times more\n{line}", self.last),
+        };
+        *self = Self { last: line, more: 0 };
+        Some(text)
+    }
+}
+
 /// Describes a packet of the network interface by its Ethernet header: the address of the receiver, and the
 /// type.
 fn packet(queue: u32, packets: u64, bytes: u64, header: &[u8]) -> String {
@@ -275,6 +301,15 @@ mod tests {
         assert_eq!(told(0xb12, 0, 0, 0), "SYNC_CRYPTO");
         let sorted = COMMANDS.windows(2).all(|pair| pair[0].0 < pair[1].0);
         assert!(sorted, "each opcode once");
+    }
+
+    #[test]
+    fn repeated_lines_are_counted() {
+        let mut repeats = Repeats::default();
+        let printed = ["NOP", "CREATE_MKEY", "CREATE_MKEY", "CREATE_MKEY", "CREATE_QP", "CREATE_MKEY"]
+            .map(|line| repeats.join(line.into()));
+        let printed: Vec<String> = printed.into_iter().flatten().collect();
+        assert_eq!(printed, ["NOP", "CREATE_MKEY", "CREATE_MKEY, 2 times more\nCREATE_QP", "CREATE_MKEY"]);
     }
 
     #[test]
