@@ -107,6 +107,10 @@ pub enum PartialBlocks {
 /// The properties of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceProfile {
+    /// The major version of the firmware, by which people tell the devices apart: 22 for a ConnectX-6 Dx, 24
+    /// for a BlueField-2, 28 for a ConnectX-7, 32 for a BlueField-3. The version is completed by 99.0000, a
+    /// number that no released firmware has.
+    pub firmware: u16,
     /// The AES-XTS engine.
     pub xts: XtsEngine,
     /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`). If its upper half is all
@@ -168,6 +172,7 @@ pub struct DeviceProfile {
 impl Default for DeviceProfile {
     fn default() -> Self {
         Self {
+            firmware: 22,
             xts: XtsEngine::default(),
             tweak_inc_64: false,
             crypto: CryptoMode::default(),

@@ -36,6 +36,7 @@ fn pages() -> Vec<u8> {
 #[test]
 fn registers_say_how_the_queue_is_laid_out() {
     let mut device = ready();
+    assert_eq!(device.read_register(0), 99 << 16 | 22, "version 22.99 of the firmware");
     assert_eq!(device.read_register(0x4) >> 16, 5);
     assert_eq!(device.read_register(0x14), QUEUE as u32 | 4 << 4 | 7);
     assert_eq!(device.read_register(0x20), 0);

@@ -71,10 +71,12 @@ impl Model {
     /// "Models"). Without crypto, the engine has no effect.
     pub const fn profile(self, profile: DeviceProfile) -> DeviceProfile {
         match self {
-            Self::BlueField3 => profile,
-            Self::BlueField2 => DeviceProfile { xts: XtsEngine::SingleBlock, ..profile },
-            Self::ConnectX6Dx => DeviceProfile { xts: XtsEngine::SingleBlock, log_max_copy: None, ..profile },
-            Self::ConnectX7 => DeviceProfile { log_max_copy: None, ..profile },
+            Self::BlueField3 => DeviceProfile { firmware: 32, ..profile },
+            Self::BlueField2 => DeviceProfile { firmware: 24, xts: XtsEngine::SingleBlock, ..profile },
+            Self::ConnectX6Dx => {
+                DeviceProfile { firmware: 22, xts: XtsEngine::SingleBlock, log_max_copy: None, ..profile }
+            }
+            Self::ConnectX7 => DeviceProfile { firmware: 28, log_max_copy: None, ..profile },
         }
     }
 

@@ -26,6 +26,8 @@ use crate::outbound::Outbound;
 
 /// Offsets of registers in BAR 0, in bytes.
 mod register {
+    /// The minor version of the firmware in the upper half, the major version in the lower half.
+    pub(super) const FIRMWARE: usize = 0;
     pub(super) const INTERFACE_REVISION: usize = 0x4;
     pub(super) const QUEUE_HIGH: usize = 0x10;
     pub(super) const QUEUE_LOW: usize = 0x14;
@@ -35,6 +37,9 @@ mod register {
     pub(super) const TIMER_LOW: usize = 0x1004;
     pub(super) const HEALTH_COUNTER: usize = 0x1010;
 }
+
+/// The minor version of the firmware.
+const MINOR: u32 = 99;
 
 /// The revision of the command interface.
 const REVISION: u32 = 5;
@@ -65,6 +70,7 @@ impl<M: Memory> Device<M> {
     pub fn read_register(&mut self, offset: usize) -> u32 {
         let interface = &mut self.interface;
         match offset {
+            register::FIRMWARE => MINOR << 16 | u32::from(self.profile.firmware),
             register::INTERFACE_REVISION => REVISION << 16,
             register::QUEUE_HIGH => interface.high,
             register::QUEUE_LOW => {
