@@ -102,6 +102,15 @@ pub(crate) fn with_partition(mut entry: Entry, pkey: u16) -> Entry {
     entry
 }
 
+/// Adds the sum of the words of a received frame to its entry (`check_sum` of Linux's `mlx5_cqe64`).
+pub(crate) fn with_sum(mut entry: Entry, sum: u16) -> Entry {
+    const CHECK_SUM: core::ops::Range<usize> = 20..22;
+    if let Some(place) = entry.get_mut(CHECK_SUM) {
+        place.copy_from_slice(&sum.to_be_bytes());
+    }
+    entry
+}
+
 /// Returns the entry of a request that failed.
 pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entry {
     let cqe = ErrorCqe {

@@ -140,6 +140,8 @@ pub struct Device<M> {
     pub(crate) clock: Clock,
     pub(crate) interface: Interface,
     pub(crate) gids: Gids,
+    /// The first and the last number of queue pairs on a network of devices.
+    pub(crate) network: Option<(u32, u32)>,
 }
 
 impl<M: Memory> Device<M> {
@@ -163,6 +165,7 @@ impl<M: Memory> Device<M> {
             clock: Clock::default(),
             interface: Interface::default(),
             gids: Gids::new(profile.port_gid),
+            network: None,
         }
     }
 
@@ -176,6 +179,32 @@ impl<M: Memory> Device<M> {
     /// messages for other devices.
     pub fn reach(&mut self, gid: [u8; 16]) {
         self.gids.reach(gid);
+    }
+
+    /// Puts the device on a network of devices, from now on and after resets of the function. Queue pairs get
+    /// numbers from `first` to `last`, which no other device of the network has. A GID that is not the port's
+    /// leads to another device.
+    ///
+    /// # Errors
+    /// [`Error::BadAttribute`] for numbers that no queue pair can have.
+    pub fn join(&mut self, first: u32, last: u32) -> Result<(), Error> {
+        self.set_numbers(Numbered::Qp, first, last)?;
+        self.network = Some((first, last));
+        self.gids.reach_all();
+        Ok(())
+    }
+
+    /// Restores what [`Device::join`] has set, after a reset.
+    pub(crate) fn apply_network(&mut self) {
+        if let Some((first, last)) = self.network {
+            self.objects.qps.set_range(first, last);
+            self.gids.reach_all();
+        }
+    }
+
+    /// Returns the GIDs of the port.
+    pub fn gids(&self) -> impl Iterator<Item = [u8; 16]> {
+        self.gids.own()
     }
 
     /// Sets the device's faults from now on. Loaded DEKs stay as they are.

@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 pub(crate) struct Gids {
     own: Vec<[u8; 16]>,
     others: BTreeSet<[u8; 16]>,
+    /// All other GIDs lead to other devices.
+    all: bool,
 }
 
 impl Gids {
@@ -17,7 +19,7 @@ impl Gids {
     const OTHERS: usize = 1 << 12;
 
     pub(crate) fn new(gid: [u8; 16]) -> Self {
-        Self { own: vec![gid], others: BTreeSet::new() }
+        Self { own: vec![gid], others: BTreeSet::new(), all: false }
     }
 
     pub(crate) fn set(&mut self, table: Vec<[u8; 16]>) {
@@ -43,6 +45,16 @@ impl Gids {
         self.others.insert(gid);
     }
 
+    /// Lets all GIDs that are not the port's lead to other devices, from now on.
+    pub(crate) const fn reach_all(&mut self) {
+        self.all = true;
+    }
+
+    /// Returns the port's GIDs.
+    pub(crate) fn own(&self) -> impl Iterator<Item = [u8; 16]> {
+        self.own.iter().copied().filter(|gid| *gid != [0; 16])
+    }
+
     /// Returns the port's GID at an index of the table, or its first GID if the table has no entry there.
     pub(crate) fn at(&self, index: usize) -> [u8; 16] {
         self.own.get(index).or(self.own.first()).copied().unwrap_or_default()
@@ -55,7 +67,7 @@ impl Gids {
 
     /// Returns whether a GID leads to another device.
     pub(crate) fn is_others(&self, gid: [u8; 16]) -> bool {
-        self.others.contains(&gid)
+        self.all && !self.is_own(gid) || self.others.contains(&gid)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of the command interface, and of the objects that only drivers of the PCI function create.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use mlx5_mkey::wire::WQEBB_BYTES;
 
@@ -82,6 +82,12 @@ pub(crate) struct Interface {
     pub(crate) packets: BTreeMap<u32, PacketQueue>,
     /// The counters of sent packets.
     pub(crate) traffic: Traffic,
+    /// Receive queues of frames, by their numbers.
+    pub(crate) receivers: BTreeMap<u32, FrameQueue>,
+    /// The counters of received frames.
+    pub(crate) received: Traffic,
+    /// Frames for other ports, oldest first.
+    pub(crate) frames: VecDeque<Vec<u8>>,
     pub(crate) health: u32,
 }
 
@@ -172,6 +178,21 @@ pub(crate) struct PacketQueue {
     pub(crate) uar: u32,
 }
 
+/// A receive queue of frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameQueue {
+    pub(crate) cqn: u32,
+    pub(crate) pd: u32,
+    pub(crate) ring: u64,
+    pub(crate) log_slots: u8,
+    pub(crate) log_stride: u8,
+    pub(crate) record: u64,
+    /// The number of the next receive.
+    pub(crate) next: u16,
+    /// The queue takes frames.
+    pub(crate) is_ready: bool,
+}
+
 /// Counts of packets and of their bytes (PRM `traffic_counter`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counter {
@@ -179,8 +200,16 @@ pub(crate) struct Counter {
     pub(crate) bytes: u64,
 }
 
-/// The counters of sent packets, by the kind of their destination. Packets that the device could not read are
-/// errors.
+impl Counter {
+    /// Adds packets, and the bytes of all of them.
+    pub(crate) const fn count(&mut self, packets: u64, bytes: u64) {
+        self.packets = self.packets.wrapping_add(packets);
+        self.bytes = self.bytes.wrapping_add(bytes);
+    }
+}
+
+/// The counters of sent or received packets, by the kind of their destination. Packets that the device could
+/// not read are errors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) errors: Counter,

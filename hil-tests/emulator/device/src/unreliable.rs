@@ -12,6 +12,9 @@ use crate::refusal::{Cause, Reason};
 use alloc::sync::Arc;
 use mlx5_mkey::wire::ctrl::Opcode;
 
+/// Each port has queue pairs 0 and 1, the ones of management.
+const MANAGEMENT: u32 = 1;
+
 impl<M: Memory> Device<M> {
     /// Executes a SEND that carries its own address vector (UD).
     pub(crate) fn datagram(
@@ -31,6 +34,7 @@ impl<M: Memory> Device<M> {
             Destination::Own(number) => Some(self.whereabouts(number)),
             // The address is that of another device. A queue pair of this device with the same number gets no
             // datagram.
+            Destination::Other(number) if number <= MANAGEMENT => Some(Peer::Remote(number)),
             Destination::Other(number) => {
                 Some(self.whereabouts(number)).filter(|peer| matches!(peer, Peer::Remote(_)))
             }

@@ -203,3 +203,88 @@ fn packets_are_counted_by_their_destination() {
     assert_eq!(counters(&mut setup, 0x80), all);
     assert_eq!(counters(&mut setup, 0), [(0, 0); 4], "they were cleared");
 }
+
+/// A frame lands in the next receive of a queue that is ready, with its length and the sum of its IP packet.
+#[test]
+fn a_frame_of_another_port_lands_in_a_receive() {
+    let mut setup = Setup::new();
+    setup.host.device.join(0x1_0040, 0x1_ffff).unwrap();
+    let cq = setup.made_cq(4);
+    let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
+    let (data, key) = setup.host.filled(&[0; 256]);
+    let pd = setup.host.pd;
+    let words = Words::new(0x908, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x59, pd);
+    let words = words.u64(0x60, record).u8(0x71, 6).u8(0x73, LOG);
+    setup.refused(with_pages(words.clone().u24(0x29, 0x999), ring, 64 << LOG), BAD_RESOURCE, "no CQ");
+    let queue = setup.good(with_pages(words, ring, 64 << LOG));
+    // Two buffers, of 20 and of 200 bytes, then the mark that ends the list.
+    let segment = |bytes: u32, key: u32, address: u64| {
+        [&bytes.to_be_bytes()[..], &key.to_be_bytes(), &address.to_be_bytes()].concat()
+    };
+    let receive = [segment(20, key.get(), data), segment(200, key.get(), data + 20), segment(0, 0x100, 0)];
+    setup.host.put(ring, &receive.concat());
+    setup.host.put(record, &1_u32.to_be_bytes());
+    let own = setup.host.device.mac();
+    let mut frame = [&own[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd]].concat();
+    frame.extend((0..60).collect::<Vec<u8>>());
+    let arrives = |setup: &mut Setup, frame: &[u8]| {
+        setup.host.device.deliver_frame(frame);
+        setup.host.get(cq.address, 64)
+    };
+    let unwritten = arrives(&mut setup, &frame);
+    let ready = Words::new(0x909, 0x110).u24(9, queue).u8(0x21, 0x10);
+    setup.good(ready);
+    // Frames for other addresses, and frames that are cut short, are lost.
+    let mut other = frame.clone();
+    other[5] ^= 1;
+    for lost in [&other[..], &frame[..14], &[]] {
+        assert_eq!(arrives(&mut setup, lost), unwritten);
+    }
+    let entry = arrives(&mut setup, &frame);
+    assert_eq!((entry[0x3f], &entry[0x2c..0x30]), (0x20, &74_u32.to_be_bytes()[..]));
+    assert_eq!(setup.host.get(data, 74), frame);
+    let sum = (0..30_u64).map(|word| 2 * word << 8 | 2 * word + 1).sum::<u64>();
+    assert_eq!(&entry[0x14..0x16], &(sum as u16 + (sum >> 16) as u16).to_be_bytes());
+    // No receive is left. A group's address is everyone's.
+    frame[0] = 0xff;
+    arrives(&mut setup, &frame);
+    assert_eq!(setup.host.get(cq.address + 64, 1), unwritten[..1]);
+    setup.host.put(record, &2_u32.to_be_bytes());
+    setup.host.put(ring + 64, &segment(20, key.get(), data));
+    arrives(&mut setup, &frame);
+    assert_eq!(setup.host.get(cq.address + 64 + 0x3f, 1), [0xe0], "the receive is too short");
+    setup.good(Words::new(0x90a, 16).u24(9, queue));
+    setup.refused(Words::new(0x90a, 16).u24(9, queue), BAD_RESOURCE, "twice");
+    setup.host.device.deliver_frame(&frame);
+}
+
+/// A device on a network makes the frames of a request: cut, and with the checksums that the host left out.
+#[test]
+fn frames_leave_a_device_on_a_network_only() {
+    for joins in [false, true] {
+        let mut setup = Setup::new();
+        if joins {
+            setup.host.device.join(0x1_0040, 0x1_ffff).unwrap();
+        }
+        let cq = setup.made_cq(4);
+        let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
+        let (data, key) = setup.host.filled(&[0x33; 100]);
+        let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar);
+        let words = words.u24(0x59, setup.host.pd).u64(0x60, record).u8(0x71, 6).u8(0x73, LOG);
+        let queue = setup.good(with_pages(words, ring, 64 << LOG));
+        let mut request = vec![0; 32];
+        request[..4].copy_from_slice(&0x0e_u32.to_be_bytes());
+        request[4..8].copy_from_slice(&(queue << 8 | 4).to_be_bytes());
+        request[22..24].copy_from_slice(&60_u16.to_be_bytes());
+        request[28..32].copy_from_slice(&[0, 16, 2, 2]);
+        request.extend([2, 2, 2, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, 7, 8, 0, 0]);
+        request.extend([&100_u32.to_be_bytes()[..], &key.get().to_be_bytes(), &data.to_be_bytes()].concat());
+        setup.host.put(ring, &request);
+        setup.host.put(record + 4, &1_u32.to_be_bytes());
+        setup.host.device.write_uar(u64::from(setup.uar) * 4096 + 0x800, &request[..8]);
+        setup.host.device.settle_doorbells();
+        let frames: Vec<_> = std::iter::from_fn(|| setup.host.device.take_frame()).collect();
+        let lengths: Vec<_> = frames.iter().map(Vec::len).collect();
+        assert_eq!(lengths, if joins { vec![76, 56] } else { vec![] });
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::config::{BAR_BYTES, BYTES, ConfigSpace, Model, PENDING, TABLE, VECTORS};
 use crate::memory::{GuestMemory, MapError, Rights};
+use crate::network::Network;
 use crate::planned::Planned;
 use crate::times::Times;
 use mlx5_faults::Ending;
@@ -9,7 +10,7 @@ use mlx5_plan::Plan;
 use mlx5_softdev::{Device, DeviceProfile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 /// The regions of the function that a client can access.
@@ -96,6 +97,7 @@ pub struct Function {
     /// How the device has ended, if a planned fault has ended it.
     ended: Option<Ending>,
     times: Option<Times>,
+    network: Option<Network>,
 }
 
 impl Function {
@@ -109,6 +111,7 @@ impl Function {
             planned: None,
             ended: None,
             times: None,
+            network: None,
         }
     }
 
@@ -121,6 +124,28 @@ impl Function {
     /// Has the device fail as a plan says, from now on. `tell` is told of each fault.
     pub fn plan(&mut self, plan: Plan, tell: impl FnMut(&str) + Send + 'static) {
         self.planned = Some(Planned::new(plan, &mut self.device, Box::new(tell)));
+    }
+
+    /// Puts the function on a network. Its profile has the network's GID ([`Network::gid`]).
+    pub fn join(&mut self, network: Network) {
+        let (first, last) = network.numbers();
+        // The numbers of a slot are valid.
+        let _ = self.device.join(first, last);
+        self.network = Some(network);
+        self.raise();
+    }
+
+    /// Returns the descriptors that become readable when messages of the network arrive.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.network.iter().flat_map(Network::descriptors)
+    }
+
+    /// Takes messages and frames of the network.
+    pub fn receive(&mut self) {
+        if let Some(network) = &mut self.network {
+            network.receive(&mut self.device);
+        }
+        self.raise();
     }
 
     /// Returns the device behind the function.
@@ -235,6 +260,9 @@ impl Function {
         self.device.reset_function();
         self.device.memory_mut().is_open = false;
         self.table.fill(0);
+        if let Some(network) = &mut self.network {
+            network.reset();
+        }
     }
 
     /// Resets the function and forgets all mappings and descriptors of the client, which has disconnected.
@@ -316,7 +344,7 @@ impl Function {
         } else {
             self.device.settle();
         }
-        self.raise();
+        self.receive();
         self.is_due()
     }
 
@@ -326,11 +354,15 @@ impl Function {
             || self.device.is_waiting()
             || self.device.has_failed()
             || self.device.holds_entries()
+            || self.network.as_ref().is_some_and(Network::is_due)
     }
 
-    /// Signals raised interrupts to the client. Ends the device first if the plan of faults says it: a device
-    /// that has ended raises none.
+    /// Sends messages to the network, and signals raised interrupts to the client. Ends the device first if
+    /// the plan of faults says it: a device that has ended raises none.
     fn raise(&mut self) {
+        if let Some(network) = &mut self.network {
+            network.transmit(&mut self.device);
+        }
         if let Some(ending) = self.planned.as_ref().and_then(Planned::ending) {
             self.ended = Some(ending);
             self.device.memory_mut().is_open = false;

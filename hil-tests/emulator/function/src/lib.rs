@@ -4,7 +4,8 @@
 //! ```text
 //! client ──▶ server (socket, descriptors) ──▶ function ──┬─▶ config   (configuration space)
 //!                                                        ├─▶ device   (registers, doorbells, commands)
-//!                                                        └─▶ memory   (mappings of the client)
+//!                                                        ├─▶ memory   (mappings of the client)
+//!                                                        └─▶ network  (other processes)
 //! ```
 //!
 //! A client and its machine may send any message, and may write any bytes to memory. Each access is checked
@@ -18,6 +19,7 @@ mod function;
 mod json;
 mod memory;
 mod message;
+mod network;
 mod planned;
 mod server;
 mod times;
@@ -28,6 +30,7 @@ pub use function::{Function, Refusal, Region};
 pub use json::json;
 pub use memory::{GuestMemory, MapError, Rights};
 pub use mlx5_softdev::Port;
+pub use network::Network;
 pub use planned::check_places;
 pub use server::{serve, serve_stream};
 pub use words::{Repeats, command, words};

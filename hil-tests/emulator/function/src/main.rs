@@ -1,6 +1,6 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_function::{Function, Model, Repeats, check_places, json, serve, words};
+use mlx5_function::{Function, Model, Network, Repeats, check_places, json, serve, words};
 use mlx5_plan::Plan;
 use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask function --socket PATH [--device NAME] [--port NAME] [--crypto KIND]
-                     [--log] [--log-json FILE] [--faults WORDS] [--times FILE]
+                     [--fabric DIR] [--log] [--log-json FILE] [--faults WORDS] [--times FILE]
 
 Serves the software device as a PCI function over vfio-user, to one client after the other.
 QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
@@ -25,6 +25,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
                         connectx6dx takes single data units
   --port NAME           ethernet (the default) or infiniband
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
+  --fabric DIR          joins the emulated devices of a directory: other functions, and programs under
+                        cargo xtask emulate --dir DIR; the port is Ethernet
   --log                 prints commands, requests and completions, to standard error
   --log-json FILE       appends to FILE a line of JSON for each of them: time, words, bytes, and the
                         cause of a failure; cargo xtask decode reads it
@@ -47,6 +49,7 @@ struct Options {
     log_json: Option<PathBuf>,
     faults: Option<Plan>,
     times: Option<PathBuf>,
+    network: Option<Network>,
 }
 
 fn options() -> Result<Option<Options>, lexopt::Error> {
@@ -54,6 +57,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     let (mut socket, mut log, mut log_json, mut faults, mut times) = (None, false, None, None, None);
     let (mut model, mut profile) =
         (Model::default(), DeviceProfile { port_gid: GID, ..DeviceProfile::default() });
+    let mut fabric: Option<PathBuf> = None;
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -77,6 +81,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
                     name => return Err(format!("keys are not imported by `{name}`").into()),
                 };
             }
+            Long("fabric") => fabric = Some(arguments.value()?.into()),
             Long("log") => log = true,
             Long("log-json") => log_json = Some(PathBuf::from(arguments.value()?)),
             Long("faults") => {
@@ -89,8 +94,15 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
         }
     }
     let socket = socket.ok_or("--socket is missing")?;
+    let network = fabric.map(|directory| Network::join(&directory)).transpose()?;
+    if let Some(network) = &network {
+        if profile.port != Port::Ethernet {
+            return Err("--fabric needs the Ethernet port".into());
+        }
+        profile.port_gid = network.gid();
+    }
     let profile = model.profile(profile);
-    Ok(Some(Options { socket, model, profile, log, log_json, faults, times }))
+    Ok(Some(Options { socket, model, profile, log, log_json, faults, times, network }))
 }
 
 fn main() -> ExitCode {
@@ -127,6 +139,9 @@ fn run(options: Options) -> Result<(), String> {
     let _ = std::fs::remove_file(&options.socket);
     let listener = UnixListener::bind(&options.socket).map_err(|error| lost(&options.socket, error))?;
     let mut function = Function::new(options.model, options.profile);
+    if let Some(network) = options.network {
+        function.join(network);
+    }
     if let Some(plan) = options.faults {
         function.plan(plan, |fault| eprintln!("{fault}"));
     }

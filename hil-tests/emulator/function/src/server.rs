@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -62,6 +62,7 @@ impl Message {
 /// The system's error of the socket.
 pub fn serve(listener: &UnixListener, function: &mut Function) -> std::io::Result<()> {
     loop {
+        wait(listener, function)?;
         let (stream, _) = listener.accept()?;
         // An error of one client's connection ends only this connection.
         let _ = serve_stream(stream, function);
@@ -80,18 +81,7 @@ pub fn serve_stream(mut stream: UnixStream, function: &mut Function) -> std::io:
 
 fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result<()> {
     loop {
-        while function.is_due() {
-            let wait = if function.device_mut().has_open_doorbell() { BLOCK_NS } else { WAIT_NS };
-            let mut polled = [PollFd::new(&*stream, PollFlags::IN)];
-            match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: wait })) {
-                Ok(0) => {
-                    function.run();
-                }
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        wait(&*stream, function)?;
         let Some(message) = receive(stream)? else { return Ok(()) };
         let is_silent = message.header.flags.get() & flag::NO_REPLY != 0;
         let Header { id, command, flags, .. } = message.header;
@@ -107,6 +97,39 @@ fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result
         let size = ((HEADER + body.len()) as u32).into();
         let header = Header { id, command, size, flags: flags.into(), error: error.into() };
         stream.write_all(&[header.as_bytes(), &body].concat())?;
+    }
+}
+
+/// Waits until the client's socket is readable. Meanwhile the function does the work that is due, and takes
+/// messages of its network. A function without both does not wait.
+fn wait(socket: impl AsFd, function: &mut Function) -> std::io::Result<()> {
+    loop {
+        let is_due = function.is_due();
+        let nanoseconds = if function.device_mut().has_open_doorbell() { BLOCK_NS } else { WAIT_NS };
+        let limit = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+        let mut polled = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        polled.extend(function.descriptors().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
+        if !is_due && polled.len() == 1 {
+            return Ok(());
+        }
+        let count = match poll(&mut polled, is_due.then_some(&limit)) {
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(count) => count,
+        };
+        let is_readable = polled.first().is_some_and(|first| !first.revents().is_empty());
+        drop(polled);
+        if is_readable {
+            if count > 1 {
+                function.receive();
+            }
+            return Ok(());
+        }
+        if count == 0 {
+            function.run();
+        } else {
+            function.receive();
+        }
     }
 }
 

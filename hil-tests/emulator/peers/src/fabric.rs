@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The most processes that share one directory.
 const SLOTS: u32 = 256;
@@ -54,6 +54,9 @@ const LONGEST_TABLE: u64 = 1 << 16;
 /// How long a GID is looked for where a gateway runs, and the time between two looks.
 const NEIGHBOUR: Duration = Duration::from_millis(500);
 const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
+
+/// The time after which the MAC addresses of other slots are read again.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
@@ -88,6 +91,9 @@ pub struct Fabric<H> {
     listener: UnixListener,
     incoming: Vec<Incoming>,
     outgoing: BTreeMap<u32, Outgoing>,
+    /// The MAC addresses of other slots, and the time stamp of the directory when they were read.
+    around: Vec<(u32, Mac)>,
+    looked: Option<(SystemTime, Instant)>,
     host: PhantomData<H>,
 }
 
@@ -184,6 +190,8 @@ impl<H: Host> Fabric<H> {
                 listener,
                 incoming: Vec::new(),
                 outgoing: BTreeMap::new(),
+                around: Vec::new(),
+                looked: None,
                 host: PhantomData,
             });
         }
@@ -329,12 +337,29 @@ impl<H: Host> Fabric<H> {
         let Some((to, _)) = frame.split_first_chunk().filter(|_| frame.len() <= codec::LONGEST_FRAME) else {
             return;
         };
-        let (is_group, own) = (to[0] & 1 != 0, self.slot);
-        for slot in (0..SLOTS).filter(|slot| *slot != own) {
-            if self.addresses_of(slot).any(|(_, mac)| is_group || mac == *to) {
-                self.push(slot, || codec::encode_frame(frame));
-            }
+        self.look_around();
+        let is_group = to[0] & 1 != 0;
+        let slots: Vec<u32> =
+            self.around.iter().filter(|(_, mac)| is_group || mac == to).map(|one| one.0).collect();
+        for slot in slots {
+            self.push(slot, || codec::encode_frame(frame));
         }
+    }
+
+    /// Reads the MAC addresses of all other slots, if the directory has changed since the last call. Each
+    /// change of an address changes the directory. Changes in quick succession may have the same time stamp,
+    /// so the addresses are also read after a while.
+    fn look_around(&mut self) {
+        let changed = fs::metadata(&self.directory).and_then(|metadata| metadata.modified()).ok();
+        let is_recent = self.looked.is_some_and(|(_, at)| at.elapsed() < LOOK);
+        if is_recent && self.looked.is_some_and(|(time, _)| Some(time) == changed) {
+            return;
+        }
+        self.looked = changed.map(|time| (time, Instant::now()));
+        let own = self.slot;
+        let others = (0..SLOTS).filter(|slot| *slot != own);
+        // All addresses of a port have its MAC address.
+        self.around = others.filter_map(|slot| Some((slot, self.addresses_of(slot).next()?.1))).collect();
     }
 
     /// Appends the bytes of a message to those that wait for a process. Returns whether the process exists.

@@ -1,9 +1,8 @@
 //! Commands of an Ethernet port's network interface (`en_main.c`, `fs_cmd.c` and `vport.c` of Linux's
 //! mlx5_core): send queues of packets, receive queues, flow tables, and the table of GIDs.
 //!
-//! The port is the only one on its network. The device reads sent packets, counts them and shows them to its
-//! observer (tap); no packet arrives. Flow tables and receive queues therefore have a number and no
-//! behaviour.
+//! The device reads sent packets, counts them and shows them to its observer (tap). A device on a network
+//! ([`Device::join`]) exchanges frames with other ports. Flow tables have a number and no behaviour.
 
 use super::opcode;
 use crate::capabilities::{Field, flag, nic_vport, number, put_all};
@@ -21,7 +20,6 @@ pub(super) const NUMBERS: &[u16] = &[
     opcode::ALLOC_Q_COUNTER,
     opcode::ALLOC_TRANSPORT_DOMAIN,
     opcode::CREATE_TIR,
-    opcode::CREATE_RQ,
     opcode::CREATE_TIS,
     opcode::CREATE_RQT,
     opcode::CREATE_FLOW_TABLE,
@@ -36,7 +34,6 @@ const WITHOUT_EFFECT: &[u16] = &[
     opcode::DELETE_L2_TABLE_ENTRY,
     opcode::MODIFY_TIR,
     opcode::MODIFY_SQ,
-    opcode::MODIFY_RQ,
     opcode::MODIFY_TIS,
     opcode::MODIFY_RQT,
     opcode::SET_FLOW_TABLE_ROOT,
@@ -141,17 +138,20 @@ impl<M: Memory> Device<M> {
             opcode::SET_ROCE_ADDRESS => self.set_roce_address(request),
             opcode::CREATE_SQ => self.create_sq(request),
             opcode::DESTROY_SQ => self.destroy_sq(request),
+            opcode::CREATE_RQ => self.create_rq(request),
+            opcode::MODIFY_RQ => {
+                self.modify_rq(request);
+                Ok(reply::done())
+            }
+            opcode::DESTROY_RQ => self.destroy_rq(request),
             opcode if WITHOUT_EFFECT.contains(&opcode) => Ok(reply::done()),
             _ => return None,
         })
     }
 
-    /// QUERY_NIC_VPORT_CONTEXT: returns the context of the port. The MAC address is that of the port's GUID,
-    /// without the two bytes in its middle.
+    /// QUERY_NIC_VPORT_CONTEXT: returns the context of the port.
     fn query_nic_vport(&self) -> Vec<u8> {
-        let guid = self.guid();
-        let [a, b, c, _, _, f, g, h] = guid;
-        let context = nic_vport(u64::from_be_bytes(guid), [a ^ 2, b, c, f, g, h]);
+        let context = nic_vport(u64::from_be_bytes(self.guid()), self.mac());
         reply::with(HEADER + context.len(), HEADER, &context)
     }
 

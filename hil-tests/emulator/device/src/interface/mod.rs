@@ -8,11 +8,13 @@ mod commands;
 mod delivery;
 mod ethernet;
 mod events;
+mod frames;
 mod objects;
 mod opcode;
 mod packets;
 mod port;
 mod queue_pairs;
+mod reception;
 mod rings;
 mod uar;
 mod users;
@@ -142,6 +144,7 @@ impl<M: Memory> Device<M> {
         self.held.clear();
         self.outbound = Outbound::default();
         self.gids = Gids::new(self.profile.port_gid);
+        self.apply_network();
         // Waiting completion entries belong to queues that no longer exist.
         drop(self.gate.open());
         self.memory.close_all();
@@ -161,6 +164,9 @@ impl<M: Memory> Device<M> {
         interface.blue_flame = None;
         interface.packets.clear();
         interface.traffic = Traffic::default();
+        interface.receivers.clear();
+        interface.received = Traffic::default();
+        interface.frames.clear();
     }
 
     /// Returns the state of the command interface.

@@ -1,6 +1,7 @@
 //! Packets of an Ethernet port's network interface: their send queues, and the counters of the port
 //! (`en_tx.c` and `en_stats.c` of Linux's mlx5_core).
 
+use super::frames::{self, Checksums};
 use crate::commands::reply;
 use crate::commands::{Refused, Request};
 use crate::cqe::{self, Subject};
@@ -22,6 +23,9 @@ const LARGE_SEND: u8 = 0x0e;
 /// The number of bytes of a block of a send queue.
 const BLOCK: u64 = 64;
 
+/// The most bytes of the frames of a request. Linux sends at most 256 KiB at once (`max_lso_cap`).
+const MOST_BYTES: u64 = 1 << 20;
+
 /// The most bytes of a packet that are shown.
 const SHOWN: usize = 64;
 
@@ -33,6 +37,7 @@ struct PacketRequest<'r> {
     ranges: Vec<Range>,
     /// The largest number of payload bytes in each packet, if the device cuts the data into packets.
     cut: Option<u16>,
+    checksums: Checksums,
 }
 
 impl<'r> PacketRequest<'r> {
@@ -60,7 +65,9 @@ impl<'r> PacketRequest<'r> {
             ranges.push(Range { key: u32::from_be_bytes(*key), address, length: count.into() });
         }
         let cut = if is_large { Some(half(22)? & 0x3fff).filter(|bytes| *bytes != 0) } else { None };
-        Some(Self { inline, ranges, cut })
+        let flags = request.get(20).copied().unwrap_or_default();
+        let checksums = Checksums { network: flags & 0x40 != 0, transport: flags & 0x80 != 0 };
+        Some(Self { inline, ranges, cut, checksums })
     }
 
     /// Returns the number of packets, and of all bytes of them.
@@ -69,6 +76,16 @@ impl<'r> PacketRequest<'r> {
         let payload = self.ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.length));
         let packets = self.cut.map_or(1, |cut| payload.div_ceil(cut.into()).max(1));
         (packets, payload.saturating_add(packets.saturating_mul(header)))
+    }
+}
+
+/// Returns the counter of packets with this header: that of errors for a header without a destination.
+pub(super) fn kind_of<'t>(traffic: &'t mut Traffic, header: &[u8]) -> &'t mut Counter {
+    match header.get(..6) {
+        Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => &mut traffic.broadcast,
+        Some([first, ..]) if first & 1 != 0 => &mut traffic.multicast,
+        Some(_) => &mut traffic.unicast,
+        None => &mut traffic.errors,
     }
 }
 
@@ -137,36 +154,61 @@ impl<M: Memory> Device<M> {
         });
         let traffic = &mut self.interface.traffic;
         let ((packets, bytes), header) = read.unwrap_or_default();
-        let counter = match header.get(..6) {
-            Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => &mut traffic.broadcast,
-            Some([first, ..]) if first & 1 != 0 => &mut traffic.multicast,
-            Some(_) => &mut traffic.unicast,
-            None => &mut traffic.errors,
-        };
-        counter.packets = counter.packets.wrapping_add(packets.max(1));
-        counter.bytes = counter.bytes.wrapping_add(bytes);
+        kind_of(traffic, &header).count(packets.max(1), bytes);
+        if self.network.is_some() && !header.is_empty() {
+            self.send_frames(queue, pd, is_large, request);
+        }
         self.tap.show(Seen::Packet { queue, packets, bytes, header: &header });
     }
 
-    /// QUERY_VPORT_COUNTER: returns the counters of packets that the port has sent, and clears them if the
-    /// command asks for it. The counters of received packets are 0.
+    /// Makes the frames of a request, and adds them to those that wait for other ports.
+    fn send_frames(&mut self, queue: u32, pd: u32, is_large: bool, request: &[u8]) {
+        let Some(packet) = PacketRequest::parse(request, is_large) else { return };
+        let (_, bytes) = packet.size();
+        if bytes > MOST_BYTES {
+            return;
+        }
+        let mut payload = Vec::new();
+        for range in &packet.ranges {
+            match self.path(queue, pd).gather(&self.memory, *range, Right::LocalRead) {
+                Ok((read, _)) => payload.extend(read),
+                Err(_) => return,
+            }
+        }
+        for frame in frames::frames(packet.inline, &payload, packet.cut, packet.checksums) {
+            self.send_frame(frame);
+        }
+    }
+
+    /// QUERY_VPORT_COUNTER: returns the counters of packets that the port has sent and received, and clears
+    /// them if the command asks for it.
     pub(super) fn query_vport_counter(&mut self, request: &Request) -> Result<Vec<u8>, Refused> {
         const CLEAR: u8 = 0x80;
         let clears = request.u8(0x18)? & CLEAR != 0;
         let Traffic { errors, unicast, multicast, broadcast } = self.interface.traffic;
         let mut answer = reply::with(0x210, 0, &[]);
-        for (at, counter) in [(0x20, errors), (0x80, broadcast), (0xa0, unicast), (0xc0, multicast)] {
+        let received = self.interface.received;
+        for (at, counter) in [
+            (0x20, errors),
+            (0x70, received.broadcast),
+            (0x80, broadcast),
+            (0x90, received.unicast),
+            (0xa0, unicast),
+            (0xb0, received.multicast),
+            (0xc0, multicast),
+        ] {
             answer.splice(at..at + 8, counter.packets.to_be_bytes());
             answer.splice(at + 8..at + 16, counter.bytes.to_be_bytes());
         }
         if clears {
             self.interface.traffic = Traffic::default();
+            self.interface.received = Traffic::default();
         }
         Ok(answer)
     }
 
-    /// Writes the counters of sent packets into the register PPCNT (`data`): the groups of IEEE 802.3 and of
-    /// RFC 2863. All other counters are 0.
+    /// Writes the counters of packets into the register PPCNT (`data`): the group of IEEE 802.3 with sent and
+    /// received packets, and that of RFC 2863 with sent ones. All other counters are 0.
     ///
     /// # Errors
     /// [`Refused::PARAMETER`] for a request to clear counters.
@@ -177,9 +219,24 @@ impl<M: Memory> Device<M> {
             [unicast, multicast, broadcast].into_iter().fold(0_u64, |sum, one| sum.wrapping_add(of(one)))
         };
         let (packets, bytes) = (sum(|counter| counter.packets), sum(|counter| counter.bytes));
+        let received = self.interface.received;
+        let taken = [received.unicast, received.multicast, received.broadcast];
+        let taken = taken.into_iter().fold(Counter::default(), |sum, one| Counter {
+            packets: sum.packets.wrapping_add(one.packets),
+            bytes: sum.bytes.wrapping_add(one.bytes),
+        });
         let group = data.get(3).copied().unwrap_or_default() & 0x3f;
         let counters: &[(usize, u64)] = match group {
-            0 => &[(0x00, packets), (0x20, bytes), (0x30, multicast.packets), (0x38, broadcast.packets)],
+            0 => &[
+                (0x00, packets),
+                (0x08, taken.packets),
+                (0x20, bytes),
+                (0x28, taken.bytes),
+                (0x30, multicast.packets),
+                (0x38, broadcast.packets),
+                (0x40, received.multicast.packets),
+                (0x48, received.broadcast.packets),
+            ],
             1 => &[
                 (0x28, bytes),
                 (0x30, unicast.packets),

@@ -48,8 +48,12 @@ impl<M: Memory> Device<M> {
         let (state, transport) = (self.query(qp)?.state, self.qp_mut(qp)?.attributes.transport);
         let context = self.interface.contexts.get(&qp).ok_or(Refused::RESOURCE)?;
         let step = QpStep::read(request, (state, transport), context, self.profile())?;
-        let local = |peer, path: &[u8]| if self.leads_here(path) { Peer::Local(peer) } else { Peer::NOBODY };
-        let peer = step.peer.map(|(peer, path)| local(peer, &path));
+        let of_path = |peer, path: &[u8]| match self.leads_here(path) {
+            true => Peer::Local(peer),
+            false if self.network.is_some() => Peer::Remote(peer),
+            false => Peer::NOBODY,
+        };
+        let peer = step.peer.map(|(peer, path)| of_path(peer, &path));
         self.modify(qp, step.to)?;
         self.set_step(qp, &step, peer)?;
         self.interface.contexts.insert(qp, step.context);
@@ -70,7 +74,7 @@ impl<M: Memory> Device<M> {
         step.copies.map_or(Ok(()), |copies| self.set_copies(qp, copies))
     }
 
-    /// Returns whether a path (PRM `ads`) leads to this port, which is the only one.
+    /// Returns whether a path (PRM `ads`) leads to this port.
     fn leads_here(&self, path: &[u8]) -> bool {
         let byte = |at: usize| path.get(at).copied().unwrap_or_default();
         let stays = byte(0) & 0x80 != 0;

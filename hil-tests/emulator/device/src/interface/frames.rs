@@ -1,0 +1,251 @@
+//! Ethernet frames that a host leaves to the device to complete: data that the device cuts into frames (LSO),
+//! and checksums of IPv4, TCP and UDP (`en_tx.c` of Linux's mlx5_core).
+
+use alloc::vec::Vec;
+
+/// The number of bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// Types of Ethernet frames.
+mod kind {
+    pub(super) const IPV4: u16 = 0x0800;
+    pub(super) const IPV6: u16 = 0x86dd;
+    pub(super) const VLAN: u16 = 0x8100;
+}
+
+/// Protocols above IP.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Flags of TCP that only the last frame of cut data has (FIN, PSH), and one that only the first has (CWR).
+const ONLY_LAST: u8 = 0x09;
+const ONLY_FIRST: u8 = 0x80;
+
+/// The checksums that a host leaves to the device (`cs_flags` of Linux's `mlx5_wqe_eth_seg`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Checksums {
+    pub(super) network: bool,
+    pub(super) transport: bool,
+}
+
+/// Offsets in a frame: the IP header, the header above it, and the end of the IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    network: usize,
+    transport: usize,
+    end: usize,
+    protocol: u8,
+    is_v6: bool,
+}
+
+fn half(frame: &[u8], at: usize) -> Option<u16> {
+    frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+fn put(frame: &mut [u8], at: usize, value: u16) {
+    if let Some(place) = frame.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *place = value.to_be_bytes();
+    }
+}
+
+impl Layout {
+    /// Returns the layout of a frame with an IP packet. IPv6 headers with extensions have no layout.
+    fn of(frame: &[u8]) -> Option<Self> {
+        let mut at = ETHERNET - 2;
+        while half(frame, at)? == kind::VLAN {
+            at += 4;
+        }
+        let network = at + 2;
+        let found = match half(frame, at)? {
+            kind::IPV4 => {
+                let words = frame.get(network)? & 0xf;
+                let total = usize::from(half(frame, network + 2)?);
+                let transport = network + usize::from(words) * 4;
+                let protocol = *frame.get(network + 9)?;
+                Self { network, transport, end: network + total, protocol, is_v6: false }
+            }
+            kind::IPV6 => {
+                let end = network + 40 + usize::from(half(frame, network + 4)?);
+                let protocol = *frame.get(network + 6)?;
+                Self { network, transport: network + 40, end, protocol, is_v6: true }
+            }
+            _ => return None,
+        };
+        (found.end <= frame.len() && found.transport <= found.end).then_some(found)
+    }
+
+    /// Returns the place of the transport's checksum.
+    fn checksum(&self) -> Option<usize> {
+        match self.protocol {
+            TCP => Some(self.transport + 16),
+            UDP => Some(self.transport + 6),
+            _ => None,
+        }
+    }
+
+    /// Returns the source and destination addresses.
+    fn addresses<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
+        let (first, length) = if self.is_v6 { (8, 32) } else { (12, 8) };
+        frame.get(self.network + first..self.network + first + length).unwrap_or_default()
+    }
+}
+
+/// Returns the ones' complement sum of 16-bit words. An odd last byte counts as the upper half of a word.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.chunks(2).map(|word| u64::from(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]))).sum()
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Returns the sum of all words of a frame's IP packet, which a driver compares with the packet's checksums
+/// (`check_sum` of Linux's `mlx5_cqe64`). Other frames are summed from the end of their Ethernet header on.
+pub(super) fn received_sum(frame: &[u8]) -> u16 {
+    let (first, end) = Layout::of(frame).map_or((ETHERNET, frame.len()), |found| (found.network, found.end));
+    fold(sum(frame.get(first..end).unwrap_or_default()))
+}
+
+/// Writes the checksums of a frame that its host has left to the device.
+fn complete(frame: &mut [u8], Checksums { network, transport }: Checksums) {
+    let Some(layout) = Layout::of(frame) else { return };
+    if network && !layout.is_v6 {
+        put(frame, layout.network + 10, 0);
+        let header = fold(sum(frame.get(layout.network..layout.transport).unwrap_or_default()));
+        put(frame, layout.network + 10, !header);
+    }
+    if let Some(place) = layout.checksum().filter(|place| transport && place + 2 <= layout.end) {
+        put(frame, place, 0);
+        let body = frame.get(layout.transport..layout.end).unwrap_or_default();
+        let pseudo = sum(layout.addresses(frame)) + body.len() as u64 + u64::from(layout.protocol);
+        let checksum = !fold(pseudo + sum(body));
+        // UDP reads 0 as a datagram without a checksum.
+        put(frame, place, if checksum == 0 && layout.protocol == UDP { 0xffff } else { checksum });
+    }
+}
+
+/// Returns the frames of a request: its header and payload as one frame or, with `cut`, the header before
+/// each part of at most `cut` bytes of the payload.
+pub(super) fn frames(header: &[u8], payload: &[u8], cut: Option<u16>, checksums: Checksums) -> Vec<Vec<u8>> {
+    let Some(cut) = cut.map(usize::from).filter(|cut| *cut != 0) else {
+        let mut frame = [header, payload].concat();
+        complete(&mut frame, checksums);
+        return [frame].into();
+    };
+    let count = payload.len().div_ceil(cut).max(1);
+    let part = |number: usize| {
+        let begin = number * cut;
+        let bytes = payload.get(begin..payload.len().min(begin + cut)).unwrap_or_default();
+        let mut frame = [header, bytes].concat();
+        adjust(&mut frame, number, begin, number + 1 == count);
+        complete(&mut frame, checksums);
+        frame
+    };
+    (0..count).map(part).collect()
+}
+
+/// Adjusts the header of a part of cut data: lengths, the identification of IPv4, and the place in the stream
+/// of TCP. `begin` is the number of bytes before the part.
+fn adjust(frame: &mut [u8], number: usize, begin: usize, is_last: bool) {
+    let mut at = ETHERNET - 2;
+    while half(frame, at) == Some(kind::VLAN) {
+        at += 4;
+    }
+    let (kind, network) = (half(frame, at), at + 2);
+    let length = frame.len().saturating_sub(network);
+    match kind {
+        Some(kind::IPV4) => {
+            put(frame, network + 2, length as u16);
+            let identification = half(frame, network + 4).unwrap_or_default();
+            put(frame, network + 4, identification.wrapping_add(number as u16));
+        }
+        Some(kind::IPV6) => put(frame, network + 4, length.saturating_sub(40) as u16),
+        _ => return,
+    }
+    let Some(layout) = Layout::of(frame) else { return };
+    match layout.protocol {
+        TCP => {
+            let place = frame.get_mut(layout.transport + 4..).and_then(<[u8]>::first_chunk_mut);
+            if let Some(place) = place {
+                *place = u32::from_be_bytes(*place).wrapping_add(begin as u32).to_be_bytes();
+            }
+            if let Some(flags) = frame.get_mut(layout.transport + 13) {
+                *flags &= if is_last { 0xff } else { !ONLY_LAST };
+                *flags &= if number == 0 { 0xff } else { !ONLY_FIRST };
+            }
+        }
+        UDP => put(frame, layout.transport + 4, (layout.end - layout.transport) as u16),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// A frame of IPv4 and TCP without data: sequence number 0x1000, flags ACK, PSH and FIN.
+    fn header() -> Vec<u8> {
+        let mut frame = [2; 12].to_vec();
+        frame.extend([0x08, 0x00]);
+        frame.extend([0x45, 0, 0, 40, 0, 7, 0, 0, 64, TCP, 0xaa, 0xaa, 192, 0, 2, 1, 192, 0, 2, 2]);
+        frame.extend([0x12, 0x34, 0x56, 0x78, 0, 0, 0x10, 0, 0, 0, 0, 0, 0x50, 0x19, 1, 0, 0xaa, 0xaa, 0, 0]);
+        frame
+    }
+
+    const BOTH: Checksums = Checksums { network: true, transport: true };
+
+    /// A packet with right checksums sums to all ones: once over the IPv4 header, and once over the rest with
+    /// addresses, length and protocol.
+    fn is_right(frame: &[u8]) -> bool {
+        let layout = Layout::of(frame).unwrap();
+        let body = &frame[layout.transport..layout.end];
+        let pseudo = sum(layout.addresses(frame)) + body.len() as u64 + u64::from(layout.protocol);
+        (layout.is_v6 || fold(sum(&frame[layout.network..layout.transport])) == 0xffff)
+            && fold(pseudo + sum(body)) == 0xffff
+    }
+
+    #[test]
+    fn data_are_cut_into_frames_with_headers_of_their_own() {
+        let payload: Vec<u8> = (0..25).collect();
+        let made = frames(&header(), &payload, Some(10), BOTH);
+        assert_eq!(made.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 59]);
+        assert!(made.iter().all(|frame| is_right(frame)));
+        let numbers = |frame: &Vec<u8>| (frame[17], frame[19], frame[41], frame[47]);
+        assert_eq!(
+            made.iter().map(numbers).collect::<Vec<_>>(),
+            [(50, 7, 0, 0x10), (50, 8, 10, 0x10), (45, 9, 20, 0x19)]
+        );
+        assert_eq!(made.concat().len(), 25 + 3 * 54);
+    }
+
+    #[test]
+    fn checksums_are_written_where_the_host_left_them() {
+        let whole = |checksums| frames(&header(), &[], None, checksums).concat();
+        assert_eq!(whole(Checksums::default()), header());
+        assert!(is_right(&whole(BOTH)) && !is_right(&header()));
+        // The IPv4 header of a right packet sums to all ones, hence the packet sums to the rest.
+        let frame = whole(BOTH);
+        assert_eq!(received_sum(&frame), fold(0xffff + sum(&frame[34..])));
+        let mut datagram = [2; 12].to_vec();
+        datagram.extend([0x81, 0, 0, 5, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 11, UDP, 64]);
+        datagram.extend([7; 32]);
+        datagram.extend([0, 1, 0, 2, 0, 11, 0, 0, 1, 2, 3]);
+        let frame = frames(&datagram, &[], None, BOTH).concat();
+        assert!(is_right(&frame));
+        // The padding of a short frame is no part of the packet.
+        assert_eq!(received_sum(&[frame.clone(), vec![9; 4]].concat()), received_sum(&frame));
+    }
+
+    #[test]
+    fn a_frame_cut_short_is_left_as_it_is() {
+        let frame = header();
+        for length in 0..frame.len() {
+            let _ = frames(&frame[..length], &[1, 2, 3], Some(2), BOTH);
+            let _ = received_sum(&frame[..length]);
+        }
+    }
+}

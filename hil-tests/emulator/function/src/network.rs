@@ -1,0 +1,163 @@
+//! The function's place on a network: the directory in which the processes of emulated devices meet
+//! (`mlx5-peers`). Messages of queue pairs and frames of the network interface go to the other processes.
+
+use crate::memory::GuestMemory;
+use mlx5_faults::{Fault, Place};
+use mlx5_peers::{Fabric, Gid, Host, News, Waiting, slot_of};
+use mlx5_softdev::{Datagram, Device, Message};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+
+/// The first slot that a function cannot take: numbers of queue pairs from there on are those of send queues
+/// of packets.
+const SLOTS: u32 = 0xf0;
+
+/// The number of low bits of a queue pair's number that do not name its slot.
+const SLOT_SHIFT: u32 = 16;
+
+/// The last queue pair of management. All ports have these numbers, so a message to them goes to the port of
+/// its GID.
+const MANAGEMENT: u32 = 1;
+
+/// A process that consists of the function alone, without planned faults of messages.
+#[derive(Debug)]
+struct Alone;
+
+impl Host for Alone {
+    fn keep(_: &impl AsRawFd) {}
+
+    fn visit(_: Place) -> Option<Fault> {
+        None
+    }
+}
+
+/// The place on the network.
+#[derive(Debug)]
+pub struct Network {
+    fabric: Fabric<Alone>,
+    waiting: Waiting,
+    /// The GIDs that the other processes know.
+    published: Vec<Gid>,
+}
+
+impl Network {
+    /// Takes a place on the network of a directory.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn join(directory: &Path) -> Result<Self, String> {
+        let fabric = Fabric::join(directory)?;
+        if fabric.slot() >= SLOTS {
+            return Err(format!("{}: no place for another function", directory.display()));
+        }
+        Ok(Self { fabric, waiting: Waiting::default(), published: Vec::new() })
+    }
+
+    /// Returns the link-local GID of the port, which no other function of the directory has.
+    pub const fn gid(&self) -> Gid {
+        let slot = self.fabric.slot() as u8;
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x6d, 0x6c, 0xff, 0xfe, 0, 1, slot]
+    }
+
+    /// Returns the first and the last number of the port's queue pairs.
+    pub(crate) const fn numbers(&self) -> (u32, u32) {
+        self.fabric.qpns()
+    }
+
+    /// Returns the descriptors that become readable when messages arrive.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.fabric.descriptors()
+    }
+
+    /// Returns whether messages wait for a time, or for a peer that takes them.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.waiting.is_empty() || self.fabric.is_behind()
+    }
+
+    /// Forgets the messages that wait for the device, which has been reset.
+    pub(crate) fn reset(&mut self) {
+        self.waiting.retain(|_| false);
+    }
+
+    /// Delivers messages and frames of other processes to the device.
+    pub(crate) fn receive(&mut self, device: &mut Device<GuestMemory>) {
+        let mut news = Vec::new();
+        let waiting = &mut self.waiting;
+        self.fabric.exchange(|message| waiting.push(arrived(message)), &mut news);
+        self.waiting.deliver(device, Some);
+        for news in news {
+            if let News::Frame(frame) = news {
+                device.deliver_frame(&frame);
+            }
+        }
+    }
+
+    /// Sends the device's messages and frames to other processes.
+    pub(crate) fn transmit(&mut self, device: &mut Device<GuestMemory>) {
+        while let Some(message) = device.take_message() {
+            if let Some(answer) = self.addressed(message).and_then(|message| self.fabric.send(&message)) {
+                self.waiting.push(answer);
+            }
+        }
+        while let Some(frame) = device.take_frame() {
+            self.fabric.send_frame(&frame);
+        }
+        self.fabric.flush();
+        if !device.gids().eq(self.published.iter().copied()) {
+            self.published = device.gids().collect();
+            let mac = device.mac();
+            self.fabric.publish(self.published.iter().map(|gid| (*gid, mac)));
+        }
+    }
+
+    /// Returns a message with numbers that name the slots of both queue pairs of management. Returns `None`
+    /// for a datagram to a GID that no process has.
+    fn addressed(&self, message: Message) -> Option<Message> {
+        match message {
+            Message::Unanswered { from, to, datagram: Some(datagram), request } if to <= MANAGEMENT => {
+                let slot = self.fabric.slot_with(destination(&datagram)?)?;
+                let (from, to) = (from | self.fabric.slot() << SLOT_SHIFT, to | slot << SLOT_SHIFT);
+                Some(Message::Unanswered { from, to, datagram: Some(datagram), request })
+            }
+            other => Some(other),
+        }
+    }
+}
+
+/// Returns the destination of a datagram: the last 16 bytes of its route.
+fn destination(datagram: &Datagram) -> Option<Gid> {
+    datagram.route.last_chunk().copied()
+}
+
+/// Returns a message as the device knows it: its queue pairs of management have no slot.
+fn arrived(message: Message) -> Message {
+    match message {
+        Message::Unanswered { from, to, datagram, request } => {
+            Message::Unanswered { from: plain(from), to: plain(to), datagram, request }
+        }
+        other => other,
+    }
+}
+
+const fn plain(number: u32) -> u32 {
+    let low = number & ((1 << SLOT_SHIFT) - 1);
+    if low <= MANAGEMENT && slot_of(number) < SLOTS { low } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_pairs_of_management_have_no_slot_on_the_device() {
+        assert_eq!([0x5_0001, 0, 1, 0x5_0040, 0x5_0002].map(plain), [1, 0, 1, 0x5_0040, 0x5_0002]);
+    }
+
+    #[test]
+    fn functions_of_a_directory_have_different_addresses() {
+        let home = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| Network::join(home.path()).unwrap());
+        assert_ne!(one.gid(), other.gid());
+        assert_eq!((one.numbers().0, other.numbers().0), (0x40, 0x1_0040));
+    }
+}
