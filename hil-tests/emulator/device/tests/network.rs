@@ -243,7 +243,7 @@ fn a_frame_of_another_port_lands_in_a_receive() {
     let entry = arrives(&mut setup, &frame);
     assert_eq!((entry[0x3f], &entry[0x2c..0x30]), (0x20, &74_u32.to_be_bytes()[..]));
     assert_eq!(setup.host.get(data, 74), frame);
-    let sum = (0..30_u64).map(|word| 2 * word << 8 | 2 * word + 1).sum::<u64>();
+    let sum = (0..30_u64).map(|word| word * 0x202 + 1).sum::<u64>();
     assert_eq!(&entry[0x14..0x16], &(sum as u16 + (sum >> 16) as u16).to_be_bytes());
     // No receive is left. A group's address is everyone's.
     frame[0] = 0xff;

@@ -147,10 +147,45 @@ const fn plain(number: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mlx5_softdev::DeviceProfile;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn queue_pairs_of_management_have_no_slot_on_the_device() {
         assert_eq!([0x5_0001, 0, 1, 0x5_0040, 0x5_0002].map(plain), [1, 0, 1, 0x5_0040, 0x5_0002]);
+    }
+
+    /// Another process of the directory may send any bytes. The function stays on the network.
+    #[test]
+    fn bytes_of_others_do_no_harm() {
+        let home = tempfile::tempdir().unwrap();
+        let mut own = Network::join(home.path()).unwrap();
+        let mut device =
+            Device::new(GuestMemory::default(), DeviceProfile { port_gid: own.gid(), ..Default::default() });
+        device.join(own.numbers().0, own.numbers().1).unwrap();
+        let hostile = || UnixStream::connect(home.path().join("slot-0.socket")).unwrap();
+        let with_length = |body: &[u8]| [&(body.len() as u32).to_le_bytes()[..], body].concat();
+        let mut inputs = vec![vec![0xff; 64], vec![], vec![4, 0, 0, 0, 5], vec![0; 4]];
+        for kind in 0..=8 {
+            for length in [0, 1, 5, 13, 60, 200] {
+                inputs.extend(
+                    [0, 0x55, 0xff].map(|byte| with_length(&[&[kind][..], &vec![byte; length]].concat())),
+                );
+            }
+        }
+        for input in inputs {
+            let mut peer = hostile();
+            peer.write_all(&input).unwrap();
+            for _ in 0..3 {
+                own.receive(&mut device);
+                own.transmit(&mut device);
+            }
+        }
+        // A peer behind all of this still reaches the function.
+        let other = Network::join(home.path()).unwrap();
+        own.transmit(&mut device);
+        assert_eq!(other.fabric.slot_with(own.published[0]), Some(0));
     }
 
     #[test]

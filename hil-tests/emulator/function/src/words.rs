@@ -282,7 +282,7 @@ fn packet(queue: u32, packets: u64, bytes: u64, header: &[u8]) -> String {
         }
         _ => "a packet that cannot be read, counted as an error".into(),
     };
-    format!("send queue {queue:#x}: {what}: the port is alone on its network")
+    format!("send queue {queue:#x}: {what}")
 }
 
 #[cfg(test)]

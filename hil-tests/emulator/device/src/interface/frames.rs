@@ -92,7 +92,9 @@ impl Layout {
 
 /// Returns the ones' complement sum of 16-bit words. An odd last byte counts as the upper half of a word.
 fn sum(bytes: &[u8]) -> u64 {
-    bytes.chunks(2).map(|word| u64::from(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]))).sum()
+    let (words, rest) = bytes.as_chunks::<2>();
+    let last = rest.first().map_or(0, |byte| u64::from(*byte) << 8);
+    words.iter().fold(last, |sum, word| sum + u64::from(u16::from_be_bytes(*word)))
 }
 
 fn fold(mut sum: u64) -> u16 {
