@@ -40,19 +40,79 @@ enum Line {
     Output(String),
 }
 
+/// The error for a guest that has ended before its command.
+const ENDED: &str = "the guest has ended before its command";
+
 /// Boots the guest, and returns the exit status of its command.
 pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8, String> {
     let folder = run::temporary("guest")?;
-    let image = folder.path().join("initramfs");
-    fs::write(&image, image::build(guest, parts)?).map_err(|error| error.to_string())?;
     let own = folder.path().join("socket");
-    let mut served = vec!["--port".to_owned(), guest.port.clone()];
-    served.extend(options.log.then(|| "--log".to_owned()));
-    served.extend(guest.faults.iter().flat_map(|words| ["--faults".to_owned(), words.clone()]));
     let (socket, _function) = match &options.socket {
         Some(socket) => (socket, None),
-        None => (&own, Some(function::serve(&own, &served)?)),
+        None => (&own, Some(function::serve(&own, &served(options, guest, None))?)),
     };
+    machine(options, guest, parts, socket, folder.path())
+}
+
+/// Boots two guests on one network at the same time. The first one dies at the end of each of its scripts but
+/// the last, and boots again with the next one. Returns the exit status of the command that has failed, or 0.
+pub(super) fn boot_two(
+    options: &Options,
+    first: &[Guest],
+    second: &Guest,
+    parts: &Parts,
+) -> Result<u8, String> {
+    let folders = [run::temporary("guest")?, run::temporary("guest")?];
+    let [own, other] = folders.each_ref().map(|folder| folder.path());
+    let network = own.join("network");
+    let serve = |guest: &Guest, folder: &Path| {
+        let socket = folder.join("socket");
+        function::serve(&socket, &served(options, guest, Some(&network))).map(|function| (socket, function))
+    };
+    // The first function on the network has the first address.
+    let (socket, _function) = serve(first.first().ok_or("no first guest")?, own)?;
+    let (other_socket, _other_function) = serve(second, other)?;
+    std::thread::scope(|scope| {
+        let boots = scope.spawn(|| {
+            for (number, guest) in first.iter().enumerate() {
+                match machine(options, guest, parts, &socket, own) {
+                    Err(why) if why == ENDED && number + 1 < first.len() => {}
+                    ended => return ended,
+                }
+            }
+            Err(ENDED.into())
+        });
+        let status = machine(options, second, parts, &other_socket, other);
+        let first = boots.join().map_err(|_| "the first guest has no end")?;
+        match (status, first) {
+            (Ok(0), first) => first,
+            (status, Ok(_)) => status,
+            (status, Err(why)) => Err(format!("{why}; the second guest: {status:?}")),
+        }
+    })
+}
+
+/// Returns the options of a guest's function, on a network if there is one.
+fn served(options: &Options, guest: &Guest, network: Option<&Path>) -> Vec<String> {
+    let mut served = vec!["--port".to_owned(), guest.port.clone()];
+    served.extend(options.log.then(|| "--log".to_owned()));
+    served.extend(guest.device.iter().flat_map(|name| ["--device".to_owned(), name.clone()]));
+    served.extend(guest.faults.iter().flat_map(|words| ["--faults".to_owned(), words.clone()]));
+    served.extend(network.iter().flat_map(|path| ["--fabric".to_owned(), path.display().to_string()]));
+    served
+}
+
+/// Boots a machine on the function that listens at a socket, and returns the exit status of its command. The
+/// machine's image is in `folder`.
+fn machine(
+    options: &Options,
+    guest: &Guest,
+    parts: &Parts,
+    socket: &Path,
+    folder: &Path,
+) -> Result<u8, String> {
+    let image = folder.join("initramfs");
+    fs::write(&image, image::build(guest, parts)?).map_err(|error| error.to_string())?;
     let accelerator = match options.tcg {
         true => Accelerator::Tcg,
         false => Accelerator::find(&parts.qemu, guest.arch, &parts.kernel),
@@ -162,7 +222,7 @@ fn watch(lines: &Receiver<Line>, mut end: Instant) -> Result<u8, String> {
     match (status, warning) {
         (_, Some(warning)) => Err(format!("the kernel warns: {warning}")),
         (Some(status), None) => Ok(status),
-        (None, None) => Err("the guest has ended before its command".into()),
+        (None, None) => Err(ENDED.into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask guest --check`: tests Linux's own drivers in several guests, for each port and kernel.
 
-use super::boot::boot;
+use super::boot::{boot, boot_two};
 use super::options::{Options, SID};
 use super::parts::{Guest, Parts};
 use crate::machine::arch::Arch;
@@ -11,51 +11,79 @@ const BEGIN: &str = include_str!("check/begin.sh");
 const PROGRAMS: &str = include_str!("check/programs.sh");
 const DEVX: &str = include_str!("check/devx.sh");
 const CONNECTIONS: &str = include_str!("check/connections.sh");
+const VOLUME: &str = include_str!("check/volume.sh");
 const STORAGE: &str = include_str!("check/storage.sh");
 const PROTECTION: &str = include_str!("check/protection.sh");
 const LIFE: &str = include_str!("check/life.sh");
 const TRAFFIC: &str = include_str!("check/traffic.sh");
 const RECOVERY: &str = include_str!("check/recovery.sh");
+const IDENTITY: &str = include_str!("check/identity.sh");
+const SECOND: &str = include_str!("check/second.sh");
+const SERVE: &str = include_str!("check/serve.sh");
+const BETWEEN: &str = include_str!("check/between.sh");
 const END: &str = include_str!("check/end.sh");
 
-/// A guest of the check: its processor, its kernel (`None`: the kernel of Debian 12), the port of its PCI
-/// function, and the scripts that it runs one after the other.
+/// A guest of the check, with the scripts that it runs one after the other.
 struct Part {
     arch: Arch,
+    /// `None` is the kernel of Debian 12.
     kernel: Option<&'static str>,
+    /// The port of the PCI function.
     port: &'static str,
+    /// The model of the device (`--device` of the function). No words select a BlueField-3.
+    device: &'static str,
     /// The plan of faults of the function, or no words.
     faults: &'static str,
     scripts: &'static [&'static str],
+    /// The scripts of another guest on the same network, for each of its boots. Without scripts, the guest is
+    /// alone.
+    other: &'static [&'static [&'static str]],
 }
 
 const INFINIBAND: &[&str] = &[BEGIN, PROGRAMS, DEVX, LIFE, END];
-const ETHERNET: &[&str] = &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, STORAGE, PROTECTION, LIFE, END];
+const ETHERNET: &[&str] = &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, VOLUME, STORAGE, PROTECTION, LIFE, END];
 
 /// The device fails at a completion of the ping-pong. The start of the drivers takes few completions, and an
 /// unknown number of commands.
 const FATAL: &str = "completion@600=fatal";
 
+/// The scripts of a guest that carries out the orders of another one.
+const SERVES: &[&str] = &[BEGIN, VOLUME, SERVE];
+
+/// A guest with Debian 12's kernel on an InfiniBand port, alone.
+const USUAL: Part = Part {
+    arch: Arch::X86,
+    kernel: None,
+    port: "infiniband",
+    device: "",
+    faults: "",
+    scripts: INFINIBAND,
+    other: &[],
+};
+
+/// A guest that only looks at its device.
+const LOOK: &[&str] = &[BEGIN, IDENTITY, END];
+
 const PARTS: &[Part] = &[
-    Part { arch: Arch::X86, kernel: None, port: "infiniband", faults: "", scripts: INFINIBAND },
-    Part { arch: Arch::X86, kernel: None, port: "ethernet", faults: "", scripts: ETHERNET },
-    Part { arch: Arch::X86, kernel: Some(SID), port: "infiniband", faults: "", scripts: INFINIBAND },
-    Part { arch: Arch::X86, kernel: Some(SID), port: "ethernet", faults: "", scripts: ETHERNET },
-    Part { arch: Arch::X86, kernel: None, port: "ethernet", faults: FATAL, scripts: &[BEGIN, RECOVERY] },
+    USUAL,
+    Part { port: "ethernet", scripts: ETHERNET, ..USUAL },
+    Part { kernel: Some(SID), ..USUAL },
+    Part { kernel: Some(SID), port: "ethernet", scripts: ETHERNET, ..USUAL },
+    Part { port: "ethernet", faults: FATAL, scripts: &[BEGIN, RECOVERY], ..USUAL },
+    Part { kernel: Some(SID), faults: FATAL, scripts: &[BEGIN, RECOVERY], ..USUAL },
     Part {
-        arch: Arch::X86,
-        kernel: Some(SID),
-        port: "infiniband",
-        faults: FATAL,
-        scripts: &[BEGIN, RECOVERY],
+        port: "ethernet",
+        scripts: &[SECOND, BEGIN, VOLUME, BETWEEN, END],
+        other: &[SERVES, SERVES],
+        ..USUAL
     },
-    Part {
-        arch: Arch::Arm64,
-        kernel: None,
-        port: "infiniband",
-        faults: "",
-        scripts: &[BEGIN, PROGRAMS, END],
-    },
+    Part { device: "bluefield2", scripts: LOOK, ..USUAL },
+    Part { device: "connectx6dx", port: "ethernet", scripts: LOOK, ..USUAL },
+    Part { device: "connectx7", scripts: LOOK, ..USUAL },
+    Part { kernel: Some(SID), device: "bluefield2", port: "ethernet", scripts: LOOK, ..USUAL },
+    Part { kernel: Some(SID), device: "connectx6dx", scripts: LOOK, ..USUAL },
+    Part { kernel: Some(SID), device: "connectx7", port: "ethernet", scripts: LOOK, ..USUAL },
+    Part { arch: Arch::Arm64, scripts: &[BEGIN, PROGRAMS, END], ..USUAL },
 ];
 
 impl Part {
@@ -74,18 +102,32 @@ impl Part {
             arch: self.arch,
             kernel: kernel.map(String::from),
             port: self.port.to_owned(),
+            device: Some(self.device.to_owned()).filter(|name| !name.is_empty()),
             faults: Some(self.faults.to_owned()).filter(|words| !words.is_empty()),
             storage: true,
             files: Vec::new(),
-            command: self.scripts.concat(),
+            command: self.command(self.scripts),
         })
+    }
+
+    /// Returns the line for the guest's shell. Its first words name the device.
+    fn command(&self, scripts: &[&str]) -> String {
+        format!("device={}\n{}", self.device, scripts.concat())
+    }
+
+    /// Returns the guest that shares the network of `guest`, for each of its boots.
+    fn other(&self, guest: &Guest) -> Vec<Guest> {
+        let boot = |scripts: &&[&str]| Guest { command: self.command(scripts), ..guest.clone() };
+        self.other.iter().map(boot).collect()
     }
 
     /// Returns a description of this guest for the output.
     fn words(&self, guest: &Guest) -> String {
         let kernel = guest.kernel.as_deref().unwrap_or("12");
         let fails = if self.faults.is_empty() { "" } else { ", a device that fails" };
-        format!("{:?}, kernel of Debian {kernel}, port {}{fails}", self.arch, self.port)
+        let two = if self.other.is_empty() { "" } else { ", two guests" };
+        let device = if self.device.is_empty() { String::new() } else { format!(", {}", self.device) };
+        format!("{:?}, kernel of Debian {kernel}, port {}{device}{fails}{two}", self.arch, self.port)
     }
 }
 
@@ -100,6 +142,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let (mut results, mut failures) = (Vec::new(), 0);
     for (part, mut guest) in PARTS.iter().filter_map(|part| Some((part, part.asked(options)?))) {
         let words = part.words(&guest);
+        if options.case.as_ref().is_some_and(|case| !words.contains(case)) {
+            continue;
+        }
         println!("guest: {words}");
         let parts = match Parts::find(options, &guest) {
             Ok(parts) => parts,
@@ -110,7 +155,10 @@ pub(super) fn run(options: &Options) -> ExitCode {
         };
         let booted = part.arch.scenarios().and_then(|scenarios| {
             guest.files = vec![scenarios];
-            boot(options, &guest, &parts)
+            match &part.other(&guest)[..] {
+                [] => boot(options, &guest, &parts),
+                other => boot_two(options, other, &guest, &parts),
+            }
         });
         let outcome = match booted {
             Ok(0) => "passed ".to_owned(),
@@ -157,9 +205,13 @@ mod tests {
         };
         assert_eq!(asked("--check").len(), PARTS.len());
         let named = |kernel: &str, port: &str| (Arch::X86, Some(kernel.to_owned()), port.to_owned());
-        assert_eq!(asked("--kernel sid --port ethernet"), [named("sid", "ethernet")]);
+        assert_eq!(asked("--kernel sid --port ethernet"), [(); 3].map(|()| named("sid", "ethernet")));
         let own = asked("--kernel /here --arch x86-64");
-        assert_eq!(own, ["infiniband", "ethernet", "ethernet"].map(|port| named("/here", port)));
+        assert_eq!(
+            own,
+            ["infiniband", "ethernet", "ethernet", "ethernet", "infiniband", "ethernet", "infiniband"]
+                .map(|port| named("/here", port))
+        );
         assert_eq!(asked("--arch arm64"), [(Arch::Arm64, None, "infiniband".to_owned())]);
     }
 }

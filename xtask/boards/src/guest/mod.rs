@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         arch: options.arch(),
         kernel: options.kernel.clone(),
         port: options.port.clone().unwrap_or_else(|| "infiniband".into()),
+        device: None,
         faults: options.faults.take(),
         storage: false,
         files: core::mem::take(&mut options.files),

@@ -7,7 +7,7 @@ use xtask::run;
 pub(crate) const HELP: &str = "\
 cargo xtask guest [--arch NAME] [--kernel DIR] [--qemu PROGRAM] [--port NAME] [--seconds N]
                   [--socket PATH] [--tcg] [--log] [--file PATH]… [-- COMMAND…]
-cargo xtask guest [options] --check | --find-qemu
+cargo xtask guest [options] --check [--case WORDS] | --find-qemu
 
 Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
 mlx5_core and mlx5_ib drive the device. Runs COMMAND in the guest and ends with its exit status: a
@@ -34,7 +34,9 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
                    the other options name): ping-pong of all kinds, perftest, rping, NVMe over
                    fabrics with and without protection information, DEVX, counters of packets; the
                    drivers let go of the device, also under load and for FLR, and recover a device
-                   that fails
+                   that fails; the other models; two guests on one network: ping, RoCE, NVMe over
+                   fabrics, and one of them dies
+  --case WORDS     check only the guests whose description has WORDS, such as `two guests`
 ";
 
 /// The value of `--kernel` that selects the newest kernel of Debian sid. Other values are folders.
@@ -55,6 +57,8 @@ pub(super) struct Options {
     pub(super) tcg: bool,
     pub(super) finds: bool,
     pub(super) check: bool,
+    /// Words of the guests to check.
+    pub(super) case: Option<String>,
     pub(super) files: Vec<PathBuf>,
     pub(super) command: String,
 }
@@ -79,6 +83,7 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
         tcg: false,
         finds: false,
         check: false,
+        case: None,
         files: Vec::new(),
         command: String::new(),
     };
@@ -97,6 +102,7 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
             "--file" => options.files.push(rest.next()?.into()),
             "--find-qemu" => options.finds = true,
             "--check" => options.check = true,
+            "--case" => options.case = Some(rest.next()?.clone()),
             "--" => {
                 let words: Vec<String> = rest.by_ref().cloned().collect();
                 options.command = match &words[..] {
@@ -114,7 +120,9 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
         || options.faults.is_some()
         || !options.files.is_empty()
         || !options.command.is_empty();
-    let is_idle = (options.socket.is_some() && of_function) || (options.check && of_guest);
+    let is_idle = (options.socket.is_some() && of_function)
+        || (options.check && of_guest)
+        || (!options.check && options.case.is_some());
     (!is_idle).then_some(options)
 }
 
@@ -142,6 +150,7 @@ mod tests {
             "--check --faults call@1=late",
             "--check --file a",
             "--check -- ls",
+            "--case two",
         ] {
             assert!(parsed(idle).is_none(), "{idle}");
         }

@@ -21,11 +21,14 @@ const PACKAGES: &[&str] = &[
 ];
 
 /// The description of a guest, with the shell script that runs in it.
+#[derive(Clone)]
 pub(super) struct Guest {
     pub(super) arch: Arch,
     /// A folder with a kernel, or [`SID`]. `None` selects the kernel of Debian's stable release.
     pub(super) kernel: Option<String>,
     pub(super) port: String,
+    /// The model of the device (`--device` of the function). `None` selects a BlueField-3.
+    pub(super) device: Option<String>,
     /// The plan of faults of the function, if the function fails on purpose.
     pub(super) faults: Option<String>,
     /// The guest has the modules of NVMe over fabrics, too.

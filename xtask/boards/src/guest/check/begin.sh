@@ -18,6 +18,12 @@ no_warning() {
     warned=$(warnings)
     [ -z "$warned" ] || failed "the drivers have warned: $warned"
 }
+# Waits for one connection, and prints the bytes that come. `nc` would tell the peer that no bytes follow, if
+# its input ended, and peers end then.
+listen() {
+    [ -p /tmp/open ] || mkfifo /tmp/open
+    nc -l -p $1 0<> /tmp/open
+}
 # Loads the modules of a list that are not there.
 load() {
     while read -r module; do
@@ -38,15 +44,16 @@ pair() {
     echo "passed:$server"
 }
 if grep -q Ethernet $port/link_layer; then
-    # Addresses for both programs, on the network interface of the port.
+    # Addresses for programs, on the network interface of the port. A second guest has number 2.
     interface=$(ls /sys/class/infiniband/mlx5_0/device/net)
     ip link set "$interface" up
-    ip address add 192.0.2.1/24 dev "$interface"
-    ip -6 address add 2001:db8::1/64 dev "$interface" nodad 2> /dev/null ||
-        ip -6 address add 2001:db8::1/64 dev "$interface"
+    number=${number:-1}
+    ip address add 192.0.2.$number/24 dev "$interface"
+    ip -6 address add 2001:db8::$number/64 dev "$interface" nodad 2> /dev/null ||
+        ip -6 address add 2001:db8::$number/64 dev "$interface"
     # The table of GIDs follows the addresses after a while. Programs name the entry of the IPv4 address.
     for second in 1 2 3 4 5 6 7 8 9 10; do
-        gid=$(grep -l ffff:c000:0201 $port/gids/* 2> /dev/null | head -n 1)
+        gid=$(grep -l ffff:c000:020$number $port/gids/* 2> /dev/null | head -n 1)
         [ -z "$gid" ] || break
         sleep 1
     done
