@@ -57,6 +57,7 @@ const FILES: &[(&str, &str, u32)] = &[
     ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
     ("hil-tests/emulator/faults/include/mlx5_faults.h", "include/mlx5_faults.h", 0o644),
     (PAGE, "README.md", 0o644),
+    ("hil-tests/emulator/CI.md", "CI.md", 0o644),
     ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
 ];

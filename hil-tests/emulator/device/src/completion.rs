@@ -226,6 +226,5 @@ fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> 
     let last = entry.last_mut()?;
     *last |= lap as u8;
     let (op_own, body) = entry.split_last()?;
-    memory.write(address, body).ok()?;
-    memory.publish(address.checked_add(63)?, *op_own).ok()
+    memory.publish_entry(address, body, *op_own).ok()
 }

@@ -40,6 +40,15 @@ pub trait Memory {
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
         self.write(address, &[byte])
     }
+
+    /// Stores an entry: the bytes of `body` from `address` on, and then its last byte behind them.
+    ///
+    /// # Errors
+    /// [`Fault`] where part of the entry is outside of the memory.
+    fn publish_entry(&mut self, address: u64, body: &[u8], last: u8) -> Result<(), Fault> {
+        self.write(address, body)?;
+        self.publish(address.wrapping_add(body.len() as u64), last)
+    }
 }
 
 /// Memory in one owned array that starts at a chosen address: for tests and for firmware.

@@ -167,7 +167,8 @@ impl<M: Memory> Device<M> {
         qp.copied_ahead = None;
         match to {
             QpState::Reset => {
-                (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);
+                (qp.sq_consumer, qp.sq_producer) = (0, 0);
+                (qp.rq_consumer, qp.rq_posted) = (0, 0);
                 (qp.sequence, qp.expected) = (message::after_reset(qp.sequence), None);
                 qp.outstanding.clear();
                 qp.ruling = None;

@@ -108,9 +108,25 @@ impl<M: Memory> Device<M> {
         if u32::from(pending) > 1 << srq.attributes.log_slots { 0 } else { pending }
     }
 
+    /// Returns whether a queue pair has a receive for the next message. Reads the doorbell record only if all
+    /// receives that the device knows of are used.
+    fn has_receive(&mut self, qpn: u32) -> bool {
+        let Some(qp) = self.objects.qps.get(qpn) else { return false };
+        if let ReceiveQueue::Own(ring) = qp.attributes.receive
+            && (1..=1 << ring.log_slots).contains(&u32::from(qp.rq_posted.wrapping_sub(qp.rq_consumer)))
+        {
+            return true;
+        }
+        let pending = self.pending_receives(qpn);
+        if let Some(qp) = self.objects.qps.get_mut(qpn) {
+            qp.rq_posted = qp.rq_consumer.wrapping_add(pending);
+        }
+        pending > 0
+    }
+
     /// Takes the next receive of a queue pair.
     pub(crate) fn take_receive(&mut self, qpn: u32) -> Option<Receive> {
-        if self.pending_receives(qpn) == 0 {
+        if !self.has_receive(qpn) {
             return None;
         }
         let receive = self.next_receive(qpn)?;

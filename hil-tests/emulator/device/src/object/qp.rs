@@ -220,6 +220,8 @@ pub(crate) struct Qp {
     /// The copy at this block was executed before the copy in front of it.
     pub(crate) copied_ahead: Option<u16>,
     pub(crate) rq_consumer: u16,
+    /// The count of posted receives when the device has last read the doorbell record.
+    pub(crate) rq_posted: u16,
     /// Requests that were sent and have no answer yet, in the order of sending.
     pub(crate) outstanding: Outstanding,
     /// The request at this block starts only when no request is outstanding: a first attempt has shown that
@@ -255,6 +257,7 @@ impl Qp {
             read_ahead: ReadAhead::default(),
             copied_ahead: None,
             rq_consumer: 0,
+            rq_posted: 0,
             outstanding: Outstanding::default(),
             alone: None,
             ruling: None,

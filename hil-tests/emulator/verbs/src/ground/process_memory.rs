@@ -1,19 +1,16 @@
 //! This process's memory as the device sees it: the device may ask for any address, and a bad one is refused.
 //!
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
-//! any time. So every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this
-//! process). The kernel answers EFAULT where plain loads and stores would end the program, and respects the
-//! protection of pages. Where the kernel lacks or forbids both calls, a pipe moves the bytes.
-#![allow(unsafe_code)]
+//! any time. So every access goes through the kernel (`window.rs`). The kernel answers EFAULT where plain
+//! loads and stores would end the program, and respects the protection of pages.
 
-use crate::ground::{owner, pipe};
+use crate::ground::window;
 use mlx5_softdev::{Fault, Memory};
 #[cfg(any(test, feature = "fuzz"))]
 use std::cell::Cell;
-use std::io;
 #[cfg(any(test, feature = "fuzz"))]
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 /// The most ranges that the kernel takes in one call (UIO_MAXIOV).
 const MAX_IOVECS: usize = 1024;
@@ -24,9 +21,6 @@ const PAGE: u64 = 4096;
 /// The most attempts to read a few bytes (a doorbell record, for instance) twice with the same result. After
 /// the last attempt, the second copy counts.
 const RETRIES: usize = 8;
-
-/// Whether the kernel has refused `process_vm_readv` and `process_vm_writev`, so that a pipe moves the bytes.
-static BY_PIPE: AtomicBool = AtomicBool::new(false);
 
 /// The memory of this process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,21 +56,6 @@ const fn is_visible(_: u64, _: u64) -> bool {
     true
 }
 
-/// Moves bytes by `call`, or by `by_pipe` if the kernel lacks or forbids the system call. Returns the number
-/// of bytes that were moved before the first bad address.
-fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
-    if !BY_PIPE.load(Ordering::Relaxed) {
-        if let Ok(count) = usize::try_from(call()) {
-            return count;
-        }
-        if !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
-            return 0;
-        }
-        BY_PIPE.store(true, Ordering::Relaxed);
-    }
-    by_pipe()
-}
-
 /// Reads the ranges one after the other into `out`, whose length is the sum of theirs. Returns how many bytes
 /// were read before the first bad address.
 fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
@@ -84,24 +63,7 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     if iovecs.iter().find(is_hidden).is_some() {
         return 0;
     }
-    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. Only the kernel looks at the
-    // remote addresses. It reports an address that is not mapped.
-    let call = || unsafe {
-        libc::process_vm_readv(owner::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
-    };
-    moved(call, || {
-        let mut done = 0;
-        for iovec in iovecs {
-            let part = out.get_mut(done..done + iovec.iov_len).unwrap_or_default();
-            let read = pipe::load(iovec.iov_base.addr() as u64, part);
-            done += read;
-            if read < iovec.iov_len {
-                break;
-            }
-        }
-        done
-    })
+    window::load(out, iovecs)
 }
 
 impl ProcessMemory {
@@ -168,41 +130,14 @@ impl Memory for ProcessMemory {
             return self.steady(address, out);
         }
         let length = out.len();
-        let mut done = 0;
-        // The loop is needed, because one call moves at most 2 GiB less a page.
-        while done < length {
-            let rest = out.get_mut(done..).unwrap_or_default();
-            let read = readv(rest, &[iovec(address.wrapping_add(done as u64), length - done)]);
-            if read == 0 {
-                return Err(Fault { address, length: length as u64 });
-            }
-            done += read;
-        }
-        Ok(())
+        let fault = Fault { address, length: length as u64 };
+        if readv(out, &[iovec(address, length)]) < length { Err(fault) } else { Ok(()) }
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        if !is_visible(address, bytes.len() as u64) {
-            return Err(Fault { address, length: bytes.len() as u64 });
-        }
-        let mut done = 0;
-        while done < bytes.len() {
-            let rest = bytes.get(done..).unwrap_or_default();
-            let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
-            let from = address.wrapping_add(done as u64);
-            let remote = iovec(from, rest.len());
-            // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address,
-            // which the program has handed to the device. It is not memory of this library unless the program
-            // lies; hardware would write there as well.
-            let call = || unsafe {
-                libc::process_vm_writev(owner::owner(), &raw const local, 1, &raw const remote, 1, 0)
-            };
-            match moved(call, || pipe::store(from, rest)) {
-                0 => return Err(Fault { address, length: bytes.len() as u64 }),
-                written => done += written,
-            }
-        }
-        Ok(())
+        let fault = Fault { address, length: bytes.len() as u64 };
+        let is_done = is_visible(address, fault.length) && window::store(address, bytes) == bytes.len();
+        if is_done { Ok(()) } else { Err(fault) }
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
@@ -210,6 +145,15 @@ impl Memory for ProcessMemory {
         // kernel.
         fence(Ordering::Release);
         self.write(address, &[byte])
+    }
+
+    /// Stores the entry by one system call: x86-64 keeps the order of the stores of two copies.
+    #[cfg(target_arch = "x86_64")]
+    fn publish_entry(&mut self, address: u64, body: &[u8], last: u8) -> Result<(), Fault> {
+        let length = body.len() + 1;
+        let is_done =
+            is_visible(address, length as u64) && window::store_in_order(address, body, &[last]) == length;
+        if is_done { Ok(()) } else { Err(Fault { address, length: length as u64 }) }
     }
 }
 

@@ -25,12 +25,13 @@ static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 /// The number of calls of [`look`] in a row that found no work.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// The time after a call of [`look`] in which further calls of the same thread do nothing, if only an answer
-/// is still to come. Requests that the thread posts in this time are sent together.
+/// The time after a call of [`look`] in which further calls of the same thread do nothing, if several answers
+/// are still to come, and nothing else. Requests that the thread posts in this time are sent together. A
+/// program with one request under way waits for its answer, so its calls look at once.
 const TOGETHER: Duration = Duration::from_micros(5);
 
 thread_local! {
-    /// The end of this thread's last call of [`look`], if the call was short and only an answer is still to
+    /// The end of this thread's last call of [`look`], if the call was short and only answers are still to
     /// come.
     static AWAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
@@ -38,8 +39,9 @@ thread_local! {
 /// Whether a test drives the device step by step, and no other thread does its work.
 static BY_HAND: AtomicBool = AtomicBool::new(false);
 
-/// The number of calls of [`look`] in a row without work after which a thread yields its core.
-const PATIENCE: usize = 16;
+/// The number of calls of [`look`] in a row without work after which a thread yields its core. The number is
+/// small, because the thread or process with the awaited answer may wait for this core.
+const PATIENCE: usize = 4;
 
 /// The result of one turn of the device's work by the worker.
 #[derive(Debug, Default)]
@@ -88,7 +90,6 @@ pub(crate) fn look() {
         if moved {
             IDLE_LOOKS.store(0, Ordering::Relaxed);
         } else if IDLE_LOOKS.fetch_add(1, Ordering::Relaxed) >= PATIENCE {
-            // The thread or process with the awaited answer may need the core.
             sys::yield_now();
         }
         if !MISSED.load(Ordering::Acquire) {

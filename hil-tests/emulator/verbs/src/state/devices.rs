@@ -81,7 +81,8 @@ impl Devices {
         self.0.values().any(State::waits_for_events)
     }
 
-    /// Returns whether all bytes to peers are written, and an answer of another process is still to come.
+    /// Returns whether all bytes to peers are written, and several answers of other processes are still to
+    /// come.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.0.values().any(State::awaits_answers)
     }

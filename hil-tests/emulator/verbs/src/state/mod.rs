@@ -417,7 +417,8 @@ impl State {
         self.armed
     }
 
-    /// Returns whether all bytes to peers are written, and an answer of another process is still to come.
+    /// Returns whether all bytes to peers are written, and several answers of other processes are still to
+    /// come.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.fabric.awaits_answers()
     }
