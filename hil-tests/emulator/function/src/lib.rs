@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod capture;
 mod config;
 mod function;
 mod json;
@@ -25,6 +26,7 @@ mod server;
 mod times;
 mod words;
 
+pub use capture::Capture;
 pub use config::Model;
 pub use function::{Function, Refusal, Region};
 pub use json::json;

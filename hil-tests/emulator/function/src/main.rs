@@ -1,6 +1,6 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_function::{Function, Model, Network, Repeats, check_places, json, serve, words};
+use mlx5_function::{Capture, Function, Model, Network, Repeats, check_places, json, serve, words};
 use mlx5_plan::Plan;
 use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask function --socket PATH [--device NAME] [--port NAME] [--crypto KIND]
-                     [--fabric DIR] [--log] [--log-json FILE] [--faults WORDS] [--times FILE]
+                     [--fabric DIR [--pcap FILE]] [--log] [--log-json FILE] [--faults WORDS] [--times FILE]
 
 Serves the software device as a PCI function over vfio-user, to one client after the other.
 QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
@@ -27,6 +27,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
   --fabric DIR          joins the emulated devices of a directory: other functions, and programs under
                         cargo xtask emulate --dir DIR; the port is Ethernet
+  --pcap FILE           writes to FILE, for Wireshark, the frames that the network interface sends and
+                        receives; messages of queue pairs (RoCE) are not among them
   --log                 prints commands, requests and completions, to standard error
   --log-json FILE       appends to FILE a line of JSON for each of them: time, words, bytes, and the
                         cause of a failure; cargo xtask decode reads it
@@ -57,7 +59,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     let (mut socket, mut log, mut log_json, mut faults, mut times) = (None, false, None, None, None);
     let (mut model, mut profile) =
         (Model::default(), DeviceProfile { port_gid: GID, ..DeviceProfile::default() });
-    let mut fabric: Option<PathBuf> = None;
+    let (mut fabric, mut pcap): (Option<PathBuf>, Option<PathBuf>) = (None, None);
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -82,6 +84,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
                 };
             }
             Long("fabric") => fabric = Some(arguments.value()?.into()),
+            Long("pcap") => pcap = Some(arguments.value()?.into()),
             Long("log") => log = true,
             Long("log-json") => log_json = Some(PathBuf::from(arguments.value()?)),
             Long("faults") => {
@@ -94,7 +97,12 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
         }
     }
     let socket = socket.ok_or("--socket is missing")?;
-    let network = fabric.map(|directory| Network::join(&directory)).transpose()?;
+    let mut network = fabric.map(|directory| Network::join(&directory)).transpose()?;
+    if let Some(path) = &pcap {
+        let network = network.as_mut().ok_or("--pcap needs --fabric")?;
+        let begun = Capture::begin(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        network.capture(begun);
+    }
     if let Some(network) = &network {
         if profile.port != Port::Ethernet {
             return Err("--fabric needs the Ethernet port".into());

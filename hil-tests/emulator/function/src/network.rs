@@ -1,6 +1,7 @@
 //! The function's place on a network: the directory in which the processes of emulated devices meet
 //! (`mlx5-peers`). Messages of queue pairs and frames of the network interface go to the other processes.
 
+use crate::capture::Capture;
 use crate::memory::GuestMemory;
 use mlx5_faults::{Fault, Place};
 use mlx5_peers::{Fabric, Gid, Host, News, Waiting, slot_of};
@@ -38,6 +39,7 @@ pub struct Network {
     waiting: Waiting,
     /// The GIDs that the other processes know.
     published: Vec<Gid>,
+    capture: Option<Capture>,
 }
 
 impl Network {
@@ -50,7 +52,12 @@ impl Network {
         if fabric.slot() >= SLOTS {
             return Err(format!("{}: no place for another function", directory.display()));
         }
-        Ok(Self { fabric, waiting: Waiting::default(), published: Vec::new() })
+        Ok(Self { fabric, waiting: Waiting::default(), published: Vec::new(), capture: None })
+    }
+
+    /// Captures the frames that the interface sends, and the ones that arrive for it, from now on.
+    pub fn capture(&mut self, capture: Capture) {
+        self.capture = Some(capture);
     }
 
     /// Returns the link-local GID of the port, which no other function of the directory has.
@@ -87,6 +94,7 @@ impl Network {
         self.waiting.deliver(device, Some);
         for news in news {
             if let News::Frame(frame) = news {
+                self.see(&frame);
                 device.deliver_frame(&frame);
             }
         }
@@ -100,6 +108,7 @@ impl Network {
             }
         }
         while let Some(frame) = device.take_frame() {
+            self.see(&frame);
             self.fabric.send_frame(&frame);
         }
         self.fabric.flush();
@@ -107,6 +116,12 @@ impl Network {
             self.published = device.gids().collect();
             let mac = device.mac();
             self.fabric.publish(self.published.iter().map(|gid| (*gid, mac)));
+        }
+    }
+
+    fn see(&mut self, frame: &[u8]) {
+        if let Some(capture) = &mut self.capture {
+            capture.add(frame);
         }
     }
 

@@ -6,6 +6,7 @@ use super::parts::{Guest, Parts};
 use crate::machine::function::{self, Ends};
 use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -67,12 +68,14 @@ pub(super) fn boot_two(
     let network = own.join("network");
     let serve = |guest: &Guest, folder: &Path| {
         let socket = folder.join("socket");
-        function::serve(&socket, &served(options, guest, Some(&network))).map(|function| (socket, function))
+        let mut served = served(options, guest, Some(&network));
+        served.extend(["--pcap".to_owned(), folder.join(CAPTURE).display().to_string()]);
+        function::serve(&socket, &served).map(|function| (socket, function))
     };
     // The first function on the network has the first address.
     let (socket, _function) = serve(first.first().ok_or("no first guest")?, own)?;
     let (other_socket, _other_function) = serve(second, other)?;
-    std::thread::scope(|scope| {
+    let status = std::thread::scope(|scope| {
         let boots = scope.spawn(|| {
             for (number, guest) in first.iter().enumerate() {
                 match machine(options, guest, parts, &socket, own) {
@@ -89,7 +92,37 @@ pub(super) fn boot_two(
             (status, Ok(_)) => status,
             (status, Err(why)) => Err(format!("{why}; the second guest: {status:?}")),
         }
-    })
+    })?;
+    for folder in [own, other] {
+        let bytes = fs::read(folder.join(CAPTURE)).map_err(|error| format!("the capture: {error}"))?;
+        let kinds = captured(&bytes).ok_or("the capture is not whole")?;
+        if let Some(kind) = [IPV4, ARP, IPV6].into_iter().find(|kind| !kinds.contains(kind)) {
+            return Err(format!("the capture has no frame of type {kind:#06x}"));
+        }
+    }
+    Ok(status)
+}
+
+/// The name of the file with the frames of a function on a network.
+const CAPTURE: &str = "frames.pcap";
+
+/// Types of Ethernet frames.
+const IPV4: u16 = 0x0800;
+const ARP: u16 = 0x0806;
+const IPV6: u16 = 0x86dd;
+
+/// Returns the types of the frames in a capture, or `None` if the capture is not whole: its records have to
+/// fill it, and each frame has to have a header.
+fn captured(bytes: &[u8]) -> Option<BTreeSet<u16>> {
+    let mut rest = bytes.strip_prefix(&0xa1b2_3c4d_u32.to_ne_bytes())?.get(20..)?;
+    let mut kinds = BTreeSet::new();
+    while !rest.is_empty() {
+        let length = u32::from_ne_bytes(*rest.get(8..)?.first_chunk()?) as usize;
+        let frame = rest.get(16..16 + length)?;
+        kinds.insert(u16::from_be_bytes(*frame.get(12..)?.first_chunk()?));
+        rest = rest.get(16 + length..)?;
+    }
+    Some(kinds)
 }
 
 /// Returns the options of a guest's function, on a network if there is one.
@@ -255,6 +288,16 @@ mod tests {
         tell.send(Line::Console("guest: status 0".into())).unwrap();
         drop(tell);
         assert_eq!(watch(&seen, Instant::now() + Duration::from_secs(60)), Ok(0));
+    }
+
+    #[test]
+    fn a_capture_that_is_cut_short_is_not_whole() {
+        let head = [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 0x0004_0000, 1].map(u32::to_ne_bytes);
+        let record = [0_u32, 0, 14, 14].map(u32::to_ne_bytes);
+        let frame = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 6];
+        let bytes = [head.as_flattened(), record.as_flattened(), &frame].concat();
+        assert_eq!(captured(&bytes), Some(BTreeSet::from([ARP])));
+        assert!((25..bytes.len()).chain([0, 4]).all(|length| captured(&bytes[..length]).is_none()));
     }
 
     #[test]
