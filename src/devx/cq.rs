@@ -478,10 +478,10 @@ impl CqReader {
     ) -> Option<Result<Completion, CompletionError>> {
         // The success of a send request belongs to a queue pair that exists. So `poll_with` takes its entry
         // without forgetting destroyed queue pairs and mkeys first.
-        let room = &self.cq.0.room;
+        let cq = &self.cq;
         match &mut self.queue {
-            AnyCq::B64(queue) => queue.poll_with(router, |queue| room.forget_departed(queue)),
-            AnyCq::B128(queue) => poll_long(queue, router, room),
+            AnyCq::B64(queue) => queue.poll_with(router, |queue| cq.0.room.forget_departed(queue)),
+            AnyCq::B128(queue) => poll_long(queue, router, &cq.0.room),
         }
     }
 
