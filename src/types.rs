@@ -190,7 +190,7 @@ number24! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, IntoBytes, Immutable)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(transparent)]
-pub struct Key(u32);
+pub struct Key(pub(crate) u32);
 
 impl Key {
     /// Creates a key from its index and its tag.

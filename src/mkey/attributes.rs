@@ -237,7 +237,7 @@ pub(crate) struct KindWord {
     /// Base-2 logarithm of the length of all entries; 0 if lengths may differ.
     #[bits(7, into = low8::<7>)]
     log_entry_size: u8,
-    entries: u32,
+    pub(crate) entries: u32,
 }
 
 impl KindWord {
@@ -267,20 +267,8 @@ impl KindWord {
             .with_entries(kind.max_entries)
     }
 
-    /// Returns whether an mkey of this kind has neither signature nor crypto.
-    #[inline]
-    pub(crate) const fn is_plain(self) -> bool {
-        self.signature() == 0 && self.crypto() == 0
-    }
-
     /// Returns the word with all flags cleared.
     pub(crate) const fn without_flags(self) -> Self {
         self.with_mkey(MkeyFlags::new()).with_config(ConfigFlags::new())
-    }
-
-    /// Returns how many translation entries an mkey of this kind has room for.
-    #[inline]
-    pub(crate) const fn max_entries(self) -> usize {
-        self.entries() as usize
     }
 }

@@ -3,7 +3,7 @@
 use crate::types::Key;
 use crate::wire::klm::Klm;
 use crate::wire::strided::StridedEntry;
-use zerocopy::{Immutable, IntoBytes, transmute};
+use zerocopy::{Immutable, IntoBytes};
 
 /// One entry of a list layout (PRM `klm`). The memory layout is that of `struct ibv_sge`.
 ///
@@ -45,14 +45,6 @@ impl KlmEntry {
     /// Returns the entry in wire form.
     pub(crate) fn to_wire(self) -> Klm {
         Klm { byte_count: self.length.into(), mkey: self.key.get().into(), address: self.address.into() }
-    }
-
-    /// Returns length and key. Both are adjacent, so one load is enough.
-    #[inline]
-    pub(crate) fn length_and_key(&self) -> (u32, u32) {
-        let [_, both]: [u64; 2] = transmute!(*self);
-        let [length, key]: [u32; 2] = transmute!(both);
-        (length, key)
     }
 }
 
@@ -143,95 +135,23 @@ pub enum Layout<'a> {
     },
 }
 
-impl Layout<'_> {
-    /// Returns the kind of the layout, and its number of entries.
-    #[inline]
-    pub(crate) const fn form(&self) -> LayoutForm {
-        match self {
-            Self::Unchanged => LayoutForm::Unchanged,
-            Self::List(entries) => LayoutForm::List { entries: entries.len() },
-            Self::Interleaved { entries, .. } => LayoutForm::Interleaved { entries: entries.len() },
-        }
-    }
-}
-
-/// The kind of layout that a request writes, and its number of entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LayoutForm {
-    Unchanged,
-    List { entries: usize },
-    Interleaved { entries: usize },
-}
-
-impl LayoutForm {
-    /// Returns the number of translation entries of the layout, including the header of an interleaved
-    /// layout. Each takes one octoword.
-    #[inline]
-    pub(crate) const fn octowords(self) -> usize {
-        match self {
-            Self::Unchanged => 0,
-            Self::List { entries } => entries,
-            Self::Interleaved { entries } => 1 + entries,
-        }
-    }
-}
-
-/// The number of bytes that the layout of an mkey maps, and the kind of the layout. Both share one word, so
-/// that posting writes one word.
+/// The kind and the size of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub(crate) struct Mapped(u64);
+pub struct LayoutForm {
+    pub(crate) kind: LayoutKind,
+    /// Number of translation entries, with the header of an interleaved layout. Each takes one octoword.
+    pub(crate) octowords: usize,
+}
 
-impl Mapped {
-    /// The word of an mkey without a layout.
-    pub(crate) const NOTHING: Self = Self(0);
-
-    /// The largest number of bytes that a layout maps. An interleaved layout in a request maps less: at most
-    /// 51 streams of 65,535 bytes in 2^32 - 1 cycles. An interleaved layout in registered memory is refused
-    /// from 2^62 bytes on.
-    pub(crate) const MAX_BYTES: u64 = Self::COUNTED - 1;
-
-    /// The bit that marks an interleaved layout.
-    const INTERLEAVED: u64 = 1 << 63;
-
-    /// The bit that marks a list from registered memory, whose number of entries the mkey holds. The number
-    /// of bytes of a list leaves this bit free: the longest list has
-    /// [`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) entries of 2 GiB. For a list in a
-    /// request, posting does not store the number of entries, because that takes time.
-    const COUNTED: u64 = 1 << 62;
-
-    /// Returns the word of a list in a request.
-    #[inline]
-    pub(crate) const fn list(bytes: u64) -> Self {
-        Self(bytes)
-    }
-
-    /// Returns the word of a list from registered memory.
-    pub(crate) const fn counted(bytes: u64) -> Self {
-        Self(bytes | Self::COUNTED)
-    }
-
-    /// Returns the word of an interleaved layout.
-    pub(crate) const fn interleaved(bytes: u64) -> Self {
-        Self(bytes | Self::INTERLEAVED)
-    }
-
-    /// Returns how many bytes the layout maps.
-    #[inline]
-    pub(crate) const fn bytes(self) -> u64 {
-        self.0 & Self::MAX_BYTES
-    }
-
-    /// Returns whether the layout is a list: one in a request that maps at least one byte, or any list from
-    /// registered memory.
-    pub(crate) const fn is_list(self) -> bool {
-        self.0 != 0 && self.0 & Self::INTERLEAVED == 0
-    }
-
-    /// Returns whether the layout is a list from registered memory, whose number of entries the mkey holds.
-    pub(crate) const fn is_counted(self) -> bool {
-        self.0 & Self::COUNTED != 0
-    }
+/// The kind of a layout that a request writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) enum LayoutKind {
+    /// The request writes no layout, so the layout in force stays.
+    Unchanged,
+    List,
+    Interleaved,
 }
 
 impl<'a> From<&'a [KlmEntry]> for Layout<'a> {

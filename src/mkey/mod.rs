@@ -65,8 +65,8 @@ pub use digest::{Digest, DigestPart, DigestSpan};
 pub(crate) use fields::FieldChanges;
 pub use fields::RelaxedOrdering;
 pub use ksm::KsmEntry;
-pub(crate) use layout::LayoutForm;
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
+pub(crate) use layout::{LayoutForm, LayoutKind};
 pub(crate) use plan::{InForce, Plan};
 pub use registered_list::RegisteredList;
 pub use signature::{

@@ -1,6 +1,6 @@
 //! Layouts in registered memory, from which the device reads them. They may be too long for a request.
 
-use super::layout::Mapped;
+use super::state::Mapped;
 use super::{InterleavedEntry, KlmEntry, KsmEntry};
 use crate::mkey::error::ConfigError;
 use crate::types::{Key, KsmEntrySize};
@@ -286,7 +286,7 @@ mod tests {
         let streams = std::vec![stream(65535, 0); 16_385];
         long.write_interleaved(u32::MAX - 1, &streams[..16_384]).unwrap();
         let most = long.length();
-        assert!(most < 1 << 62 && Mapped::interleaved(most).bytes() == most);
+        assert_eq!(most & Mapped::MAX_BYTES, most);
         let refused = long.write_interleaved(u32::MAX, &streams);
         assert_eq!(refused, Err(ConfigError::LengthOver62Bits { pebibytes: 4096 }));
         assert_eq!((long.entries(), long.length()), (16_385, most));

@@ -1,7 +1,7 @@
 //! The state that the device holds for an mkey, as far as the next request depends on it.
 
 use super::attributes::KindWord;
-use super::layout::{LayoutForm, Mapped};
+use super::layout::{LayoutForm, LayoutKind};
 use super::plan::{InForce, Plan};
 use super::{
     BlockSignature, Crypto, Digest, ErrorCount, MkeyAttributes, MkeyConfig, MkeyKind, SignatureAttributes,
@@ -27,16 +27,18 @@ use crate::wire::OCTOWORDS_PER_BLOCK;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C, align(64))]
 pub struct Mkey {
-    kind_word: KindWord,
+    pub(crate) kind_word: KindWord,
     /// The length and the kind of the layout in force.
     mapped: Mapped,
     /// Numbers of the PSVs, in the order of [`DomainKind`]; 0 for an mkey without signature.
-    psvs: [u32; 2],
-    key: Key,
+    pub(crate) psvs: [u32; 2],
+    pub(crate) key: Key,
     /// The count of signature errors, see [`ErrorCount::seen`].
     errors_seen: u32,
     /// The next configuration has to write the count of signature errors.
-    error_count_pending: bool,
+    pub(crate) error_count_pending: bool,
+    /// The mkey can have signature or crypto properties.
+    has_bsfs: bool,
     /// The last change of the signature, `Keep` before the first one. This change says how to read signature
     /// errors, even when the state of the mkey is unknown.
     signature: SignatureChange,
@@ -76,6 +78,7 @@ impl Mkey {
             key,
             errors_seen: count.seen,
             error_count_pending: count.pending,
+            has_bsfs: kind.signature.is_some() || kind.crypto.is_some(),
             signature: SignatureChange::Keep,
             crypto: None,
             kind,
@@ -114,7 +117,7 @@ impl Mkey {
     /// invalidation or [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
-        self.mapped.bytes()
+        self.mapped.0 & Mapped::MAX_BYTES
     }
 
     /// Returns the mkey's length on the wire in bytes, signatures included. Work requests count in these
@@ -209,26 +212,29 @@ impl Mkey {
         self.mapped = Mapped::NOTHING;
     }
 
-    /// Notes that a posted request put a layout of this form into force, which maps `length` bytes.
+    /// Notes that a posted request put these properties into force, with a layout that maps `length` bytes.
+    /// Returns the count of signature errors if the request has to write it.
     #[inline]
-    pub(crate) const fn note_layout(&mut self, layout: LayoutForm, length: u64) {
+    pub(crate) const fn note(&mut self, layout: LayoutKind, length: u64, config: &MkeyConfig) -> Option<u32> {
         match layout {
-            LayoutForm::Unchanged => {}
-            LayoutForm::List { .. } => self.mapped = Mapped::list(length),
-            LayoutForm::Interleaved { .. } => self.mapped = Mapped::interleaved(length),
+            LayoutKind::Unchanged => {}
+            LayoutKind::List => self.mapped = Mapped(length),
+            LayoutKind::Interleaved => self.mapped = Mapped(length | Mapped::INTERLEAVED),
         }
-    }
-
-    /// Notes that a posted request put the signature and crypto properties of this configuration into force.
-    /// An mkey without signature and crypto needs no call.
-    #[inline]
-    pub(crate) const fn note_properties(&mut self, config: &MkeyConfig) {
+        if !self.has_bsfs {
+            return None;
+        }
         (self.signature, self.crypto) = (config.signature, config.crypto);
+        if !self.error_count_pending {
+            return None;
+        }
+        self.error_count_pending = false;
+        Some(self.errors_seen)
     }
 
     /// Notes that a posted request put a list of this many entries, from registered memory, into force.
     pub(crate) const fn note_list(&mut self, entries: u32, length: u64) {
-        self.mapped = Mapped::counted(length);
+        self.mapped = Mapped(length | Mapped::COUNTED);
         self.entries = entries;
     }
 
@@ -250,18 +256,6 @@ impl Mkey {
         self.kind_word.mkey().state_unknown()
     }
 
-    /// Returns the kind of the mkey with its flags, as one word that posting compares.
-    #[inline]
-    pub(crate) const fn kind_word(&self) -> KindWord {
-        self.kind_word
-    }
-
-    /// Returns the numbers of the PSVs of memory domain and wire domain, in this order.
-    #[inline]
-    pub(crate) const fn psvs(&self) -> [u32; 2] {
-        self.psvs
-    }
-
     /// Returns the PSV of a domain, for a digest over several mkeys
     /// ([`DigestSpan::Transaction`](super::DigestSpan::Transaction)); `None` for an mkey without signature.
     pub fn psv_index(&self, domain: DomainKind) -> Option<PsvIndex> {
@@ -272,18 +266,6 @@ impl Mkey {
     #[inline]
     pub(crate) fn psv(&self, domain: DomainKind) -> u32 {
         self.psvs.get(domain as usize).copied().unwrap_or_default()
-    }
-
-    /// Returns whether a configuration has to write the count of signature errors.
-    #[inline]
-    pub(crate) const fn error_count_is_pending(&self) -> bool {
-        self.error_count_pending
-    }
-
-    /// Returns the count of signature errors for a configuration to write, and marks it as written.
-    pub(crate) const fn take_error_count(&mut self) -> u32 {
-        self.error_count_pending = false;
-        self.errors_seen
     }
 
     /// Checks that a list is known to be in force, so that its entries can be changed.
@@ -298,7 +280,7 @@ impl Mkey {
     /// memory.
     pub(crate) fn list_entries(&self) -> Result<u32, ConfigError> {
         self.check_list()?;
-        if self.mapped.is_counted() { Ok(self.entries) } else { Err(ConfigError::ListInRequest) }
+        if self.mapped.0 & Mapped::COUNTED != 0 { Ok(self.entries) } else { Err(ConfigError::ListInRequest) }
     }
 
     /// Checks that the mkey accepts a configuration in its present state.
@@ -323,7 +305,7 @@ impl Mkey {
     fn check_complete(&self, config: &MkeyConfig, layout: LayoutForm) -> Result<(), ConfigError> {
         let missing = if config.access.is_none() {
             ConfigPart::Access
-        } else if layout == LayoutForm::Unchanged {
+        } else if layout.kind == LayoutKind::Unchanged {
             ConfigPart::Layout
         } else if self.kind.signature.is_some() && config.signature == SignatureChange::Keep {
             ConfigPart::Signature
@@ -365,6 +347,37 @@ impl Mkey {
             return Err(CheckError::NotASignatureMkey);
         }
         self.error.take().transpose()
+    }
+}
+
+/// The number of bytes that the layout of an mkey maps, and the kind of the layout. Both share one word, so
+/// that posting writes one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Mapped(u64);
+
+impl Mapped {
+    /// The word of an mkey without a layout.
+    pub(crate) const NOTHING: Self = Self(0);
+
+    /// The largest number of bytes that a layout maps. An interleaved layout in a request maps less: at most
+    /// 51 streams of 65,535 bytes in 2^32 - 1 cycles. An interleaved layout in registered memory is refused
+    /// from 2^62 bytes on.
+    pub(crate) const MAX_BYTES: u64 = Self::COUNTED - 1;
+
+    /// The bit that marks an interleaved layout.
+    const INTERLEAVED: u64 = 1 << 63;
+
+    /// The bit that marks a list from registered memory, whose number of entries the mkey holds. The number
+    /// of bytes of a list leaves this bit free: the longest list has
+    /// [`MkeyAttributes::MAX_ENTRIES`](super::MkeyAttributes::MAX_ENTRIES) entries of 2 GiB. For a list in a
+    /// request, posting does not store the number of entries, because that takes time.
+    const COUNTED: u64 = 1 << 62;
+
+    /// Returns whether the layout is a list: one in a request that maps at least one byte, or any list from
+    /// registered memory.
+    pub(crate) const fn is_list(self) -> bool {
+        self.0 != 0 && self.0 & Self::INTERLEAVED == 0
     }
 }
 

@@ -66,13 +66,6 @@ impl RequestKind {
             _ => Self::BindWindow,
         }
     }
-
-    /// Returns whether the request changes an mkey or a PSV that the next request may use. The device may
-    /// need a fence before the next request.
-    #[inline]
-    pub(super) const fn changes_mkey(self) -> bool {
-        matches!(self, Self::MkeyConfigure | Self::SetPsv | Self::LocalInvalidate | Self::BindWindow)
-    }
 }
 
 /// A work request that a completion retired.

@@ -63,12 +63,12 @@ impl SendRequest<'_, '_> {
             return Err(ConfigError::EntryLength { index: 0, length }.into());
         }
         ConfigError::check_space(start, range.length.into())?;
-        let (key, qpn) = (window.next_key(), self.state.qpn());
+        let (key, qpn) = (window.next_key(), self.state.qpn);
         self.post_other(RequestKind::BindWindow, BIND_BLOCKS, |blocks, fields| {
             window::bind(blocks, fields, window.key(), (key.tag(), qpn), &range, access, start);
             Ok(())
         })?;
-        window.note_bound(key, qpn, self.state.ring.queue());
+        window.note_bound(key, qpn, self.state.ring.queue);
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl SendRequest<'_, '_> {
     /// [`PostError::TooManyRequests`].
     pub fn invalidate_window(self, window: &MemoryWindow) -> Result<(), PostError> {
         match window.queue_pair() {
-            Some(_) if window.is_bound_to(self.state.ring.queue()) => self.invalidate(window.key()),
+            Some(_) if window.is_bound_to(self.state.ring.queue) => self.invalidate(window.key()),
             Some(qpn) => Err(ConfigError::WindowOfOtherQueuePair { qpn: qpn.get() }.into()),
             None => Err(ConfigError::WindowNotBound.into()),
         }

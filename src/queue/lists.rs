@@ -1,9 +1,9 @@
 //! Requests whose list the device reads from registered memory, and requests that change a part of a list.
 
 use super::in_flight::RequestKind;
-use super::request::{Change, SendRequest};
+use super::request::SendRequest;
 use crate::mkey::error::ConfigError;
-use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey, MkeyAttributes, RegisteredList};
+use crate::mkey::{KlmEntry, Layout, LayoutForm, LayoutKind, Mkey, MkeyAttributes, RegisteredList};
 use crate::types::KsmEntrySize;
 use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
 use crate::wqe::PreparedConfig;
@@ -33,20 +33,23 @@ impl SendRequest<'_, '_> {
             return self.configure_mkey(mkey, prepared, Layout::List(&[]));
         }
         let mut place = None;
-        let prepared = prepared.completed(mkey, LayoutForm::List { entries: 0 }, &mut place)?;
+        let form = LayoutForm { kind: LayoutKind::List, octowords: 0 };
+        let prepared = prepared.completed(mkey, form, &mut place)?;
         check_size(mkey, list.entry_size())?;
         check_room(mkey, list.entries().into())?;
         // For a list, `Unchanged` leaves the form that the mkey has noted: after the post, `note_list` notes
         // form and length of the list.
-        let form = match list.is_interleaved() {
-            true => LayoutForm::Interleaved { entries: 0 },
-            false => LayoutForm::Unchanged,
+        let kind = match list.is_interleaved() {
+            true => LayoutKind::Interleaved,
+            false => LayoutKind::Unchanged,
         };
-        let (blocks, psvs) = (POINTER_BLOCKS, prepared.psv_count().into());
-        let mut by_pointer = ByPointer { prepared, list, bsfs: [ZEROS; 2] };
-        let change = Change { prepared, form, blocks, psvs };
-        self.post(mkey, change, &mut by_pointer)?;
+        let mut by_pointer = ByPointer { prepared, list, bsfs: [ZEROS; 2], mkey };
+        let request = RequestKind::MkeyConfigure;
+        self.post(request, POINTER_BLOCKS, prepared.psv_count.into(), &mut by_pointer)?;
         let bsfs = by_pointer.bsfs;
+        if let Some(count) = mkey.note(kind, list.length(), &prepared.config) {
+            self.state.ring.tell_error_count(POINTER_BLOCKS + usize::from(prepared.psv_count), count);
+        }
         lists::write_bsfs(list, prepared, &bsfs);
         if !list.is_interleaved() {
             mkey.note_list(list.entries().into(), list.length());
@@ -77,7 +80,7 @@ impl SendRequest<'_, '_> {
     ) -> Result<(), PostError> {
         check_place(mkey, first, entries.len(), None)?;
         // The room of a request, rounded down to whole blocks, since entries are padded to whole blocks.
-        let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
+        let max = self.state.max_octowords / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
         ConfigError::check_entries(entries.len(), max)?;
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
         self.post_other(RequestKind::MkeyConfigure, size, |blocks, fields| {
@@ -184,6 +187,6 @@ fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigErr
 /// Refuses more entries than an mkey has room for.
 fn check_room(mkey: &Mkey, entries: usize) -> Result<(), ConfigError> {
     // The attributes of an mkey may claim room for more entries than any command can create.
-    let max = mkey.kind_word().max_entries().min(MkeyAttributes::MAX_ENTRIES as usize);
+    let max = mkey.kind().max_entries.min(MkeyAttributes::MAX_ENTRIES) as usize;
     ConfigError::check_entries(entries, max)
 }

@@ -60,7 +60,6 @@ mod router;
 mod send;
 mod send_config;
 mod send_ring;
-mod send_state;
 mod shared;
 pub(crate) mod slots;
 mod transfer;

@@ -8,21 +8,93 @@
 //! `SendRequest::post`.
 //!
 //! `SendRing::reserve` gives blocks in the ring, or in scratch space if too few blocks are free before the
-//! ring's end. `Configuration::write` fills the blocks. `SendRing::commit` makes them a request: it moves the
+//! ring's end. `Request::write` fills the blocks. `SendRing::commit` makes them a request: it moves the
 //! producer past them, files each work request under its first block, and lets the next request wait if this
 //! one changes an mkey. A refused request may have written to uncommitted blocks, but posted requests,
 //! counters and mkey stay as before. The caller rings the doorbell.
 
 use super::in_flight::{RequestKind, RequestNumber};
-use super::send_state::SendState;
-use crate::mkey::{KlmEntry, Layout, LayoutForm, Mkey};
+use super::send_config::SendQueueConfig;
+use super::send_ring::SendRing;
+use crate::mkey::error::ConfigError;
+use crate::mkey::{KlmEntry, LayoutForm, LayoutKind, Mkey};
 use crate::types::Qpn;
-use crate::wire::Block;
-use crate::wqe::PreparedConfig;
-use crate::wqe::control::{self, ControlFields, RequestFlags};
+use crate::wire::{
+    Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
+};
+use crate::wqe::control::{ControlFields, Request, RequestFlags};
 use crate::wqe::error::PostError;
-use crate::wqe::layout::{Lay, ListOf};
-use crate::wqe::umr::{Configuration, Finished, UmrRequest};
+use crate::wqe::layout::{AnyLayout, ListOf};
+use crate::wqe::umr::{Finished, UmrRequest};
+use crate::wqe::{MemcpyConfig, Payload, PreparedConfig};
+
+/// The part of a send queue that requests work on.
+pub(super) struct SendState<'r> {
+    pub(super) ring: SendRing<'r>,
+    pub(super) qpn: Qpn,
+    max_inline_data: u16,
+    max_sge: u16,
+    /// The most octowords of layout and BSFs, and the most blocks of a UMR with them.
+    pub(super) max_octowords: usize,
+    pub(super) max_umr_blocks: usize,
+    pub(super) memcpy: Option<MemcpyConfig>,
+}
+
+impl<'r> SendState<'r> {
+    pub(super) fn new(config: &SendQueueConfig, ring: SendRing<'r>) -> Self {
+        let max_octowords = config.max_octowords();
+        Self {
+            ring,
+            qpn: config.qpn,
+            max_inline_data: config.max_inline_data as u16,
+            // Control, remote address and operands take three octowords. One segment is always allowed.
+            max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3) as u16,
+            max_octowords,
+            max_umr_blocks: UMR_HEAD_BLOCKS + max_octowords / OCTOWORDS_PER_BLOCK,
+            memcpy: config.memcpy,
+        }
+    }
+
+    /// Refuses a layout that is too long for the mkey or for a request.
+    fn check_layout(&self, form: LayoutForm, prepared: &PreparedConfig) -> Result<(), ConfigError> {
+        let header = usize::from(form.kind == LayoutKind::Interleaved);
+        let max = self.max_octowords.min(prepared.kind.max_entries as usize);
+        if form.octowords > max {
+            return Err(ConfigError::TooManyEntries { max: max.saturating_sub(header) as u32 });
+        }
+        // BSFs and a layout before them fill whole blocks; a layout alone may end within one.
+        let bytes = (blocks_of(form.octowords) + usize::from(prepared.bsf_count)) * WQEBB_BYTES;
+        let max = self.max_octowords * OCTOWORD_BYTES;
+        if prepared.bsf_count > 0 && bytes > max {
+            return Err(ConfigError::BsfDoesNotFit { bytes: bytes as u32, max: max as u16 });
+        }
+        Ok(())
+    }
+
+    /// Returns whether a request has room for this payload.
+    #[inline]
+    pub(super) const fn has_room_for_payload(&self, payload: &Payload<'_>) -> bool {
+        match payload {
+            Payload::Sges(sges) => sges.len() <= 1 || sges.len() <= self.max_sge as usize,
+            Payload::Inline(bytes) => bytes.len() <= self.max_inline_data as usize,
+        }
+    }
+
+    /// Returns the error that names the limit that a payload exceeds.
+    #[cold]
+    pub(super) fn too_much(&self, payload: &Payload<'_>) -> PostError {
+        let saturated = |count: usize| count.min(usize::from(u16::MAX)) as u16;
+        match payload {
+            Payload::Sges(sges) => PostError::TooManySges { sges: saturated(sges.len()), max: self.max_sge },
+            Payload::Inline(bytes) => {
+                let (length, max) = (saturated(bytes.len()), self.max_inline_data);
+                PostError::InlineTooLong { length, max }
+            }
+        }
+    }
+}
+
+crate::fmt::format_counters!(['r] SendState ['r] { ring });
 
 /// A send request under construction: first its flags are set, then one of the posting methods is called.
 /// Nothing is posted before that call.
@@ -44,7 +116,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// Returns the number of the queue pair.
     #[inline]
     pub(crate) const fn qpn(&self) -> Qpn {
-        self.state.qpn()
+        self.state.qpn
     }
 
     /// Returns the number that the request will have.
@@ -75,7 +147,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
 
     /// Changes an mkey by one UMR. A SET_PSV follows for each domain whose signature is set, or begins again
     /// after a signature error (man page `mlx5dv_wr_mkey_configure`). The last of these work requests carries
-    /// the completion.
+    /// the completion. `layout` is a [`Layout`](crate::mkey::Layout), or a list of entries as a slice, an
+    /// array or a vector.
     ///
     /// Later requests on the same queue may use the mkey. The device does not see the request before
     /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
@@ -86,14 +159,39 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     // Inlined: with a call, posting a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72,
     // the posts that the bench measures take 27 to 79 % more.
     #[inline(always)]
-    pub fn configure_mkey<'l>(
-        self,
+    pub fn configure_mkey(
+        mut self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
-        layout: impl Into<Layout<'l>>,
+        layout: impl AnyLayout,
     ) -> Result<(), PostError> {
-        let layout = layout.into();
-        self.configure(mkey, prepared, layout)
+        let mut umr = UmrRequest::new(prepared, &layout, mkey);
+        let UmrRequest { form, umr_blocks: blocks, .. } = umr;
+        // If the kind words are equal, the configuration is posted as it was prepared. The comparison counts
+        // whole blocks, although a request without BSFs may end within a block: a request may therefore fit
+        // even if it is refused here.
+        if blocks <= self.state.max_umr_blocks
+            && prepared.kind_word == mkey.kind_word
+            && form.octowords <= prepared.kind.max_entries as usize
+        {
+            // The compiler makes a copy of `post` for each number of SET_PSVs. With no SET_PSV and a list of
+            // 4 entries, posting then takes a fifth fewer instructions.
+            let posted = match prepared.psv_count {
+                0 => self.post(RequestKind::MkeyConfigure, blocks, 0, &mut umr),
+                1 => self.post(RequestKind::MkeyConfigure, blocks, 1, &mut umr),
+                _ => self.post(RequestKind::MkeyConfigure, blocks, 2, &mut umr),
+            };
+            // The slow path finds the reason of a refusal. If this fast path returned errors too, a whole I/O
+            // would take 3 % more instructions (x86-64).
+            if posted.is_ok() {
+                let length = umr.length;
+                if let Some(count) = mkey.note(form.kind, length, &prepared.config) {
+                    self.state.ring.tell_error_count(blocks + usize::from(prepared.psv_count), count);
+                }
+                return Ok(());
+            }
+        }
+        out_of_line(move || self.configure_in_any_state(mkey, prepared, &layout))
     }
 
     /// Does the same as [`SendRequest::configure_mkey`], with a list of the caller's own entries instead of
@@ -131,39 +229,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         entries: &[T],
         to_klm: impl Fn(&T) -> KlmEntry,
     ) -> Result<(), PostError> {
-        self.configure(mkey, prepared, ListOf { entries, to_klm })
-    }
-
-    /// Posts a configuration as it was prepared. If this is not possible, calls
-    /// [`SendRequest::configure_in_any_state`].
-    // Inlined: with a call, posting a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72,
-    // the posts that the bench measures take 27 to 79 % more.
-    #[inline(always)]
-    fn configure(
-        mut self,
-        mkey: &mut Mkey,
-        prepared: &PreparedConfig,
-        layout: impl Lay,
-    ) -> Result<(), PostError> {
-        let mut umr = UmrRequest::new(prepared, &layout);
-        let is_prepared = prepared.kind_word() == mkey.kind_word();
-        if is_prepared && umr.has_room(self.state.max_umr_blocks) {
-            let UmrRequest { form, umr_blocks: blocks, .. } = umr;
-            let change = |psvs| Change { prepared, form, blocks, psvs };
-            // The compiler makes a copy of `post` for each number of SET_PSVs. With no SET_PSV and a list of
-            // 4 entries, posting then takes a fifth fewer instructions.
-            let posted = match prepared.psv_count() {
-                0 => self.post(mkey, change(0), &mut umr),
-                1 => self.post(mkey, change(1), &mut umr),
-                _ => self.post(mkey, change(2), &mut umr),
-            };
-            // The slow path finds the reason of a refusal. If this fast path returned errors too, a whole I/O
-            // would take 3 % more instructions (x86-64).
-            if posted.is_ok() {
-                return Ok(());
-            }
-        }
-        out_of_line(move || self.configure_in_any_state(mkey, prepared, &layout))
+        self.configure_mkey(mkey, prepared, ListOf { entries, to_klm })
     }
 
     /// Posts any configuration to an mkey in any state, or returns the reason of a refusal.
@@ -171,76 +237,61 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         mut self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
-        layout: &dyn Lay,
+        layout: &dyn AnyLayout,
     ) -> Result<(), PostError> {
         let mut place = None;
-        let prepared = prepared.completed(mkey, layout.form(), &mut place)?;
-        let umr = UmrRequest::new(prepared, layout);
-        self.state.check_layout(&umr)?;
-        let (form, blocks, psvs) = (umr.form, umr.umr_blocks, prepared.psv_count().into());
-        let change = Change { prepared, form, blocks, psvs };
-        self.post(mkey, change, &mut Finished(umr))?;
+        let form = layout.form();
+        let prepared = prepared.completed(mkey, form, &mut place)?;
+        self.state.check_layout(form, prepared)?;
+        let umr = UmrRequest::new(prepared, layout, mkey);
+        let (blocks, psvs, mut finished) = (umr.umr_blocks, prepared.psv_count.into(), Finished(umr));
+        self.post(RequestKind::MkeyConfigure, blocks, psvs, &mut finished)?;
+        let length = finished.0.length;
+        if let Some(count) = mkey.note(form.kind, length, &prepared.config) {
+            self.state.ring.tell_error_count(blocks + psvs, count);
+        }
         mkey.note_known();
         Ok(())
     }
 
-    /// Posts a configuration: reserves its blocks, writes and commits them, adds the count of signature
-    /// errors if the count is pending, and notes in the mkey which properties are then in force.
-    // Inlined: with a call, posting a list of 1 entry takes 100 % more instructions on x86-64. On Cortex-A72,
-    // the posts that the bench measures take 47 to 140 % more.
+    /// Posts a work request of `blocks` blocks, and `psvs` SET_PSVs after it: reserves the blocks, writes
+    /// them, and commits them.
+    // Inlined: with a call, an RDMA WRITE takes 200 % more instructions on x86-64, and a list of 1 entry
+    // 100 % more. On Cortex-A72, the posts that the bench measures take 31 to 140 % more.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
-        mkey: &mut Mkey,
-        change: Change<'_>,
-        configuration: &mut impl Configuration,
+        kind: RequestKind,
+        blocks: usize,
+        psvs: usize,
+        request: &mut impl Request,
     ) -> Result<(), PostError> {
-        let Change { prepared, form, blocks, psvs } = change;
         let ring = &mut self.state.ring;
-        let fields = ring.fields(self.flags);
+        let begin = ring.producer;
+        let fields = ControlFields {
+            qpn: ring.qpn,
+            begin,
+            flags: self.flags.with_default(ring.next_flags),
+            set_psv: self.flags.with_default(RequestFlags::AFTER_UMR),
+            always: ring.flags,
+            psvs,
+        };
         let space = ring.reserve(blocks + psvs)?;
-        let length = configuration.write(space, fields, mkey, psvs)?;
-        let last = control::start(if psvs == 0 { space.first() } else { space.last() });
-        ring.commit(fields.begin, self.id, RequestKind::MkeyConfigure, blocks, psvs, last)?;
-        mkey.note_layout(form, length);
-        if !mkey.kind_word().is_plain() {
-            // The count is seldom pending, so it is added in the ring. If it were written with the rest of
-            // the request, a whole I/O would take 2 to 5 % more instructions (x86-64).
-            if mkey.error_count_is_pending() {
-                self.state.add_error_count(fields.begin, mkey);
-            }
-            mkey.note_properties(prepared.config());
-        }
-        Ok(())
+        request.write(space, fields)?;
+        let last = if psvs == 0 { space.first() } else { space.last() };
+        let start = last.and_then(|[control, ..]| control.first_chunk()).copied().unwrap_or_default();
+        ring.commit(begin, self.id, kind, blocks, psvs, start)
     }
 
-    /// Posts a work request of `blocks` blocks that is no configuration. `write` writes the blocks.
+    /// Posts a work request of `blocks` blocks, which `write` writes.
     pub(super) fn post_other(
         &mut self,
         kind: RequestKind,
         blocks: usize,
-        write: impl FnOnce(&mut [Block], ControlFields) -> Result<(), PostError>,
+        mut write: impl FnMut(&mut [Block], ControlFields) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
-        let ring = &mut self.state.ring;
-        let fields = ring.fields(self.flags);
-        let space = ring.reserve(blocks)?;
-        write(space, fields)?;
-        let last = control::start(space.first());
-        ring.commit(fields.begin, self.id, kind, blocks, 0, last)
+        self.post(kind, blocks, 0, &mut write)
     }
-}
-
-/// A change of an mkey for [`SendRequest::post`]: a UMR, and SET_PSVs after it.
-#[derive(Clone, Copy)]
-pub(super) struct Change<'a> {
-    /// The configuration that the request is written from.
-    pub(super) prepared: &'a PreparedConfig,
-    /// The form of the layout in force after the execution.
-    pub(super) form: LayoutForm,
-    /// Number of blocks of the UMR.
-    pub(super) blocks: usize,
-    /// Number of SET_PSVs. Each takes a block.
-    pub(super) psvs: usize,
 }
 
 /// Calls a function that is seldom needed. The arguments of the function are computed within this call, off
@@ -249,6 +300,6 @@ pub(super) struct Change<'a> {
 // (x86-64).
 #[cold]
 #[inline(never)]
-fn out_of_line<T>(call: impl FnOnce() -> T) -> T {
+pub(super) fn out_of_line<T>(call: impl FnOnce() -> T) -> T {
     call()
 }

@@ -54,7 +54,7 @@ impl<D: Doorbell> SendQueue<'_, D> {
     /// not the queue's end either.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
         let ring = &mut self.state.ring;
-        let published = ring.published();
+        let published = ring.published;
         let next = if hw_counter == published as u16 {
             published
         } else {

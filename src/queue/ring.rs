@@ -6,7 +6,6 @@
 
 use crate::types::QueueError;
 use crate::wire::cqe::{Cqe, CqeSlot};
-use crate::wire::{Block, Wqebb};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -51,7 +50,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Returns the number of slots.
     pub(crate) const fn len(&self) -> u32 {
-        self.last() as u32 + 1
+        (self.bytes / Self::SLOT) as u32
     }
 
     /// Returns the address of the ring.
@@ -60,23 +59,14 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         self.base.addr().get()
     }
 
-    /// Returns the number of the last slot.
+    /// Returns a slot. The later slots up to the ring's end follow it in memory.
     #[inline]
-    pub(super) const fn last(&self) -> u64 {
-        (self.mask / Self::SLOT) as u64
-    }
-
-    #[inline]
-    fn slot(&self, index: u64) -> *mut T {
-        self.slot_at((index as usize).wrapping_mul(Self::SLOT))
-    }
-
-    #[inline]
-    fn slot_at(&self, distance: usize) -> *mut T {
+    pub(super) fn slot(&self, index: u64) -> *mut T {
+        let distance = (index as usize).wrapping_mul(Self::SLOT) & self.mask;
         // SAFETY: the number of slots and their size are powers of two, and `mask` is that of the slice that
         // `new` took. Any distance masked by it is therefore that of a slot of the slice, which stays
         // borrowed for 'r.
-        unsafe { self.base.as_ptr().byte_add(distance & self.mask) }
+        unsafe { self.base.as_ptr().byte_add(distance) }
     }
 
     /// Writes a slot.
@@ -110,9 +100,8 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Returns a slot for reading.
     #[inline]
     pub(crate) fn peek(&self, index: u64) -> Slot<'_, T> {
-        let distance = (index as usize).wrapping_mul(Self::SLOT);
-        let owner = u64::from(distance & self.bytes != 0);
-        Slot { at: self.slot_at(distance), owner, memory: PhantomData }
+        let owner = u64::from((index as usize).wrapping_mul(Self::SLOT) & self.bytes != 0);
+        Slot { at: self.slot(index), owner, memory: PhantomData }
     }
 
     /// Copies a slot out.
@@ -121,14 +110,6 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now
         // can only make the copy wrong, and no code trusts the copy.
         unsafe { self.slot(index).read_volatile() }
-    }
-}
-
-impl Ring<'_, Wqebb> {
-    /// Returns the address of a block. Later blocks up to the ring's end follow it in memory.
-    #[inline]
-    pub(super) fn block(&mut self, index: u64) -> *mut Block {
-        self.slot(index).cast()
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::barrier;
 use super::doorbell::{Doorbell, DoorbellRecord};
-use super::request::SendRequest;
+use super::request::{SendRequest, SendState};
 use super::send_config::SendQueueConfig;
 use super::send_ring::{SendRing, SendSlot};
-use super::send_state::SendState;
 use crate::types::Qpn;
 use crate::types::QueueError;
 use crate::wire::Wqebb;
@@ -87,7 +86,7 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
 
     /// Returns the number of the queue pair.
     pub const fn qpn(&self) -> Qpn {
-        self.state.qpn()
+        self.state.qpn
     }
 
     /// Returns how many blocks of 64 bytes are free.
@@ -98,13 +97,13 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
     /// Returns the number of the next block to post, modulo 2^32. For a new queue, the number is
     /// [`SendQueueConfig::first_block`].
     pub const fn producer(&self) -> u32 {
-        self.state.ring.producer() as u32
+        self.state.ring.producer as u32
     }
 
     /// Returns the fence mode (PRM `fm`) of the next request if it asks for no fence itself:
     /// [`SendQueueConfig::umr_fence`] after a change of an mkey, otherwise 0.
     pub const fn next_fence(&self) -> u8 {
-        self.state.ring.next_flags().fence_mode()
+        self.state.ring.next_flags.fence_mode()
     }
 
     /// Returns the doorbell record.
@@ -121,7 +120,7 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
     /// Copies a block out of the ring, for [`crate::inspect`]. Blocks are counted as by
     /// [`SendQueue::producer`].
     pub fn block(&self, index: u32) -> Wqebb {
-        self.state.ring.blocks().read(u64::from(index))
+        self.state.ring.blocks.read(u64::from(index))
     }
 
     /// Returns the doorbell.
@@ -133,13 +132,13 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
     #[inline]
     pub fn ring_doorbell(&mut self) {
         let ring = &mut self.state.ring;
-        let published = ring.published();
-        if published == ring.producer() {
+        let published = ring.published;
+        if published == ring.producer {
             return;
         }
-        ring.publish();
+        ring.published = ring.producer;
         barrier::blocks_before_record();
-        self.record.set_send(ring.producer() as u16);
+        self.record.set_send(ring.producer as u16);
         barrier::record_before_doorbell();
         self.doorbell.ring(&ring.last_request(published));
         barrier::flush_doorbell();

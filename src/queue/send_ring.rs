@@ -17,8 +17,9 @@ use super::{MAX_SLOTS, barrier};
 use crate::types::QueueError;
 use crate::wire::low::{low8, low64};
 use crate::wire::{Block, MAX_WHOLE_BLOCKS, Wqebb, ZEROS};
-use crate::wqe::control::{self, ControlFields, RequestFlags};
+use crate::wqe::control::{self, RequestFlags};
 use crate::wqe::error::PostError;
+use crate::wqe::umr;
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -125,32 +126,35 @@ const _: () = assert!(size_of::<SendSlot>() == 16);
 /// another `begin`. The device does not read blocks from the producer on: their contents have no effect
 /// before they are committed.
 pub(super) struct SendRing<'r> {
-    blocks: Ring<'r, Wqebb>,
+    pub(super) blocks: Ring<'r, Wqebb>,
+    /// The number of the ring's last block.
+    last_block: u32,
     /// The requests, each filed under its first block. There are as many slots as blocks.
     filed: Ring<'r, SendSlot>,
     /// The number of the queue pair, at its place in control segments.
-    qpn: u64,
+    pub(super) qpn: u64,
     /// The flags that each request gets beside its own (`signal_all`).
-    flags: RequestFlags,
+    pub(super) flags: RequestFlags,
     /// The same flags with a fence, for a request after a change of an mkey.
     flags_after_umr: RequestFlags,
     /// The flags that the next request gets beside its own: `flags` or `flags_after_umr`.
-    next_flags: RequestFlags,
+    pub(super) next_flags: RequestFlags,
     /// The first block that is not committed.
-    producer: u64,
+    pub(super) producer: u64,
     /// All blocks from `producer` up to this block are free and contiguous, and no limit of requests forbids
     /// filling them. If the value is less than `producer`, no block is known to be free.
     contiguous_end: u64,
     /// The first 8 bytes of the last committed work request, for the doorbell.
     last: [u8; 8],
     /// The block after the last published one.
-    published: u64,
+    pub(super) published: u64,
     /// The first block of the oldest outstanding work request.
     tail: u64,
     /// The number of the request at block 0.
     numbers: RequestNumber,
-    /// The first value of `numbers`, which no other queue of the program has.
-    queue: u64,
+    /// The first value of `numbers`, which no other queue of the program has. Unlike the number of a queue
+    /// pair, it is the queue's own among all devices, and it survives a restart.
+    pub(super) queue: u64,
     limit: Limit,
     /// Holds a request that does not fit before the ring's end, until the request is committed.
     scratch: [Block; MAX_BLOCKS],
@@ -194,6 +198,7 @@ impl<'r> SendRing<'r> {
         let flags_after_umr = flags.with(config.umr_fence_flags());
         let numbers = RequestNumber::of_new_life();
         Ok(Self {
+            last_block: blocks.len() - 1,
             blocks,
             filed,
             qpn: control::qpn_bits(config.qpn),
@@ -221,12 +226,6 @@ impl<'r> SendRing<'r> {
         self.numbers = RequestNumber::of_new_life();
     }
 
-    /// Returns the fields of the next request's control segment.
-    #[inline]
-    pub(super) const fn fields(&self, flags: RequestFlags) -> ControlFields {
-        ControlFields { qpn: self.qpn, begin: self.producer, flags, default: self.next_flags }
-    }
-
     /// Reserves the next blocks for writing: in the ring, or in scratch space if too few blocks are free
     /// before the ring's end.
     ///
@@ -239,47 +238,33 @@ impl<'r> SendRing<'r> {
     /// request as free. No request of this library asks for more.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize) -> Result<&mut [Block], PostError> {
-        let first = if self.is_known_free(blocks) || self.finds_free(blocks) {
-            self.blocks.block(self.producer)
+        let (begin, end) = (self.producer, self.producer + blocks as u64);
+        let is_free = end <= self.contiguous_end
+            // A queue with a limit of requests counts them when this request is committed.
+            || self.limit.most == u32::MAX && {
+                let last_block = u64::from(self.last_block);
+                // The number of blocks is a power of two.
+                self.contiguous_end = ((begin | last_block) + 1).min(self.tail + last_block + 1);
+                end <= self.contiguous_end
+            };
+        let first = if is_free {
+            self.blocks.slot(begin).cast()
         } else if blocks <= MAX_BLOCKS {
             self.scratch.as_mut_ptr()
         } else {
             return Err(PostError::SendRingFull { needed: blocks as u16, free: MAX_BLOCKS as u16 });
         };
         // SAFETY: in the ring, all blocks from `producer` to `contiguous_end` are before the ring's end and
-        // free: the device does not read them. `finds_free` or `copy_scratch` has computed `contiguous_end`
-        // from the requests in flight of this queue. Since then `producer` has only moved on, or `restart`
-        // has set both to 0, where no block is known to be free. The scratch space has at least `blocks`
-        // blocks. Nobody else uses the blocks while `self` is borrowed, and they are plain bytes.
+        // free: the device does not read them. `contiguous_end` was computed here or in `copy_scratch` from
+        // the requests in flight of this queue. Since then `producer` has only moved on, or `restart` has set
+        // both to 0, where no block is known to be free. The scratch space has at least `blocks` blocks.
+        // Nobody else uses the blocks while `self` is borrowed, and they are plain bytes.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
-    }
-
-    #[inline]
-    const fn is_known_free(&self, blocks: usize) -> bool {
-        self.producer + blocks as u64 <= self.contiguous_end
-    }
-
-    /// Determines how many free blocks are contiguous, and returns whether they are enough.
-    #[inline]
-    fn finds_free(&mut self, blocks: usize) -> bool {
-        // A queue with a limit of requests counts them when this request is committed.
-        if self.is_limited() {
-            return false;
-        }
-        self.contiguous_end = self.end_of_lap().min(self.producer + self.free());
-        self.is_known_free(blocks)
-    }
-
-    /// Returns the block after the last one of this lap.
-    #[inline]
-    const fn end_of_lap(&self) -> u64 {
-        // The ring's length is a power of two.
-        (self.producer | self.blocks.last()) + 1
     }
 
     /// Commits reserved and written blocks from block `begin` on, the first one that is not committed: a work
     /// request of `blocks` blocks, and `psvs` SET_PSVs after it. The last one carries the completion that the
-    /// user waits for. `last` is the beginning of the last work request ([`control::start`]).
+    /// user waits for. `last` is the first 8 bytes of the last work request.
     ///
     /// # Errors
     /// [`PostError::TooManyRequests`], [`PostError::SendRingFull`].
@@ -300,17 +285,25 @@ impl<'r> SendRing<'r> {
             self.copy_scratch(end, 1 + psvs)?;
         }
         self.producer = end;
+        self.last = last;
+        // The next request may use the mkey or the PSV that this one changes, so it may need a fence.
+        self.next_flags = match kind {
+            RequestKind::MkeyConfigure
+            | RequestKind::SetPsv
+            | RequestKind::LocalInvalidate
+            | RequestKind::BindWindow => self.flags_after_umr,
+            _ => self.flags,
+        };
         let (mut at, mut blocks) = (begin, blocks);
         for psv in 0..=psvs {
             let kind = if psv == psvs { kind } else { RequestKind::MkeyConfigurePart };
             // The same bits as by the setters of `Place`, but without their checks: a work request has 1 to
             // 16 blocks.
             let place = ((at << 5) + blocks as u64) << 4 | kind as u64;
-            self.filed.write(at, SendSlot { id, place });
+            // SAFETY: the pointer is that of a slot, and this ring alone uses its slots.
+            unsafe { self.filed.slot(at).write(SendSlot { id, place }) };
             (at, blocks) = (at + blocks as u64, 1);
         }
-        self.last = last;
-        self.next_flags = if kind.changes_mkey() { self.flags_after_umr } else { self.flags };
         Ok(())
     }
 
@@ -331,11 +324,30 @@ impl<'r> SendRing<'r> {
         for (at, block) in (self.producer..end).zip(&self.scratch) {
             self.blocks.write(at, zerocopy::transmute!(*block));
         }
-        if self.is_limited() {
+        if self.limit.most != u32::MAX {
             let room = (free - needed).min(free_requests.saturating_sub(requests as u32).into());
-            self.contiguous_end = (end | self.blocks.last()).saturating_add(1).min(end + room);
+            self.contiguous_end = (end | u64::from(self.last_block)).saturating_add(1).min(end + room);
         }
         Ok(())
+    }
+
+    /// Adds a count of signature errors to the UMR that begins with the last `blocks` committed blocks. They
+    /// are not published.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_error_count(&mut self, blocks: usize, count: u32) {
+        let begin = self.producer.wrapping_sub(blocks as u64);
+        umr::select_error_count(self.committed(begin));
+        umr::write_error_count(self.committed(begin.wrapping_add(1)), count);
+    }
+
+    /// Returns a block that is committed and not published, for changes.
+    fn committed(&mut self, index: u64) -> &mut Block {
+        // SAFETY: whatever the index, the pointer is that of a block of the ring (see `Ring::slot`): plain
+        // bytes that need no alignment. Nobody else writes the block. A device reads a block only after the
+        // doorbell record counts it. The caller names a block that was committed after the last count, and
+        // the next count needs `self`, so it comes after this borrow.
+        unsafe { &mut *self.blocks.slot(index).cast() }
     }
 
     /// Lets the next request wait for a change of an mkey.
@@ -343,35 +355,9 @@ impl<'r> SendRing<'r> {
         self.next_flags = self.flags_after_umr;
     }
 
-    /// Returns the flags that the next request gets beside its own.
-    pub(super) const fn next_flags(&self) -> RequestFlags {
-        self.next_flags
-    }
-
-    /// Returns a block that is committed and not published, for changes.
-    pub(super) fn committed(&mut self, index: u64) -> &mut Block {
-        // SAFETY: whatever the index, the pointer is that of a block of the ring (see `Ring::slot`): plain
-        // bytes that need no alignment. Nobody else writes the block. A device reads a block only after the
-        // doorbell record counts it. The caller names a block that was committed after the last count, and
-        // the next count needs `self`, so it comes after this borrow.
-        unsafe { &mut *self.blocks.block(index) }
-    }
-
-    /// Returns the blocks, for reading.
-    #[inline]
-    pub(super) const fn blocks(&self) -> &Ring<'r, Wqebb> {
-        &self.blocks
-    }
-
-    /// Returns the first block that is not committed.
-    #[inline]
-    pub(super) const fn producer(&self) -> u64 {
-        self.producer
-    }
-
     /// Returns how many blocks are free.
     pub(super) const fn free(&self) -> u64 {
-        self.tail + self.blocks.len() as u64 - self.producer
+        self.tail + self.last_block as u64 + 1 - self.producer
     }
 
     /// Returns the last request, for the doorbell. `published` is the first block that was not published
@@ -379,24 +365,6 @@ impl<'r> SendRing<'r> {
     #[inline]
     pub(super) const fn last_request(&self, published: u64) -> LastRequest<'_> {
         LastRequest { ring: &self.blocks, control: self.last, published, end: self.producer }
-    }
-
-    /// Returns the block after the last published one.
-    #[inline]
-    pub(super) const fn published(&self) -> u64 {
-        self.published
-    }
-
-    /// Notes that all committed blocks are published.
-    #[inline]
-    pub(super) const fn publish(&mut self) {
-        self.published = self.producer;
-    }
-
-    /// Returns the number of the queue. Unlike the number of a queue pair, it is the queue's own among all
-    /// devices, and it survives a restart.
-    pub(super) const fn queue(&self) -> u64 {
-        self.queue
     }
 
     /// Returns the number that the next request will have.
@@ -423,15 +391,9 @@ impl<'r> SendRing<'r> {
         self.count(self.tail, self.producer)
     }
 
-    /// Returns whether there is a limit of requests.
-    #[inline]
-    const fn is_limited(&self) -> bool {
-        self.limit.most != u32::MAX
-    }
-
     /// Returns how many work requests may still be posted.
     fn free_requests(&mut self) -> u32 {
-        if !self.is_limited() {
+        if self.limit.most == u32::MAX {
             return u32::MAX;
         }
         let Limit { most, counted, from, to } = self.limit;
@@ -563,7 +525,7 @@ mod tests {
                 let mut dice = 7_u32;
                 for id in 0..20_000 {
                     dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    let (blocks, producer) = (1 + u64::from(dice >> 28), table.producer());
+                    let (blocks, producer) = (1 + u64::from(dice >> 28), table.producer);
                     if blocks <= table.free() {
                         // The call is the one that a queue makes when it looks for room.
                         assert_eq!(table.free_requests() as usize, most as usize - model.0.len());
@@ -576,9 +538,9 @@ mod tests {
                         model.0.push_back((producer, id, kind, blocks));
                     }
                     if dice >> 8 & 1 == 0 {
-                        table.publish();
+                        table.published = table.producer;
                     }
-                    let producer = table.producer();
+                    let producer = table.producer;
                     let counter = match dice >> 16 & 3 {
                         0 => (dice >> 5) as u16,
                         1 => (producer as u16).wrapping_sub((dice >> 20 & 0x3f) as u16),
@@ -586,13 +548,13 @@ mod tests {
                         _ => continue,
                     };
                     let retired = table.retire(counter).map(|retired| (retired.id, retired.kind));
-                    assert_eq!(retired, model.retire(counter, table.published()));
+                    assert_eq!(retired, model.retire(counter, table.published));
                     assert_eq!(table.outstanding() as usize, model.0.len());
                     assert_eq!(table.tail, model.0.front().map_or(producer, |(begin, ..)| *begin));
                     let begins = table.filed_from(table.tail, producer).map(|filed| filed.begin());
                     assert!(begins.eq(model.0.iter().map(|(begin, ..)| *begin)));
                 }
-                assert!(ring < 16 || table.producer() > first_block + 10_000, "few requests were posted");
+                assert!(ring < 16 || table.producer > first_block + 10_000, "few requests were posted");
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::codes::codes;
 use super::low::{low8, low32};
 use bitfield_struct::bitfield;
-use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First byte of both kinds of BSF (`bsf_size_sbs`, `bsf_size_type`).
@@ -209,16 +209,6 @@ pub struct SignatureBsf {
     pub wire_inline: InlineDif,
     /// T10-DIF of the memory domain.
     pub memory_inline: InlineDif,
-}
-
-impl SignatureBsf {
-    /// Writes the PSV indices of the wire domain (high half of `psvs`) and of the memory domain (low half)
-    /// into the BSF, in one operation. The indices in the BSF must be 0 before.
-    #[inline]
-    pub fn add_psvs(&mut self, psvs: u64) {
-        let [_, selectors, ..]: &mut [U64; 8] = zerocopy::transmute_mut!(self);
-        *selectors |= U64::new(psvs);
-    }
 }
 
 codes! {

@@ -162,13 +162,6 @@ impl MkeyContext {
         QpnMkey::from_bits(self.qpn_mkey.get())
     }
 
-    /// Replaces the key's tag, which is the last byte of the word `qpn_mkey`.
-    #[inline]
-    pub(crate) fn set_tag(&mut self, tag: u8) {
-        let [_, _, _, last]: &mut [u8; 4] = zerocopy::transmute_mut!(&mut self.qpn_mkey);
-        *last = tag;
-    }
-
     /// Returns the word with flags and protection domain as its fields.
     pub const fn flags_pd_word(&self) -> FlagsPd {
         FlagsPd::from_bits(self.flags_pd.get())

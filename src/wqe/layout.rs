@@ -4,19 +4,20 @@
 //! sums up their lengths.
 
 use crate::mkey::error::ConfigError;
-use crate::mkey::{InterleavedEntry, KlmEntry, Layout, LayoutForm};
+use crate::mkey::{InterleavedEntry, KlmEntry, Layout, LayoutForm, LayoutKind};
 use crate::wire::klm::Klm;
 use crate::wire::strided::StridedHeader;
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, Octoword, ZEROS};
 use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
-/// The layout that a request writes into an mkey: a layout as users give it, or a list that is converted
-/// while it is copied into the ring.
-// This is a trait, because the compiler may choose to call a closure. With calls, a list of 4 entries takes
-// 75 % more instructions on x86-64.
-pub(crate) trait Lay {
+/// A layout that a request can write into an mkey: a [`Layout`], or a list of entries as a slice, an array or
+/// a vector. Only this library implements the trait.
+// A trait instead of a closure, because the compiler may choose to call a closure. With calls, a list of 4
+// entries takes 75 % more instructions on x86-64.
+pub trait AnyLayout {
     /// Returns the kind of the layout, and its number of entries.
+    #[doc(hidden)]
     fn form(&self) -> LayoutForm;
 
     /// Writes the layout, padded with zeros to whole blocks. Returns the number of bytes that the layout
@@ -24,22 +25,41 @@ pub(crate) trait Lay {
     ///
     /// # Errors
     /// [`ConfigError::EntryLength`], [`ConfigError::StrideOver16Bits`].
+    #[doc(hidden)]
     fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError>;
 }
 
-impl Lay for Layout<'_> {
+impl AnyLayout for Layout<'_> {
     #[inline(always)]
     fn form(&self) -> LayoutForm {
-        Layout::form(self)
+        match self {
+            Self::Unchanged => LayoutForm { kind: LayoutKind::Unchanged, octowords: 0 },
+            Self::List(entries) => entries.form(),
+            Self::Interleaved { entries, .. } => {
+                LayoutForm { kind: LayoutKind::Interleaved, octowords: 1 + entries.len() }
+            }
+        }
     }
 
     #[inline(always)]
     fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
         match *self {
             Self::Unchanged => Ok(0),
-            Self::List(entries) => list(blocks, entries, |entry| *entry),
+            Self::List(entries) => entries.write(blocks),
             Self::Interleaved { repeat, entries } => interleaved(blocks, repeat, entries),
         }
+    }
+}
+
+impl<L: AsRef<[KlmEntry]> + ?Sized> AnyLayout for &L {
+    #[inline(always)]
+    fn form(&self) -> LayoutForm {
+        LayoutForm { kind: LayoutKind::List, octowords: self.as_ref().len() }
+    }
+
+    #[inline(always)]
+    fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
+        list(blocks, self.as_ref(), |entry| *entry)
     }
 }
 
@@ -50,10 +70,10 @@ pub(crate) struct ListOf<'a, T, F> {
     pub(crate) to_klm: F,
 }
 
-impl<T, F: Fn(&T) -> KlmEntry> Lay for ListOf<'_, T, F> {
+impl<T, F: Fn(&T) -> KlmEntry> AnyLayout for ListOf<'_, T, F> {
     #[inline(always)]
     fn form(&self) -> LayoutForm {
-        LayoutForm::List { entries: self.entries.len() }
+        LayoutForm { kind: LayoutKind::List, octowords: self.entries.len() }
     }
 
     #[inline(always)]
@@ -73,45 +93,36 @@ pub(crate) fn list<T>(
     entries: &[T],
     to_klm: impl Fn(&T) -> KlmEntry,
 ) -> Result<u64, ConfigError> {
+    // Sum and bitwise OR of all lengths, each less 1. A valid length is 1 to 2^31, so bit 31 of the length
+    // less 1 is 0.
+    let (mut sum, mut any) = (0_u64, 0_u32);
+    let mut to_wire = |entry: &T| -> Octoword {
+        // Length and key are adjacent, so one load is enough.
+        let [address, both]: [u64; 2] = transmute!(to_klm(entry));
+        let [length, key]: [u32; 2] = transmute!(both);
+        let less_1 = length.wrapping_sub(1);
+        sum += u64::from(less_1);
+        any |= less_1;
+        transmute!([U64::new(u64::from(length) << 32 | u64::from(key)), U64::new(address)])
+    };
     let (fours, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
-    let mut sum = Lengths { sum: 0, any: 0 };
     // The request has reserved blocks for all entries, so the split does not fail.
     let Some((whole, partial)) = blocks.split_at_mut_checked(fours.len()) else { return Ok(0) };
     for (four, block) in fours.iter().zip(whole) {
         for (slot, entry) in block.iter_mut().zip(four) {
-            *slot = sum.written(to_klm(entry));
+            *slot = to_wire(entry);
         }
     }
     if let [block, ..] = partial {
         *block = ZEROS;
         for (slot, entry) in block.iter_mut().zip(rest) {
-            *slot = sum.written(to_klm(entry));
+            *slot = to_wire(entry);
         }
     }
-    if sum.any >= KlmEntry::MAX_BYTES {
+    if any >= KlmEntry::MAX_BYTES {
         return Err(wrong_length(blocks.as_flattened()));
     }
-    Ok(sum.sum + entries.len() as u64)
-}
-
-/// Sum and bitwise OR of the written entries' lengths, each less 1. A valid length is 1 to 2^31, so bit 31 of
-/// the length less 1 is 0.
-struct Lengths {
-    sum: u64,
-    /// Bitwise OR of all lengths, each less 1. Its bit 31 shows whether any length was out of range.
-    any: u32,
-}
-
-impl Lengths {
-    /// Adds the length of an entry, and returns the entry in wire form.
-    #[inline(always)]
-    fn written(&mut self, entry: KlmEntry) -> Octoword {
-        let (byte_count, key) = entry.length_and_key();
-        let less_1 = byte_count.wrapping_sub(1);
-        self.sum += u64::from(less_1);
-        self.any |= less_1;
-        transmute!([U64::new(u64::from(byte_count) << 32 | u64::from(key)), U64::new(entry.address)])
-    }
+    Ok(sum + entries.len() as u64)
 }
 
 /// Returns the error that names the first written entry with a length out of range.

@@ -1,8 +1,10 @@
 //! UMRs whose lists are in registered memory, and UMRs that replace entries of a list.
 
-use super::control::{self, ControlFields};
-use super::umr::{Configuration, UmrRequest};
-use super::{PreparedConfig, layout};
+use super::PreparedConfig;
+use super::control::{self, ControlFields, Request};
+use super::error::PostError;
+use super::layout;
+use super::umr::UmrRequest;
 use crate::mkey::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
 use crate::types::Key;
@@ -28,31 +30,30 @@ const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 pub(crate) struct ByPointer<'a, 'l> {
     pub(crate) prepared: &'a PreparedConfig,
     pub(crate) list: &'a RegisteredList<'l>,
-    /// The BSFs, of which only the first [`PreparedConfig::bsf_count`] are valid. Once the request is posted,
-    /// the caller writes the BSFs behind the list in memory ([`write_bsfs`]).
+    /// The BSFs. Only as many as the configuration has are valid. Once the request is posted, the caller
+    /// writes them behind the list in memory ([`write_bsfs`]).
     pub(crate) bsfs: [Block; 2],
+    /// The mkey to configure.
+    pub(crate) mkey: &'a Mkey,
 }
 
-impl Configuration for ByPointer<'_, '_> {
-    fn write(
-        &mut self,
-        blocks: &mut [Block],
-        fields: ControlFields,
-        mkey: &Mkey,
-        psvs: usize,
-    ) -> Result<u64, ConfigError> {
-        let Self { prepared, list, .. } = *self;
+impl Request for ByPointer<'_, '_> {
+    fn write(&mut self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
+        let Self { prepared, list, mkey, .. } = *self;
         let mut scratch = [ZEROS; SCRATCH];
-        let mut inline = UmrRequest::new(prepared, &Layout::List(&[]));
+        let mut inline = UmrRequest::new(prepared, &Layout::List(&[]), mkey);
         // The SET_PSVs stand after the UMR with the pointer, whose size differs from that of the inline UMR
         // that is built here. `begin` makes their block numbers right. Block numbers count modulo 2^16.
         let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
-        inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
+        inline.write(&mut scratch, ControlFields { begin, ..fields })?;
         let length = list.length();
-        prepared.check_length(length)?;
-        inline.finish(&mut scratch, mkey, length)?;
+        if length > prepared.max_length {
+            return Err(prepared.too_long(length).into());
+        }
+        inline.finish(&mut scratch, length)?;
         let [[ctrl, umr @ ..], context, ..] = &mut scratch;
-        let own = if psvs == 0 { fields } else { fields.silent() };
+        let flags = if fields.psvs == 0 { fields.flags } else { fields.flags.silent() };
+        let own = ControlFields { flags, ..fields };
         control::write(ctrl, Opcode::UMR, POINTER_OCTOWORDS, own, mkey.key().get());
         let umr: &mut UmrControlSegment = transmute_mut!(umr);
         umr.flags = umr.flag_bits().with_inline(false).into_bits();
@@ -61,20 +62,20 @@ impl Configuration for ByPointer<'_, '_> {
         new_context.len = U64::new(length);
         let pointer = pointer_block(list);
         let [head, context, rest @ ..] = &scratch;
-        let set_psvs = rest.iter().skip(prepared.bsf_count()).take(psvs);
+        let set_psvs = rest.iter().skip(prepared.bsf_count.into()).take(fields.psvs);
         let written = [head, context, &pointer].into_iter().chain(set_psvs);
         for (block, written) in blocks.iter_mut().zip(written) {
             *block = *written;
         }
         let [first, second, ..] = *rest;
         self.bsfs = [first, second];
-        Ok(length)
+        Ok(())
     }
 }
 
 /// Writes the BSFs of a prepared configuration into memory, behind the entries of a list.
 pub(crate) fn write_bsfs(list: &mut RegisteredList<'_>, prepared: &PreparedConfig, bsfs: &[Block; 2]) {
-    for (block, bsf) in list.behind().zip(bsfs).take(prepared.bsf_count()) {
+    for (block, bsf) in list.behind().zip(bsfs).take(prepared.bsf_count.into()) {
         *block = transmute!(*bsf);
     }
 }

@@ -48,6 +48,7 @@ pub(crate) mod umr;
 pub(crate) mod window;
 
 pub use data_path::{Local, Payload, Remote, Sge};
+pub use layout::AnyLayout;
 pub use memcpy::MemcpyConfig;
 pub use prepared::PreparedConfig;
 pub use size::RequestSize;

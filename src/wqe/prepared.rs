@@ -47,9 +47,10 @@ use zerocopy::transmute;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PreparedConfig {
     /// Kind of mkey and flags, as one word. An mkey with an equal word takes the configuration as encoded.
-    kind_word: KindWord,
-    kind: MkeyKind,
-    config: MkeyConfig,
+    pub(crate) kind_word: KindWord,
+    pub(crate) kind: MkeyKind,
+    /// The configuration, including later changes in place.
+    pub(crate) config: MkeyConfig,
     changes: FieldChanges,
     /// The UMR control segment without the size of the layout. Its mask already selects the length.
     pub(super) umr: UmrControlSegment,
@@ -59,9 +60,9 @@ pub struct PreparedConfig {
     pub(super) max_length: u64,
     /// The encoded BSFs, that of the signature before that of crypto. Only the first `bsf_count` are valid.
     pub(super) bsfs: [Block; 2],
-    bsf_count: u8,
+    pub(crate) bsf_count: u8,
     /// The BSFs contain the exact length of the data, instead of all ones.
-    exact_size: bool,
+    pub(super) exact_size: bool,
     /// The data unit may differ from a block with its signature.
     any_data_unit: bool,
     /// Mask of the mkey's PSV numbers that the BSF of a block signature names. The upper 32 bits stand for
@@ -69,9 +70,9 @@ pub struct PreparedConfig {
     pub(super) psv_mask: u64,
     /// The domains whose PSVs a post sets, in this order. Only the first `psv_count` are valid.
     pub(super) psv_domains: [DomainKind; 2],
-    psv_count: u8,
     /// The start values of both domains' PSVs, in the order of [`DomainKind`], see [`bsf::psv_start`].
-    psv_starts: [TransientSignature; 2],
+    pub(super) psv_starts: [TransientSignature; 2],
+    pub(crate) psv_count: u8,
 }
 
 impl PreparedConfig {
@@ -158,16 +159,16 @@ impl PreparedConfig {
         layout: LayoutForm,
         place: &'a mut Option<Self>,
     ) -> Result<&'a Self, ConfigError> {
-        if self.kind_word.without_flags() != mkey.kind_word().without_flags() {
+        if self.kind_word.without_flags() != mkey.kind_word.without_flags() {
             return Err(ConfigError::OtherKind);
         }
         if let Some(size) = self.kind.entry_size
-            && layout.octowords() > 0
+            && layout.octowords > 0
         {
             return Err(ConfigError::OtherEntries { layout: None, mkey: Some(size) });
         }
         mkey.check_state(&self.config, layout)?;
-        let restarts_digest = self.own_digest().is_some() && mkey.error_count_is_pending();
+        let restarts_digest = self.own_digest().is_some() && mkey.error_count_pending;
         if !restarts_digest && !self.kind_word.config().keeps() {
             return Ok(self);
         }
@@ -284,8 +285,8 @@ impl PreparedConfig {
             any_data_unit: false,
             psv_mask: 0,
             psv_domains: [DomainKind::Wire; 2],
-            psv_count: 0,
             psv_starts: [TransientSignature::default(); 2],
+            psv_count: 0,
         };
         if plan.writes_bsfs {
             prepared.encode_bsfs();
@@ -331,23 +332,18 @@ impl PreparedConfig {
     }
 
     fn encode_psvs(&mut self) {
-        if let Some(digest) = self.config.signature.digest() {
-            let ([domain, _], [memory, wire]) = (&mut self.psv_domains, &mut self.psv_starts);
-            *domain = digest.domain;
-            *match digest.domain {
-                DomainKind::Memory => memory,
-                DomainKind::Wire => wire,
-            } = bsf::crc32_start(digest.seed);
-            self.psv_count = 1;
-        }
-        let Some(signature) = self.config.signature.signature() else { return };
-        // The reference provider sets the PSV of the memory domain first.
         let mut free = self.psv_domains.iter_mut();
+        // The reference provider sets the PSV of the memory domain first.
         for (kind, start) in [DomainKind::Memory, DomainKind::Wire].into_iter().zip(&mut self.psv_starts) {
-            if let Some(domain) = signature.domain(kind)
-                && let Some(slot) = free.next()
-            {
-                (*slot, *start) = (kind, bsf::psv_start(&domain.signature));
+            let signature = self.config.signature.signature().and_then(|signature| signature.domain(kind));
+            let digest = self.config.signature.digest().filter(|digest| digest.domain == kind);
+            let value = match (signature, digest) {
+                (Some(domain), _) => bsf::psv_start(&domain.signature),
+                (None, Some(digest)) => bsf::crc32_start(digest.seed),
+                (None, None) => continue,
+            };
+            if let Some(slot) = free.next() {
+                (*slot, *start) = (kind, value);
                 self.psv_count += 1;
             }
         }
@@ -356,11 +352,6 @@ impl PreparedConfig {
     /// Returns the configuration, including later changes in place.
     pub const fn config(&self) -> &MkeyConfig {
         &self.config
-    }
-
-    /// Returns whether the BSFs contain the exact length of the data.
-    pub(super) const fn has_exact_size(&self) -> bool {
-        self.exact_size
     }
 
     /// Returns whether the UMR writes the word with queue pair and tag.
@@ -384,39 +375,9 @@ impl PreparedConfig {
         }
     }
 
-    /// Returns the word with the kind of mkey that the configuration was prepared for.
-    #[inline]
-    pub(crate) const fn kind_word(&self) -> KindWord {
-        self.kind_word
-    }
-
-    /// Returns the number of BSFs that the configuration writes. Each BSF takes one block.
-    #[inline]
-    pub(crate) const fn bsf_count(&self) -> usize {
-        self.bsf_count as usize
-    }
-
-    /// Returns the start value of the PSV of a domain.
-    #[inline]
-    pub(crate) fn psv_start(&self, domain: DomainKind) -> TransientSignature {
-        self.psv_starts.get(domain as usize).copied().unwrap_or_default()
-    }
-
-    /// Returns the number of PSVs that the configuration sets.
-    #[inline]
-    pub(crate) const fn psv_count(&self) -> u8 {
-        self.psv_count
-    }
-
-    /// Checks that an mkey with this configuration may map `length` bytes.
-    #[inline]
-    pub(super) fn check_length(&self, length: u64) -> Result<(), ConfigError> {
-        if length > self.max_length { Err(self.too_long(length)) } else { Ok(()) }
-    }
-
-    /// Returns the error that names the exceeded limit.
+    /// Returns the error of an mkey that would map more than `max_length` bytes.
     #[cold]
-    fn too_long(&self, length: u64) -> ConfigError {
+    pub(super) fn too_long(&self, length: u64) -> ConfigError {
         match (&self.config.crypto, self.kind.crypto) {
             (Some(crypto), Some(XtsEngine::SingleBlock)) => {
                 let length = u32::try_from(length).unwrap_or(u32::MAX);

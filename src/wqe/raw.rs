@@ -66,8 +66,7 @@ impl<'a> RawWqe<'a> {
         ControlSegment {
             opmod_idx_opcode: word.with_wqe_index(fields.begin as u16).into_bits().into(),
             qpn_ds: U32::new(fields.qpn as u32 | octowords),
-            fm_ce_se: flags(self.control.flags(), fields.flags.with_default(fields.default).bits())
-                .into_bits(),
+            fm_ce_se: flags(self.control.flags(), fields.flags.bits()).into_bits(),
             ..self.control
         }
     }

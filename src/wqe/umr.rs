@@ -1,21 +1,26 @@
 //! UMR requests that configure an mkey, each followed by its SET_PSVs.
 
-use super::control::{ControlFields, RequestFlags};
-use super::layout::Lay;
+use super::control::{ControlFields, Request};
+use super::layout::AnyLayout;
 use super::{PreparedConfig, bsf, control};
 use crate::mkey::error::ConfigError;
-use crate::mkey::{LayoutForm, Mkey};
+use crate::mkey::{LayoutForm, LayoutKind, Mkey};
 use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::SignatureBsf;
 use crate::wire::ctrl::Opcode;
 use crate::wire::mkey_context::{FlagsPd, MkeyContext};
 use crate::wire::psv::{SetPsvSegment, TransientSignature};
 use crate::wire::umr::{MkeyMask, UmrControlSegment};
-use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, UMR_HEAD_BLOCKS, blocks_of};
+use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, UMR_HEAD_BLOCKS};
+use crate::wqe::error::PostError;
+use core::mem::offset_of;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{transmute, transmute_mut};
 
 const ZERO: Octoword = [0; OCTOWORD_BYTES];
+
+/// The place of the tag in an mkey context, the last byte of its word.
+const TAG: usize = offset_of!(MkeyContext, qpn_mkey) + 3;
 
 /// The bit of an mkey mask that makes a UMR set the length.
 const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
@@ -23,33 +28,27 @@ const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
 /// The work requests that configure an mkey: a UMR, and SET_PSVs after it.
 pub(crate) struct UmrRequest<'a, L: ?Sized> {
     pub(crate) prepared: &'a PreparedConfig,
-    layout: &'a L,
+    pub(crate) layout: &'a L,
+    /// Kind and size of the layout.
     pub(crate) form: LayoutForm,
     /// Numbers of blocks: of the layout, of the BSFs, and of the whole UMR.
-    layout_blocks: usize,
-    bsf_blocks: usize,
+    pub(crate) layout_blocks: usize,
+    pub(crate) bsf_blocks: usize,
     pub(crate) umr_blocks: usize,
+    /// The mkey to configure.
+    pub(crate) mkey: &'a Mkey,
+    /// Number of bytes that the mkey maps after the execution. Known once the request is written.
+    pub(crate) length: u64,
 }
 
-impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
+impl<'a, L: AnyLayout + ?Sized> UmrRequest<'a, L> {
     #[inline(always)]
-    pub(crate) fn new(prepared: &'a PreparedConfig, layout: &'a L) -> Self {
+    pub(crate) fn new(prepared: &'a PreparedConfig, layout: &'a L, mkey: &'a Mkey) -> Self {
         let form = layout.form();
-        let (layout_blocks, bsf_blocks) = (blocks_of(form.octowords()), prepared.bsf_count());
+        let (layout_blocks, bsf_blocks) =
+            (form.octowords.div_ceil(OCTOWORDS_PER_BLOCK), prepared.bsf_count.into());
         let umr_blocks = UMR_HEAD_BLOCKS + layout_blocks + bsf_blocks;
-        Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks }
-    }
-
-    /// Returns whether the layout has room in the mkey, and the whole UMR in `max_blocks` blocks. The
-    /// function counts whole blocks, although a request without BSFs may end within a block. Such a request
-    /// may therefore fit even if the function returns false.
-    #[inline]
-    pub(crate) const fn has_room(&self, max_blocks: usize) -> bool {
-        // One comparison checks both: if there is too little room, a difference wraps around to more than
-        // `isize::MAX`.
-        let blocks_left = max_blocks.wrapping_sub(self.umr_blocks);
-        let entries_left = self.prepared.kind_word().max_entries().wrapping_sub(self.form.octowords());
-        blocks_left | entries_left <= isize::MAX as usize
+        Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks, mkey, length: 0 }
     }
 
     /// Completes the blocks of [`UmrRequest::write`] for an mkey that maps `length` bytes. Few configurations
@@ -59,7 +58,7 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
     ///
     /// # Errors
     /// [`ConfigError::DigestWithoutData`], [`ConfigError::SpaceBehindEnd`].
-    pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
+    pub(crate) fn finish(&self, blocks: &mut [Block], length: u64) -> Result<(), ConfigError> {
         let (head, rest) = blocks.split_at_mut_checked(UMR_HEAD_BLOCKS).unwrap_or_default();
         if let [_, context] = head {
             let context: &mut MkeyContext = transmute_mut!(context);
@@ -68,56 +67,37 @@ impl<'a, L: Lay + ?Sized> UmrRequest<'a, L> {
             }
             self.prepared.finish_context(context, length)?;
         }
-        if self.prepared.has_exact_size() {
+        if self.prepared.exact_size {
             let (_, rest) = rest.split_at_mut_checked(self.layout_blocks).unwrap_or_default();
             let (bsfs, _) = rest.split_at_mut_checked(self.bsf_blocks).unwrap_or_default();
-            write_sizes(bsfs, self.prepared, mkey, length)?;
+            write_sizes(bsfs, self.prepared, self.mkey, length)?;
         }
         Ok(())
     }
 }
 
-/// A request that configures an mkey.
-pub(crate) trait Configuration {
-    /// Writes the UMR and `psvs` SET_PSVs. Returns how many bytes the mkey maps after their execution. If
-    /// `fields` asks for a completion, only the last of these work requests gets one.
-    ///
-    /// # Errors
-    /// [`ConfigError`] for an invalid entry of the layout, or if the mkey would map more bytes than the
-    /// configuration allows.
-    fn write(
-        &mut self,
-        blocks: &mut [Block],
-        fields: ControlFields,
-        mkey: &Mkey,
-        psvs: usize,
-    ) -> Result<u64, ConfigError>;
-}
-
 /// A configuration that is written as it was prepared.
-impl<L: Lay + ?Sized> Configuration for UmrRequest<'_, L> {
+impl<L: AnyLayout + ?Sized> Request for UmrRequest<'_, L> {
     // This function is inlined: with a call, a list of 4 entries takes 75 % more instructions on x86-64, and
     // rows of the bench on Cortex-A72 take 44 to 131 % more.
     #[inline(always)]
-    fn write(
-        &mut self,
-        blocks: &mut [Block],
-        fields: ControlFields,
-        mkey: &Mkey,
-        psvs: usize,
-    ) -> Result<u64, ConfigError> {
-        let Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks } = *self;
+    fn write(&mut self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
+        let Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks, mkey, .. } = *self;
         // The request has reserved all blocks that it writes.
-        let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(0) };
+        let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(()) };
         let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
         let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();
-        let (key, umr_fields) = (mkey.key(), if psvs == 0 { fields } else { fields.silent() });
-        control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, umr_fields, key.get());
+        // The last SET_PSV carries the completion.
+        let flags = if fields.psvs == 0 { fields.flags } else { fields.flags.silent() };
+        let own = ControlFields { flags, ..fields };
+        control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, own, mkey.key.0);
         // The layout is written early, while few other values occupy registers.
         let mapped = layout.write(entries)?;
-        let is_unchanged = matches!(form, LayoutForm::Unchanged);
+        let is_unchanged = form.kind == LayoutKind::Unchanged;
         let length = if is_unchanged { mkey.length() } else { mapped };
-        prepared.check_length(length)?;
+        if length > prepared.max_length {
+            return Err(prepared.too_long(length).into());
+        }
         // The segment is written octoword by octoword: writing it field by field takes three times as long.
         let [start, ..]: [Octoword; 3] = transmute!(prepared.umr);
         *umr = [start, ZERO, ZERO];
@@ -129,43 +109,37 @@ impl<L: Lay + ?Sized> Configuration for UmrRequest<'_, L> {
         for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
             *block = *bsf;
         }
+        let [memory, wire] = mkey.psvs;
         // The BSF of a block signature names the PSVs of this mkey.
         if prepared.psv_mask != 0
             && let [first, ..] = bsfs
         {
-            let bsf: &mut SignatureBsf = transmute_mut!(first);
-            let [memory, wire] = mkey.psvs();
-            bsf.add_psvs((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask);
+            let [_, psvs, ..]: &mut [U64; 8] = transmute_mut!(first);
+            *psvs |= U64::new((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask);
         }
         let [start, ..]: [Octoword; 4] = transmute!(prepared.context);
         *context = [start, transmute!([U64::ZERO, U64::new(mapped)]), ZERO, ZERO];
-        let context: &mut MkeyContext = transmute_mut!(context);
-        context.set_tag(key.tag());
+        context[0][TAG] = mkey.key.0 as u8;
+        let psvs = fields.psvs;
         for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).enumerate().take(psvs) {
-            let flags = if at + 1 == psvs { fields.flags } else { fields.flags.silent() };
+            let flags = if at + 1 == psvs { fields.set_psv } else { fields.set_psv.silent() };
             let begin = fields.begin + (umr_blocks + at) as u64;
-            let fields =
-                ControlFields { begin, flags: flags.with_default(RequestFlags::AFTER_UMR), ..fields };
-            write_set_psv(block, fields, mkey.psv(domain), prepared.psv_start(domain));
+            let own = ControlFields { begin, flags: flags.with(fields.always), ..fields };
+            let (psv, start) = (mkey.psvs.get(domain as usize), prepared.psv_starts.get(domain as usize));
+            write_set_psv(block, own, psv.copied().unwrap_or_default(), start.copied().unwrap_or_default());
         }
-        Ok(length)
+        self.length = length;
+        Ok(())
     }
 }
 
 /// A configuration of which parts depend on the state of the mkey.
-pub(crate) struct Finished<'a>(pub(crate) UmrRequest<'a, dyn Lay + 'a>);
+pub(crate) struct Finished<'a>(pub(crate) UmrRequest<'a, dyn AnyLayout + 'a>);
 
-impl Configuration for Finished<'_> {
-    fn write(
-        &mut self,
-        blocks: &mut [Block],
-        fields: ControlFields,
-        mkey: &Mkey,
-        psvs: usize,
-    ) -> Result<u64, ConfigError> {
-        let length = self.0.write(blocks, fields, mkey, psvs)?;
-        self.0.finish(blocks, mkey, length)?;
-        Ok(length)
+impl Request for Finished<'_> {
+    fn write(&mut self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
+        self.0.write(blocks, fields)?;
+        Ok(self.0.finish(blocks, self.0.length)?)
     }
 }
 

@@ -143,7 +143,7 @@ pub fn entry_foreign_post(
     remote: Remote,
     key: Key,
 ) -> Result<(), PostError> {
-    queue.request(1).configure_mkey(mkey, prepared, later)?;
+    queue.request(1).configure_mkey(mkey, prepared, Layout::from(later))?;
     queue.request(2).send(data)?;
     queue.request(3).send_imm(1, data)?;
     queue.request(4).send_invalidate(key, data)?;

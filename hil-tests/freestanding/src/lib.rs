@@ -31,7 +31,6 @@ use mlx5_mkey::queue::{
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{
     Wqebb,
-    bsf::SignatureBsf,
     cqe::{Cqe, Cqe128},
     data::DataSegment,
 };
@@ -356,12 +355,7 @@ pub fn entry_discard(completions: &mut CompletionQueue<'_>, qpn: Qpn) -> usize {
 
 /// Calls functions that are always inlined and therefore absent from the library's own object code.
 #[unsafe(no_mangle)]
-pub fn entry_inlined(
-    completion: Completion,
-    mkey: &Mkey,
-    (bsf, psvs): (&mut SignatureBsf, u64),
-) -> Option<u64> {
-    bsf.add_psvs(psvs);
+pub fn entry_inlined(completion: Completion, mkey: &Mkey) -> Option<u64> {
     let known = mkey.length() ^ u64::from(mkey.key().get());
     Some(known ^ completion.work()?.id)
 }

@@ -250,7 +250,7 @@ impl<'b> QpPairFixture<'b> {
         layout: impl Into<Layout<'l>>,
     ) -> Result<(), PostError> {
         let request = self.near.request(CONFIGURE).signaled();
-        request.configure_mkey(&mut self.mkeys[mkey], prepared, layout)
+        request.configure_mkey(&mut self.mkeys[mkey], prepared, layout.into())
     }
 
     /// Lets the device execute the published requests.

@@ -79,7 +79,7 @@ fn configured<'l>(
 ) -> Result<Vec<u8>, PostError> {
     let mut mkey = Mkey::new(attributes);
     let prepared = PreparedConfig::with_any_data_unit(mkey.kind(), config)?;
-    encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, &prepared, layout))
+    encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, &prepared, layout.into()))
 }
 
 fn parse(bytes: &[u8]) -> WorkRequest<'_> {

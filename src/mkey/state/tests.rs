@@ -9,7 +9,7 @@ use crate::wire::cqe::SignatureErrorCqe;
 /// change.
 const PLAIN: KindWord = KindWord::of(MkeyAttributes::plain(Key::from_raw(0), 16).kind());
 
-const LIST: LayoutForm = LayoutForm::List { entries: 0 };
+const LIST: LayoutForm = LayoutForm { kind: LayoutKind::List, octowords: 0 };
 
 const PSVS: (PsvIndex, PsvIndex) = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
 
@@ -25,25 +25,27 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured()
     assert_eq!(mkey.key(), attributes.key);
     let refused = ConfigError::TagUpdateUnsupported { tag: 0x56 };
     let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
-    assert_ne!(mkey.kind_word(), PLAIN, "not taken without a look at it");
+    assert_ne!(mkey.kind_word, PLAIN, "not taken without a look at it");
     assert_eq!(mkey.check_state(&config, LIST), Err(refused));
     assert_eq!(mkey.set_tag(0x56), Err(refused));
     // Tag 0 is accepted although the device cannot change tags.
     mkey.set_tag(0).unwrap();
-    assert_eq!((mkey.kind_word(), mkey.check_state(&config, LIST)), (PLAIN, Ok(())));
+    assert_eq!((mkey.kind_word, mkey.check_state(&config, LIST)), (PLAIN, Ok(())));
     let able = MkeyAttributes { tag_update: true, ..attributes };
-    assert_eq!(Mkey::new(able).kind_word(), PLAIN);
+    assert_eq!(Mkey::new(able).kind_word, PLAIN);
 }
 
 #[test]
 fn telling_the_error_count_leaves_nothing_pending() {
     let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
-    let takes_what_is_prepared = mkey.kind_word() == KindWord::of(mkey.kind());
-    assert_eq!((mkey.error_count_is_pending(), takes_what_is_prepared), (true, true));
+    let takes_what_is_prepared = mkey.kind_word == KindWord::of(mkey.kind());
+    assert_eq!((mkey.error_count_pending, takes_what_is_prepared), (true, true));
     let known = mkey.clone();
     mkey.note_known();
     assert_eq!(mkey, known, "the count stays to be told");
-    assert_eq!((mkey.take_error_count(), mkey.error_count_is_pending()), (1, false));
+    let config = MkeyConfig::UNCHANGED;
+    assert_eq!((mkey.note(LayoutKind::List, 1, &config), mkey.error_count_pending), (Some(1), false));
+    assert_eq!(mkey.note(LayoutKind::List, 1, &config), None);
 }
 
 #[test]
@@ -65,8 +67,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     let says = |error: SignatureError| (error.block_index(), error.found, error.computed);
     let forgets: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
     for forget in forgets {
-        mkey.note_layout(LIST, 516);
-        mkey.note_properties(&config);
+        mkey.note(LayoutKind::List, 516, &config);
         mkey.note_known();
         forget(&mut mkey);
         // After a second `forget`, the old signature still serves to interpret errors.
@@ -79,14 +80,14 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     // written again.
     let counts = forgets.map(|forget| {
         mkey.note_known();
-        let seen = mkey.take_error_count();
+        let seen = mkey.note(LayoutKind::List, 516, &config);
         forget(&mut mkey);
-        (seen, mkey.error_count_is_pending())
+        (seen, mkey.error_count_pending)
     });
-    assert_eq!(counts, [(3, false), (3, true)]);
+    assert_eq!(counts, [(Some(3), false), (None, true)]);
     // Once a configuration has reset the signature, an error cannot be interpreted.
-    mkey.note_layout(LIST, 516);
-    mkey.note_properties(&MkeyConfig { signature: SignatureChange::Reset, ..config });
+    let reset = MkeyConfig { signature: SignatureChange::Reset, ..config };
+    assert_eq!(mkey.note(LayoutKind::List, 516, &reset), Some(3));
     assert!(mkey.record(&fault) && mkey.take_error().is_err());
 }
 
@@ -95,8 +96,8 @@ fn an_error_under_a_digest_is_read_only_if_it_is_of_the_digest() {
     let key = Key::from_raw(0x0012_3400);
     let mut mkey = signature_mkey(key);
     let digest = SignatureChange::Digest(Digest::wire());
-    mkey.note_layout(LIST, 100);
-    mkey.note_properties(&MkeyConfig { signature: digest, ..MkeyConfig::UNCHANGED });
+    let config = MkeyConfig { signature: digest, ..MkeyConfig::UNCHANGED };
+    assert_eq!(mkey.note(LayoutKind::List, 100, &config), Some(1));
     let fault = SignatureFault {
         mkey: key.index(),
         syndrome: SignatureErrorCqe::SYNDROME_GUARD,

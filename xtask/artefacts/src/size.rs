@@ -3,7 +3,7 @@
 use object::{File, Object, ObjectSection};
 
 /// The most bytes of code that the program may have.
-const LIMIT: u64 = 14 * 1024 + 512;
+const LIMIT: u64 = 14 * 1024;
 
 /// Adds up the sizes of a program's code sections.
 ///

@@ -1,7 +1,7 @@
 //! Lists by pointer, and replaced entries.
 
 use super::*;
-use crate::mkey::LayoutForm;
+use crate::mkey::LayoutKind;
 use crate::mkey::{InterleavedEntry, KsmEntry, RegisteredList};
 use crate::types::KsmEntrySize;
 
@@ -9,7 +9,7 @@ const LIST: u64 = 0x7f00_0000_1000;
 
 /// Returns an mkey with a list of 1 entry in force.
 fn with_list(mut mkey: Mkey) -> Mkey {
-    mkey.note_layout(LayoutForm::List { entries: 1 }, 512);
+    mkey.note(LayoutKind::List, 512, &MkeyConfig::UNCHANGED);
     mkey
 }
 
@@ -191,7 +191,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));
     mkey.forget();
     let mut interleaved = with_list(signature_mkey());
-    interleaved.note_layout(LayoutForm::Interleaved { entries: 0 }, 512);
+    interleaved.note(LayoutKind::Interleaved, 512, &MkeyConfig::UNCHANGED);
     assert_eq!((interleaved.length(), interleaved.wire_length()), (512, Some(512)));
     for mut mkey in [mkey, interleaved, signature_mkey()] {
         let refused = Err(ConfigError::NoList.into());
@@ -327,7 +327,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         mkey
     };
     let mut interleaved = counted(plain, 4);
-    interleaved.note_layout(LayoutForm::Interleaved { entries: 0 }, 512);
+    interleaved.note(LayoutKind::Interleaved, 512, &MkeyConfig::UNCHANGED);
     let mut invalidated = counted(plain, 4);
     invalidated.forget();
     let crypto = MkeyAttributes { crypto: Some(crate::mkey::XtsEngine::MultiBlock), ..plain };

@@ -10,7 +10,7 @@ use crate::wqe::Local;
 type Known = ([u32; 4], u8, [[u8; 4]; 2], usize, Vec<Wqebb>);
 
 fn known(queue: &Queue<'_>) -> Known {
-    let published = queue.state.ring.published() as u32;
+    let published = queue.state.ring.published as u32;
     let counters = [queue.producer(), queue.outstanding(), queue.free_blocks(), published];
     let tail = queue.producer() - (64 - queue.free_blocks());
     let blocks = (tail..queue.producer()).map(|at| queue.block(at)).collect();

@@ -31,7 +31,11 @@ fn configure<'l>(
     layout: impl Into<Layout<'l>>,
 ) -> Result<(), PostError> {
     let access = Some(Access::ALL);
-    request.configure_mkey(mkey, &prepare(mkey, &MkeyConfig { access, signature, crypto: None }), layout)
+    request.configure_mkey(
+        mkey,
+        &prepare(mkey, &MkeyConfig { access, signature, crypto: None }),
+        layout.into(),
+    )
 }
 
 type PostOne = fn(SendRequest<'_, '_>, &mut Mkey) -> Result<(), PostError>;

@@ -141,7 +141,7 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     assert!(pool.take().is_none() && again != first && pool.in_use().eq([again, second]));
     // If the ring has no room, the window stays as before.
     while queue.request(4).nop().is_ok() {}
-    let own = queue.request(4).state.ring.queue();
+    let own = queue.request(4).state.ring.queue;
     window_of(&mut pool, again).note_bound(KEY, QPN, own);
     let refused = pool.invalidate(again, queue.request(4));
     assert!(matches!(refused, Err(PostError::SendRingFull { .. })));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::mkey::InterleavedEntry;
+use crate::wqe::layout::AnyLayout;
 
 const STREAM: InterleavedEntry =
     InterleavedEntry { address: 0, bytes: 64, skip: 0, key: Key::from_raw(0x5600) };
@@ -26,7 +27,7 @@ fn a_layout_fits_or_not_however_it_is_posted() {
     for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
         for layout in layouts {
             let (octowords, header) =
-                (layout.form().octowords(), usize::from(!matches!(layout, Layout::List(_))));
+                (AnyLayout::form(&layout).octowords, usize::from(!matches!(layout, Layout::List(_))));
             let max = (most - header) as u32;
             let refused = Err(PostError::Config(ConfigError::TooManyEntries { max }));
             let expected = if octowords <= most { Ok(()) } else { refused };

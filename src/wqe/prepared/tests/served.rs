@@ -113,7 +113,7 @@ fn an_mkey_of_another_kind_is_refused() {
             // `told` is an mkey with a known state whose error count the device knows. `forgotten` is an mkey
             // with an unknown state.
             let (mut told, mut forgotten) = (fresh.clone(), fresh.clone());
-            told.take_error_count();
+            told.error_count_pending = false;
             forgotten.forget();
             for (mut mkey, known) in [(fresh, true), (told, true), (forgotten, false)] {
                 if made_for.kind() != posted_on.kind() {
