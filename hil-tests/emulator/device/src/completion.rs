@@ -220,7 +220,8 @@ fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> 
         }
     }
     let lap = cq.producer >> cq.attributes.log_entries & 1;
-    let slot = u64::from(cq.producer & (cq.entries() - 1)) * u64::from(cq.attributes.entry_bytes);
+    let index = if cq.collapsed { 0 } else { cq.producer & (cq.entries() - 1) };
+    let slot = u64::from(index) * u64::from(cq.attributes.entry_bytes);
     let skip = u64::from(cq.attributes.entry_bytes.saturating_sub(64));
     let address = cq.attributes.ring.checked_add(slot)?.checked_add(skip)?;
     let last = entry.last_mut()?;

@@ -416,6 +416,17 @@ impl<M: Memory> Device<M> {
         self.objects.cqs.insert(Cq::new(attributes)).ok_or(Error::Exhausted)
     }
 
+    /// Collapses a completion queue: from now on, the device writes each entry over the first one (PRM `cc`).
+    /// Assumption: the owner bit changes as in a queue that is not collapsed.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn collapse_cq(&mut self, number: u32) -> Result<(), Error> {
+        let cq = self.objects.cqs.get_mut(number).ok_or(Error::NoSuchObject { what: "CQ", number })?;
+        cq.collapsed = true;
+        Ok(())
+    }
+
     /// Returns the number of entries that the device has written to a completion queue so far. The count does
     /// not wrap at the size of the queue.
     ///

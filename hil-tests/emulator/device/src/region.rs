@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Error};
 use crate::memory::Memory;
-use crate::object::mkey::{Access, Layout, Mkey};
+use crate::object::mkey::{Access, Layout, Mkey, MkeyAttributes};
 use mlx5_mkey::types::{Key, MkeyIndex};
 
 /// The place of a region in memory, and in the address space of requests.
@@ -62,6 +62,19 @@ impl<M: Memory> Device<M> {
         self.known_pd(pd)?;
         Placement { address, start, length }.check()?;
         self.insert_mkey(Mkey::region(pd, address, start, length, access))
+    }
+
+    /// Makes a region with the domain, the access rights, the order and the tag of `attributes`, by a command
+    /// of a program.
+    ///
+    /// # Errors
+    /// As [`Device::register`].
+    pub fn register_with(&mut self, attributes: MkeyAttributes, place: Placement) -> Result<Key, Error> {
+        let MkeyAttributes { pd, tag, access, relaxed_ordering, .. } = attributes;
+        self.known_pd(pd)?;
+        place.check()?;
+        let Placement { address, start, length } = place;
+        self.insert_mkey(Mkey { tag, relaxed_ordering, ..Mkey::region(pd, address, start, length, access) })
     }
 
     /// Relaxes or restores the order of writes to a region and of reads from it

@@ -376,6 +376,28 @@ fn a_queue_that_ignores_overruns_goes_on() {
     assert!(host.device.take_events().is_empty());
 }
 
+/// A collapsed queue keeps only its last entry, at the start of its ring.
+#[test]
+fn a_collapsed_queue_keeps_its_last_entry() {
+    let mut host = Host::new();
+    let (ring, record) = (host.alloc(4 * 64), host.alloc(8));
+    let attributes =
+        CqAttributes { ring, log_entries: 2, entry_bytes: 64, doorbell_record: record, ignore_overrun: true };
+    let cqn = host.device.create_cq(attributes).unwrap();
+    host.device.collapse_cq(cqn).unwrap();
+    let attributes = QpAttributes { send_cqn: cqn, recv_cqn: Some(cqn), ..host.q[A].attributes };
+    host.device.destroy_qp(host.q[A].qpn).unwrap();
+    host.q[A].qpn = host.device.create_qp(attributes).unwrap();
+    host.device.activate(host.q[A].qpn).unwrap();
+    for _ in 0..10 {
+        let counter = host.post(A, nop());
+        host.ring(A);
+        assert_eq!(host.get(ring + 60, 2), counter.to_be_bytes());
+        assert_eq!(host.get(ring + 64, 3 * 64), [0; 3 * 64], "the rest of the ring is untouched");
+    }
+    assert!(host.device.collapse_cq(cqn + 100).is_err());
+}
+
 /// Without a receive queue, the device reads no receives: a SEND fails after its last repetition, and an
 /// error flushes nothing.
 #[test]

@@ -13,6 +13,10 @@ use zerocopy::FromBytes;
 
 /// Offset of the context of an mkey in a command.
 const MKC: usize = 0x10;
+/// Offset of the byte that says where the pages are, and the byte's bit for user memory (PRM
+/// `mkey_umem_valid`).
+const SOURCE: usize = 0xc;
+const IN_UMEM: u8 = 0x40;
 /// Offset of the list of entries or pages in CREATE_MKEY.
 const ENTRIES: usize = 0x110;
 
@@ -34,6 +38,17 @@ pub enum KeySpace {
         /// The page entries: addresses, with rights in the lowest two bits. The command lists them unless the
         /// mkey is free. Without `pg_access`, each entry gets all rights.
         entries: Vec<u64>,
+    },
+    /// A region of registered user memory (access mode MTT with `mkey_umem_valid`).
+    Umem {
+        /// The first address.
+        start: u64,
+        /// The number of bytes.
+        length: u64,
+        /// The number of the user memory.
+        number: u32,
+        /// The offset of the region's first byte in the user memory.
+        offset: u64,
     },
     /// The mkey has no entries until a UMR writes them (access modes KLM and KSM).
     Umr,
@@ -66,6 +81,11 @@ impl MkeyCommand {
             (0, 0) if is_whole_space => KeySpace::Bus,
             (0, 1) => {
                 attributes = MkeyAttributes { signature: false, crypto: false, ..attributes };
+                if request.u8(SOURCE)? & IN_UMEM != 0 && !attributes.free {
+                    let (number, offset) = (request.u32(0x64)?, request.u64(0x68)?);
+                    start.checked_add(length).ok_or(Refused::PARAMETER)?;
+                    return Ok(Self { attributes, space: KeySpace::Umem { start, length, number, offset } });
+                }
                 pages(request, (start, length), attributes.free, umr)?
             }
             (0, 2 | 3) if umr => KeySpace::Umr,
@@ -101,7 +121,7 @@ fn pages(
     if !is_free {
         let count = usize::try_from(end.div_ceil(page)).map_err(|_| Refused::INPUT_LENGTH)?;
         let listed = request.bytes(ENTRIES, count.checked_mul(8).ok_or(Refused::INPUT_LENGTH)?)?;
-        let rights = if request.u8(0xc)? & 0x80 != 0 { 0 } else { RIGHTS };
+        let rights = if request.u8(SOURCE)? & 0x80 != 0 { 0 } else { RIGHTS };
         let (words, _) = listed.as_chunks();
         entries.extend(words.iter().map(|word| u64::from_be_bytes(*word) | rights));
     }

@@ -18,6 +18,8 @@ pub struct CqCommand {
     pub uar: u32,
     /// The number of the event queue that gets completion events.
     pub eq: u32,
+    /// Whether all entries are written over the first one (PRM `cc`).
+    pub collapsed: bool,
     log_entries: u8,
     entry_bytes: u8,
     ignore_overrun: bool,
@@ -46,6 +48,7 @@ impl CqCommand {
             log_entries,
             entry_bytes: 64 << (flags >> 5 & 1),
             ignore_overrun: flags & 0x02 != 0,
+            collapsed: flags & 0x10 != 0,
         })
     }
 

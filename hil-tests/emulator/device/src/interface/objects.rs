@@ -193,6 +193,9 @@ impl<M: Memory> Device<M> {
         let ring = self.ring(request, command.ring, command.bytes(), true)?;
         let made = self.create_cq(command.attributes(ring, record));
         let cq = self.with_ring(opcode::CREATE_CQ, (ring, command.ring), command.record.umem, made)?;
+        if command.collapsed {
+            self.collapse_cq(cq)?;
+        }
         self.interface.cqs.insert(cq, Notify { eq, armed: None, uar });
         Ok(reply::number(cq))
     }
@@ -234,6 +237,8 @@ impl<M: Memory> Device<M> {
                 }
                 self.insert_mkey(mkey)?
             }
+            // The memory of a user of the driver would need a umem, which a region does not keep here.
+            KeySpace::Umem { .. } => return Err(Refused::PARAMETER),
             KeySpace::Umr => self.create_mkey(attributes)?,
             KeySpace::Entries(space) => self.create_mkey_over(attributes, space)?,
         };

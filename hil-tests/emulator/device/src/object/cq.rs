@@ -18,6 +18,8 @@ pub struct CqAttributes {
 #[derive(Clone, Debug)]
 pub(crate) struct Cq {
     pub(crate) attributes: CqAttributes,
+    /// Whether each entry is written over the first one (PRM `cc`).
+    pub(crate) collapsed: bool,
     /// Count of entries written, without wrap at the ring's size.
     pub(crate) producer: u32,
     /// Count of entries that the host has taken, when its doorbell record was last read.
@@ -32,7 +34,15 @@ pub(crate) struct Cq {
 
 impl Cq {
     pub(crate) const fn new(attributes: CqAttributes) -> Self {
-        Self { attributes, producer: 0, consumer: 0, solicited: 0, full: false, overrun: false }
+        Self {
+            attributes,
+            collapsed: false,
+            producer: 0,
+            consumer: 0,
+            solicited: 0,
+            full: false,
+            overrun: false,
+        }
     }
 
     pub(crate) const fn entries(&self) -> u32 {

@@ -68,6 +68,7 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let cq = Cq {
         number,
         user_handle: Some(call.request.number(2)),
+        collapsed: false,
         base: Base::default(),
         channel,
         async_channel,

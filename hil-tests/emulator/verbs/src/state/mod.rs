@@ -375,7 +375,9 @@ impl State {
         match object {
             Object::Pd(number) => device.dealloc_pd(number)?,
             Object::Mr(mr) => device.destroy_mkey(mr.key.index())?,
-            Object::Window(index) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
+            Object::Window(index) | Object::Devx(Devx::Mkey(index) | Devx::Region { index, .. }) => {
+                device.destroy_mkey(index)?
+            }
             Object::Cq(cq) => {
                 device.destroy_cq(cq.number)?;
                 self.subscriptions.forget(Subject::Cq(cq.number));

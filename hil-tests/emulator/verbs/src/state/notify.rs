@@ -99,7 +99,7 @@ fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
 /// Returns whether an entry wakes a program that waits for solicited entries: the entry is marked as
 /// solicited, or reports an error.
 fn is_solicited(cq: &Cq, index: u32) -> bool {
-    let slot = u64::from(index & (cq.entries.wrapping_sub(1)));
+    let slot = if cq.collapsed { 0 } else { u64::from(index & (cq.entries.wrapping_sub(1))) };
     let last = cq.ring.wrapping_add((slot + 1) * u64::from(cq.entry_bytes)).wrapping_sub(1);
     let mut byte = [0; 1];
     if ProcessMemory.read(last, &mut byte).is_err() {

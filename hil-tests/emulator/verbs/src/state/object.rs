@@ -33,6 +33,8 @@ pub(crate) struct Cq {
     pub(crate) channel: Option<u32>,
     /// The address of the ring.
     pub(crate) ring: u64,
+    /// Whether each entry is written over the first one.
+    pub(crate) collapsed: bool,
     /// The number of entries of the ring.
     pub(crate) entries: u32,
     /// The number of bytes of an entry.
@@ -111,6 +113,13 @@ pub(crate) struct Srq {
 pub(crate) enum Devx {
     /// An mkey, by its index.
     Mkey(MkeyIndex),
+    /// A region of registered memory.
+    Region {
+        /// The index of its mkey.
+        index: MkeyIndex,
+        /// The handle of the umem.
+        umem: u32,
+    },
     /// PSVs that one command made, by their numbers.
     Psvs(Vec<u32>),
     /// A data encryption key and the 8 bytes that its owner may store with it.
@@ -131,6 +140,8 @@ pub(crate) struct Umem {
     pub(crate) address: u64,
     /// Length in bytes.
     pub(crate) length: u64,
+    /// Whether the device may write to the memory.
+    pub(crate) writable: bool,
     /// The mapping of a dma-buf, if this memory belongs to one.
     pub(crate) _mapping: Option<Arc<Mapping>>,
 }
@@ -192,7 +203,7 @@ impl Object {
         }
     }
 
-    /// Returns whether queues can depend on this object.
+    /// Returns whether queues or regions can depend on this object.
     pub(crate) const fn may_be_base(&self) -> bool {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
@@ -240,8 +251,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Returns whether a queue depends on the memory or doorbell page with this handle.
+    /// Returns whether a queue or a region depends on the memory or doorbell page with this handle.
     pub(crate) fn is_base(&self, handle: u32) -> bool {
+        let is_of_region =
+            |object: &Object| matches!(object, Object::Devx(Devx::Region { umem, .. }) if *umem == handle);
+        if self.others.values().any(is_of_region) {
+            return true;
+        }
         self.queues().any(|object| {
             let base = match object {
                 Object::Qp(qp) => &qp.base,
@@ -350,6 +366,7 @@ mod tests {
             base: Base { umems: [None; 2], uar: Some(1) },
             channel: None,
             ring: 0,
+            collapsed: false,
             entries: 1,
             entry_bytes: 64,
             record: 0,

@@ -3,23 +3,26 @@
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
-use super::{Counts, TIMEOUT, preloaded, says};
+use super::{Bench, Counts, TIMEOUT, page, preloaded, says, take};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreatePsv, CreateQp, Init2Rtr, LogAckInterval,
-    LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess, QpState, QueryQp,
-    Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
+    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateMemoryRegion, CreatePsv, CreateQp, Init2Rtr,
+    LogAckInterval, LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess,
+    QpState, QueryQp, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
 };
-use mlx5_mkey::devx::{Device, DevxError, DevxObject, ListMkey, PageSizes, ProtectionDomain, UmemSpec};
+use mlx5_mkey::devx::{
+    Device, DevxError, DevxObject, ListMkey, PageSizes, ProtectionDomain, QueuePairSpec, Umem, UmemSpec,
+};
 use mlx5_mkey::error::CommandError;
 use mlx5_mkey::mkey::Access;
 use mlx5_mkey::queue::{
-    CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig, SendSlot,
-    UarDoorbell,
+    CompletionQueue, CqDoorbellRecord, DoorbellRecord, Outcome, QpRouter, SendQueue, SendQueueConfig,
+    SendSlot, UarDoorbell,
 };
-use mlx5_mkey::types::{Cqn, Qpn};
+use mlx5_mkey::types::{Cqn, Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wire::prm::command::{Opcode, ReplyHeader, RequestHeader};
+use mlx5_mkey::wqe::Remote;
 use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -224,6 +227,64 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
         assert_eq!(errno(at(page.as_mut_ptr(), huge)), Some(libc::EINVAL));
         assert_eq!(errno(at(ptr::null_mut(), spec)), Some(libc::EFAULT));
         assert_eq!(Counts { refused: before.refused, ..Counts::now() }, before);
+    });
+}
+
+#[test]
+fn a_region_of_a_umem_is_memory() {
+    preloaded("umem::a_region_of_a_umem_is_memory", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let page = page(&bench.pd, &[0x77; 64]).unwrap();
+        let mut memory = vec![0_u8; 4 * 4096];
+        let first = memory.as_mut_ptr().wrapping_add(100);
+        // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
+        let register = |spec| unsafe { bench.device.register_umem(first, 3 * 4096, spec) };
+        let umem = register(UmemSpec::default()).unwrap();
+        let start = first as u64 % 4096 + 0x7000_0000;
+        let region = |umem: &Umem, address| CreateMemoryRegion {
+            pd: bench.pd.number().unwrap(),
+            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+            address,
+            length: 2 * 4096,
+            memory: umem.at(4096),
+            page_size: LogPageSize::P4K,
+            tag: 0x55,
+        };
+        // SAFETY: as above.
+        let made = |umem: &Umem, address| unsafe { bench.device.create_object(&region(umem, address), ()) };
+        let (object, key): (DevxObject<()>, Key) = made(&umem, start).unwrap();
+        assert_eq!(key.get() & 0xff, 0x55);
+        assert!(made(&umem, start + 8).is_err(), "another offset in a page");
+        let sge = page.sge(0..64).unwrap();
+        let write = |bench: &mut Bench, address, rkey| {
+            bench.queue.request(1).signaled().rdma_write(Remote { address, rkey }, &[sge]).unwrap();
+            bench.queue.ring_doorbell();
+        };
+        // SAFETY: as above.
+        let read_only = unsafe {
+            bench.device.register_umem(
+                first,
+                3 * 4096,
+                UmemSpec { access: Access::NONE, ..UmemSpec::default() },
+            )
+        }
+        .unwrap();
+        let (other, other_key): (DevxObject<()>, Key) = made(&read_only, start).unwrap();
+        write(&mut bench, start + 2 * 4096 - 64, key);
+        bench.completed();
+        let end = 100 + 3 * 4096;
+        assert_eq!(memory[end - 64..end], [0x77; 64]);
+        assert!(memory[..end - 64].iter().chain(&memory[end..]).all(|byte| *byte == 0));
+        let Err((_, umem)) = umem.deregister() else { panic!("a region is over it") };
+        write(&mut bench, start, other_key);
+        let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
+        assert!(matches!(refused.outcome, Outcome::Failed(_)), "the umem is only for reads: {refused:?}");
+        for object in [object, other] {
+            object.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
+        }
+        for umem in [umem, read_only] {
+            umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
+        }
     });
 }
 

@@ -188,7 +188,7 @@ const fn identity(object: &Object) -> Option<Identity> {
         // Linux identifies a shared receive queue of verbs by the command that made it: CREATE_RMP with ISSI
         // 1, as assumed here, CREATE_SRQ with ISSI 0.
         Object::Srq(srq) => (opcode::CREATE_RMP, 0, srq.number),
-        Object::Devx(Devx::Mkey(index)) => (opcode::CREATE_MKEY, 0, index.get()),
+        Object::Devx(Devx::Mkey(index) | Devx::Region { index, .. }) => (opcode::CREATE_MKEY, 0, index.get()),
         Object::Devx(Devx::Dek { number, .. }) => (opcode::CREATE_OBJECT, TYPE_DEK, *number),
         Object::Devx(Devx::Login(number)) => (opcode::CREATE_OBJECT, TYPE_LOGIN, *number),
         Object::Devx(Devx::Psvs(_))

@@ -42,16 +42,17 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     if call.request.has(0x1005) && call.request.number(0x1005) & PAGE == 0 {
         return Err(Errno::INVAL);
     }
+    let writable = access & LOCAL_WRITE != 0;
     let umem = match call.request.descriptor(0x1006)? {
         Some(descriptor) => {
             let end = address.checked_add(length).ok_or(Errno::INVAL)?;
-            let mapping = Mapping::new(descriptor, end, access & 1 != 0)?;
+            let mapping = Mapping::new(descriptor, end, writable)?;
             let address = mapping.address() + address;
-            Umem { address, length, _mapping: Some(Arc::new(mapping)) }
+            Umem { address, length, writable, _mapping: Some(Arc::new(mapping)) }
         }
         None => {
-            memory::pinned(address, length, access & LOCAL_WRITE != 0)?;
-            Umem { address, length, _mapping: None }
+            memory::pinned(address, length, writable)?;
+            Umem { address, length, writable, _mapping: None }
         }
     };
     call.publish(Object::Umem(umem), |request, handle| {
@@ -70,22 +71,31 @@ pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
 pub(crate) fn place(call: &mut Call<'_>, ring: Place, length: u64) -> Result<u64, Refused> {
     // Linux sets the bits of `IN_UMEMS`: each ring is in a umem.
     let Place::Umem { number, offset } = ring else { return Err(Refused::PARAMETER) };
-    inside(call, number, offset, length)
+    inside(call, number, offset, length).map(|memory| memory.address)
 }
 
 /// Returns the address of a doorbell record.
 pub(crate) fn record(call: &mut Call<'_>, record: Record) -> Result<u64, Refused> {
-    inside(call, record.umem.ok_or(Refused::PARAMETER)?, record.offset, RECORD)
+    inside(call, record.umem.ok_or(Refused::PARAMETER)?, record.offset, RECORD).map(|memory| memory.address)
 }
 
-fn inside(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Refused> {
+/// A part of a umem.
+pub(crate) struct Inside {
+    pub(crate) address: u64,
+    /// Whether the umem was registered for writes.
+    pub(crate) writable: bool,
+}
+
+/// Returns the part of `length` bytes at an offset in a umem. Commands name a umem by its handle plus one.
+pub(crate) fn inside(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<Inside, Refused> {
     let handle = umem.checked_sub(1).ok_or(Refused::RESOURCE)?;
     let Ok(Object::Umem(umem)) = call.object(handle) else { return Err(Refused::RESOURCE) };
     let end = offset.checked_add(length).ok_or(Refused::PARAMETER)?;
     if end > umem.length {
         return Err(Refused::PARAMETER);
     }
-    umem.address.checked_add(offset).ok_or(Refused::PARAMETER)
+    let address = umem.address.checked_add(offset).ok_or(Refused::PARAMETER)?;
+    Ok(Inside { address, writable: umem.writable })
 }
 
 /// Returns the objects that a queue depends on: the umems, which [`place`] and [`record`] have found before,
@@ -114,6 +124,8 @@ const IN_UMEMS: &[(u16, usize, u8)] = &[
     // The bits are `qpc.dbr_umem_valid` and `wq_umem_valid`.
     (opcode::CREATE_QP, 0xe8, 0x10),
     (opcode::CREATE_QP, 0x10c, 0x80),
+    // The bit is `mkey_umem_valid`.
+    (opcode::CREATE_MKEY, 0xc, 0x40),
     // The bits are `wq.dbr_umem_valid` and `wq.wq_umem_valid`.
     (opcode::CREATE_RMP, 0x74, 0xc0),
 ];
@@ -121,7 +133,12 @@ const IN_UMEMS: &[(u16, usize, u8)] = &[
 /// Sets the bits of [`IN_UMEMS`] in a command. The kernel always sets them, and UCX leaves them clear (kernel
 /// `devx.c`, `devx_set_umem_valid`).
 pub(crate) fn in_umems(command: &mut Request) {
+    // The lowest two bits of the access mode: 1 is a region on pages (MTT).
+    let is_region = |request: &Request| request.u8(0x12).is_ok_and(|access| access & 3 == 1);
     let opcode = command.opcode();
+    if opcode == opcode::CREATE_MKEY && !is_region(command) {
+        return;
+    }
     for (_, at, bits) in IN_UMEMS.iter().filter(|(known, ..)| *known == opcode) {
         if let Some(byte) = command.0.get_mut(*at) {
             *byte |= bits;
@@ -138,8 +155,12 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &Request) -> Result<(Objec
     never_armed(record).ok_or(Refused::PARAMETER)?;
     let attributes = command.attributes(ring, record);
     let number = call.state.device.create_cq(attributes)?;
+    if command.collapsed {
+        call.state.device.collapse_cq(number)?;
+    }
     let cq = Cq {
         number,
+        collapsed: command.collapsed,
         user_handle: None,
         base,
         channel: None,
