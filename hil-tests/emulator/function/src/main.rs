@@ -13,22 +13,23 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask function --socket PATH [--device NAME] [--port NAME] [--crypto KIND]
-                     [--fabric DIR [--pcap FILE]] [--log] [--log-json FILE] [--faults WORDS] [--times FILE]
+                     [--fabric DIR [--pcap FILE]] [--log] [--log-json FILE] [--faults WORDS]
+                     [--times FILE]
 
 Serves the software device as a PCI function over vfio-user, to one client after the other.
 QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
   -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'
 
   --socket PATH         where clients meet it; a socket that is there already is replaced
-  --device NAME         bluefield2, bluefield3 (the default), connectx6dx or connectx7; the latter two
+  --device NAME         bluefield2, bluefield3 (the default), connectx6dx or connectx7; the last two
                         have no requests that copy memory, and the AES-XTS engine of bluefield2 and
                         connectx6dx takes single data units
   --port NAME           ethernet (the default) or infiniband
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
-  --fabric DIR          joins the emulated devices of a directory: other functions, and programs under
-                        cargo xtask emulate --dir DIR; the port is Ethernet
-  --pcap FILE           writes to FILE, for Wireshark, the frames that the network interface sends and
-                        receives; messages of queue pairs (RoCE) are not among them
+  --fabric DIR          joins the emulated devices of a directory: other functions, and programs
+                        under cargo xtask emulate --dir DIR; the port is Ethernet
+  --pcap FILE           writes to FILE, for Wireshark, the frames that the network interface sends
+                        and receives; messages of queue pairs (RoCE) are not among them
   --log                 prints commands, requests and completions, to standard error
   --log-json FILE       appends to FILE a line of JSON for each of them: time, words, bytes, and the
                         cause of a failure; cargo xtask decode reads it
