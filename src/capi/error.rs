@@ -49,7 +49,7 @@ pub const MLX5MK_SIGNATURE: i32 = -13;
 /// back.
 pub const MLX5MK_IN_SERVICE: i32 = -14;
 
-/// An error: the caller provides it, and a function that fails writes to it.
+/// The description of an error. The caller provides the memory, and a function that fails fills it.
 #[repr(C)]
 pub struct Error {
     /// One of the negative codes. The function that failed returns the same code.

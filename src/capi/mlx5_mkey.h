@@ -526,7 +526,7 @@ typedef struct mlx5mk_umem mlx5mk_umem;
 // Memory windows of type 2, in use or not. One thread at a time uses them.
 typedef struct mlx5mk_windows mlx5mk_windows;
 
-// An error: the caller provides it, and a function that fails writes to it.
+// The description of an error. The caller provides the memory, and a function that fails fills it.
 typedef struct mlx5mk_error {
   // One of the negative codes. The function that failed returns the same code.
   int32_t code MLX5MK_ZERO;

@@ -200,10 +200,11 @@ impl Device {
             umr_fence: self.report.general.umr_fence,
             ..SendQueueConfig::new(qpn)
         };
-        // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair exists.
-        // Either both libraries write single doorbells of 8 bytes to the register, or the caller keeps the
-        // other library from using the register meanwhile. Ring and record are those of the queue pair. The
-        // memory under a key that a request names is covered by the contract of its registration.
+        // SAFETY: libmlx5 chose the register for this queue pair, and maps the register as long as the queue
+        // pair exists. libmlx5 may ring the register for other queue pairs. Either libmlx5 writes only single
+        // doorbells of 8 bytes, which the device takes in any order, or libmlx5 posts nothing while this
+        // library posts: the caller of this function vouches for one of the two. Ring and record are those of
+        // the queue pair. The callers of the functions that register memory vouch for the memory under keys.
         let doorbell = unsafe { UarDoorbell::new(register) }.into();
         let books = Books::new(blocks as usize, slots as usize)?;
         let send = SendQueue::new(config, send, books.send, record, doorbell)?;

@@ -283,7 +283,8 @@ pub enum DevxError {
     LoggedIn,
     /// The peer's address cannot be connected to.
     Address(AddressError),
-    /// An object of another library cannot be taken over, or cannot be used by the function.
+    /// An object that another library made cannot be taken over, or the called function cannot use the
+    /// object.
     Adopt(AdoptError),
     /// An entry of a completion queue is malformed.
     Completion(CompletionError),

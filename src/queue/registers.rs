@@ -1,4 +1,4 @@
-//! The registers of a device that this crate accesses directly: doorbells in a UAR page, and the clock.
+//! The registers of a device that queues use: doorbells in a UAR page, and the clock.
 
 #![allow(unsafe_code)]
 

@@ -188,7 +188,7 @@ impl Request for DataPath<'_> {
             control::write(ctrl, self.opcode, self.octowords(), fields, self.imm);
         }
         if let Some(Remote { address, rkey }) = self.remote {
-            // The second half of a RemoteAddressSegment: the key, followed by zeros.
+            // A RemoteAddressSegment: the address, then the key and 4 zero bytes.
             put(&mut slots, transmute!([U64::new(address), U64::new(u64::from(rkey.get()) << 32)]));
         }
         if let Some(Operands { swap_add, compare }) = self.atomic {

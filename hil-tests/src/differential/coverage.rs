@@ -88,7 +88,8 @@ pub struct OfWay {
     /// Executed configurations that were posted with the prepared configuration of the previous one in the
     /// same chain.
     pub again: u64,
-    /// Executed configurations that keep the mkey's signature or crypto properties.
+    /// Executed configurations that set no signature or no crypto: the mkey keeps those of an earlier
+    /// configuration.
     pub kept: u64,
     /// Configurations across the end of the ring.
     pub wrapped: u64,

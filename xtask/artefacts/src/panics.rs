@@ -4,11 +4,11 @@ use super::reach::Graph;
 
 /// A function of core with a panic that cannot happen: the function compares the number of names with the
 /// number of values, and both are constants. Derived `Debug` calls the function for structs of more than five
-/// fields.
+/// fields. The check ignores the function.
 const NEVER: &str = "<core::fmt::Formatter>::debug_struct_fields_finish";
 
-/// A function of the freestanding program that can panic. If the check does not find this panic, the check
-/// does not work.
+/// A function of the checked program (`hil-tests/freestanding`) that can panic. If the check does not find
+/// this panic, the check does not work.
 const CONTROL: &str = "control_that_panics";
 
 /// Checks that no function of the library reaches the panic handler or an allocator, and that the archives

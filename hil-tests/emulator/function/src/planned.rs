@@ -8,7 +8,7 @@ use mlx5_softdev::{Course, Device, Side};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The delay of a late command.
+/// The time that the device waits before it executes a command that the plan delays.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Statuses of commands (`MLX5_CMD_STAT_*` of Linux): an internal error, and no resources.

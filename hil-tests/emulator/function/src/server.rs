@@ -15,8 +15,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The most descriptors of a message.
 const DESCRIPTORS: usize = 16;
 
-/// The time in nanoseconds for which the server waits for the rest of a block after its first 8 bytes. A
-/// message of the client ends the wait, so the client is never delayed.
+/// The time in nanoseconds that the server allows between the messages of one BlueFlame write. Its first 8
+/// bytes may also be a doorbell alone, and count as one after this time. Each message of the client (QEMU)
+/// ends the wait, so the client is never delayed.
 const BLOCK_NS: i64 = 20_000_000;
 /// The time in nanoseconds after which the server repeats requests whose receiver was not ready, and looks at
 /// receives of failed queue pairs. A message of the client ends this wait too.

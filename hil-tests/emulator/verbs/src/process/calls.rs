@@ -166,8 +166,9 @@ pub(crate) fn page(descriptor: RawFd, asked: &PageRequest) -> Result<Option<(Raw
     inside.devices.of(descriptor).map_or(Ok(None), |state| state.page(descriptor, asked))
 }
 
-/// Returns the errno of a read from a descriptor that is a context, or a channel without events whose context
-/// is gone. Returns `None` for another descriptor.
+/// Returns the errno with which a read from a device file fails: `EINVAL` for the file of a context, and for
+/// an event channel the errno after its last event. The caller has found that the channel is empty, and that
+/// its context is closed. Returns `None` for descriptors of other files.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
     let mut inside = lock();
