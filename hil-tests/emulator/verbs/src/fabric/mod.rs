@@ -5,7 +5,9 @@ use crate::ground::descriptors;
 use crate::ground::fault::{self, Fault, Place};
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use mlx5_peers::codec;
-pub(crate) use mlx5_peers::{News, connection, prepare, slot_of};
+#[cfg(not(feature = "fuzz"))]
+pub(crate) use mlx5_peers::prepare;
+pub(crate) use mlx5_peers::{News, connection, slot_of};
 use std::os::fd::AsRawFd;
 
 /// The fabric of this process.

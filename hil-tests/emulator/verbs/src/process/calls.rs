@@ -1,19 +1,24 @@
 //! Calls of a program to a device: `open` and `close` of descriptors, and requests.
 
 use crate::command;
+#[cfg(not(feature = "fuzz"))]
 use crate::command::manager::{self, Command};
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, CallId, Course};
 use crate::ground::missing::{self, Missing};
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
-use crate::ground::{descriptors, notice, sys};
+#[cfg(not(feature = "fuzz"))]
+use crate::ground::sys;
+use crate::ground::{descriptors, notice};
 use crate::process::lock::{Inside, lock};
 use crate::process::{bell, life, schedule, worker};
 use crate::state::{Counts, State};
 #[cfg(not(feature = "fuzz"))]
 use crate::state::{channel::Kind, pages::PageRequest};
-use mlx5_softdev::{Device, Memory};
+use mlx5_softdev::Device;
+#[cfg(not(feature = "fuzz"))]
+use mlx5_softdev::Memory;
 use std::os::fd::RawFd;
 
 /// Opens the device with the number `device` for a program, on `descriptor`.
