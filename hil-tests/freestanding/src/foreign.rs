@@ -133,6 +133,12 @@ pub fn entry_foreign_send<'r>(
     SendQueue::new(config, ring, slots, record, bell)
 }
 
+/// Converts lists to layouts.
+#[unsafe(no_mangle)]
+pub fn entry_list_layouts<'a>(slice: &'a [KlmEntry], array: &'a [KlmEntry; 4]) -> [Layout<'a>; 2] {
+    [Layout::from(slice), Layout::from(array)]
+}
+
 /// Posts each request that carries a layout or payload of a user's own type.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_post(
