@@ -147,8 +147,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
 
     /// Changes an mkey by one UMR. A SET_PSV follows for each domain whose signature is set, or begins again
     /// after a signature error (man page `mlx5dv_wr_mkey_configure`). The last of these work requests carries
-    /// the completion. `layout` is a [`Layout`](crate::mkey::Layout), or a list of entries as a slice, an
-    /// array or a vector.
+    /// the completion. `layout` is a [`Layout`](crate::mkey::Layout), or a list of entries as a slice or an
+    /// array.
     ///
     /// Later requests on the same queue may use the mkey. The device does not see the request before
     /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
