@@ -197,6 +197,8 @@ impl Tree {
         let mut command = cargo(&["test", "--no-run", "--quiet", "--message-format=json", "--offline"]);
         command.args(selection).current_dir(&self.folder);
         command.env("CARGO_TARGET_DIR", &self.target).env("RUSTC_WORKSPACE_WRAPPER", self.wrapper());
+        // The copy is built many times with small changes, also where other builds are not incremental.
+        command.env("CARGO_INCREMENTAL", "1");
         let output = command.output().map_err(|error| error.to_string())?;
         let (mut built, mut errors) = (Vec::new(), Vec::new());
         for line in String::from_utf8_lossy(&output.stdout).lines() {
