@@ -48,15 +48,20 @@ fn put(frame: &mut [u8], at: usize, value: u16) {
     }
 }
 
+/// Returns the type of a frame and the offset behind it. Tags of VLANs stand before the type.
+fn kind(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut at = ETHERNET - 2;
+    while half(frame, at)? == kind::VLAN {
+        at += 4;
+    }
+    Some((half(frame, at)?, at + 2))
+}
+
 impl Layout {
     /// Returns the layout of a frame with an IP packet. IPv6 headers with extensions have no layout.
     fn of(frame: &[u8]) -> Option<Self> {
-        let mut at = ETHERNET - 2;
-        while half(frame, at)? == kind::VLAN {
-            at += 4;
-        }
-        let network = at + 2;
-        let found = match half(frame, at)? {
+        let (kind, network) = kind(frame)?;
+        let found = match kind {
             kind::IPV4 => {
                 let words = frame.get(network)? & 0xf;
                 let total = usize::from(half(frame, network + 2)?);
@@ -122,10 +127,19 @@ fn complete(frame: &mut [u8], Checksums { network, transport }: Checksums) {
     if let Some(place) = layout.checksum().filter(|place| transport && place + 2 <= layout.end) {
         put(frame, place, 0);
         let body = frame.get(layout.transport..layout.end).unwrap_or_default();
-        let pseudo = sum(layout.addresses(frame)) + body.len() as u64 + u64::from(layout.protocol);
-        let checksum = !fold(pseudo + sum(body));
+        let checksum = transport_checksum(layout.addresses(frame), layout.protocol, body);
+        put(frame, place, checksum);
+    }
+}
+
+/// Returns the checksum of a TCP segment or a UDP datagram, whose own checksum is 0 in `body`. `addresses`
+/// are source and destination of the IP packet, and `protocol` is the number of TCP or UDP.
+pub fn transport_checksum(addresses: &[u8], protocol: u8, body: &[u8]) -> u16 {
+    let pseudo = sum(addresses) + body.len() as u64 + u64::from(protocol);
+    match !fold(pseudo + sum(body)) {
         // UDP reads 0 as a datagram without a checksum.
-        put(frame, place, if checksum == 0 && layout.protocol == UDP { 0xffff } else { checksum });
+        0 if protocol == UDP => 0xffff,
+        checksum => checksum,
     }
 }
 
@@ -152,19 +166,15 @@ pub(super) fn frames(header: &[u8], payload: &[u8], cut: Option<u16>, checksums:
 /// Adjusts the header of a part of cut data: lengths, the identification of IPv4, and the place in the stream
 /// of TCP. `begin` is the number of bytes before the part.
 fn adjust(frame: &mut [u8], number: usize, begin: usize, is_last: bool) {
-    let mut at = ETHERNET - 2;
-    while half(frame, at) == Some(kind::VLAN) {
-        at += 4;
-    }
-    let (kind, network) = (half(frame, at), at + 2);
+    let Some((kind, network)) = kind(frame) else { return };
     let length = frame.len().saturating_sub(network);
     match kind {
-        Some(kind::IPV4) => {
+        kind::IPV4 => {
             put(frame, network + 2, length as u16);
             let identification = half(frame, network + 4).unwrap_or_default();
             put(frame, network + 4, identification.wrapping_add(number as u16));
         }
-        Some(kind::IPV6) => put(frame, network + 4, length.saturating_sub(40) as u16),
+        kind::IPV6 => put(frame, network + 4, length.saturating_sub(40) as u16),
         _ => return,
     }
     let Some(layout) = Layout::of(frame) else { return };

@@ -25,6 +25,7 @@ use crate::interface_state::{Interface, Phase, Traffic};
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::outbound::Outbound;
+pub use frames::transport_checksum;
 
 /// Offsets of registers in BAR 0, in bytes.
 mod register {

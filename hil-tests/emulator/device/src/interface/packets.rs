@@ -142,28 +142,30 @@ impl<M: Memory> Device<M> {
     /// Counts the packet of a request, and shows it to the device's observer (tap). A packet that the device
     /// cannot read counts as an error of the port.
     fn take_packet(&mut self, queue: u32, pd: u32, is_large: bool, request: &[u8]) {
-        let read = PacketRequest::parse(request, is_large).and_then(|packet| {
-            let mut header: Vec<u8> = packet.inline.iter().take(SHOWN).copied().collect();
-            for range in &packet.ranges {
-                let length = range.length.min((SHOWN - header.len()) as u64);
-                let read =
-                    self.path(queue, pd).gather(&self.memory, Range { length, ..*range }, Right::LocalRead);
-                header.extend(read.ok()?.0);
-            }
-            Some((packet.size(), header))
-        });
-        let traffic = &mut self.interface.traffic;
-        let ((packets, bytes), header) = read.unwrap_or_default();
-        kind_of(traffic, &header).count(packets.max(1), bytes);
-        if self.network.is_some() && !header.is_empty() {
-            self.send_frames(queue, pd, is_large, request);
+        let packet = PacketRequest::parse(request, is_large);
+        let read = packet.and_then(|packet| Some((self.first_bytes(queue, pd, &packet)?, packet)));
+        let (packets, bytes) = read.as_ref().map_or((0, 0), |(_, packet)| packet.size());
+        let header = read.as_ref().map_or(&[][..], |(header, _)| header);
+        kind_of(&mut self.interface.traffic, header).count(packets.max(1), bytes);
+        if let Some((_, packet)) = read.as_ref().filter(|_| self.network.is_some() && !header.is_empty()) {
+            self.send_frames(queue, pd, packet);
         }
-        self.tap.show(Seen::Packet { queue, packets, bytes, header: &header });
+        self.tap.show(Seen::Packet { queue, packets, bytes, header });
+    }
+
+    /// Returns the bytes of a packet that are shown, or `None` if the device cannot read them.
+    fn first_bytes(&self, queue: u32, pd: u32, packet: &PacketRequest<'_>) -> Option<Vec<u8>> {
+        let mut header: Vec<u8> = packet.inline.iter().take(SHOWN).copied().collect();
+        for range in &packet.ranges {
+            let length = range.length.min((SHOWN - header.len()) as u64);
+            let range = Range { length, ..*range };
+            header.extend(self.path(queue, pd).gather(&self.memory, range, Right::LocalRead).ok()?.0);
+        }
+        Some(header)
     }
 
     /// Makes the frames of a request, and adds them to those that wait for other ports.
-    fn send_frames(&mut self, queue: u32, pd: u32, is_large: bool, request: &[u8]) {
-        let Some(packet) = PacketRequest::parse(request, is_large) else { return };
+    fn send_frames(&mut self, queue: u32, pd: u32, packet: &PacketRequest<'_>) {
         let (_, bytes) = packet.size();
         if bytes > MOST_BYTES {
             return;
