@@ -14,7 +14,6 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod capture;
 mod config;
 mod function;
 mod json;
@@ -26,7 +25,6 @@ mod server;
 mod times;
 mod words;
 
-pub use capture::Capture;
 pub use config::Model;
 pub use function::{Function, Refusal, Region};
 pub use json::json;

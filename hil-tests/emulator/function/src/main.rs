@@ -1,6 +1,6 @@
 //! Serves the PCI function over a socket: the program behind `cargo xtask function`.
 
-use mlx5_function::{Capture, Function, Model, Network, Repeats, check_places, json, serve, words};
+use mlx5_function::{Function, Model, Network, Repeats, check_places, json, serve, words};
 use mlx5_plan::Plan;
 use mlx5_record::context;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port};
@@ -28,8 +28,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
   --fabric DIR          joins the emulated devices of a directory: other functions, and programs
                         under cargo xtask emulate --dir DIR; the port is Ethernet
-  --pcap FILE           writes to FILE, for Wireshark, the frames that the network interface sends
-                        and receives; messages of queue pairs (RoCE) are not among them
+  --pcap FILE           writes to FILE, for Wireshark, all packets from and to other ports: frames of
+                        the network interface, and messages of queue pairs (RoCE)
   --log                 prints commands, requests and completions, to standard error
   --log-json FILE       appends to FILE a line of JSON for each of them: time, words, bytes, and the
                         cause of a failure; cargo xtask decode reads it
@@ -101,8 +101,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     let mut network = fabric.map(|directory| Network::join(&directory)).transpose()?;
     if let Some(path) = &pcap {
         let network = network.as_mut().ok_or("--pcap needs --fabric")?;
-        let begun = Capture::begin(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        network.capture(begun);
+        network.capture(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if let Some(network) = &network {
         if profile.port != Port::Ethernet {

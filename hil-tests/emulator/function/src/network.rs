@@ -1,13 +1,16 @@
 //! The function's place on a network: the directory in which the processes of emulated devices meet
 //! (`mlx5-peers`). Messages of queue pairs and frames of the network interface go to the other processes.
 
-use crate::capture::Capture;
 use crate::memory::GuestMemory;
 use mlx5_faults::{Fault, Place};
+use mlx5_mkey::wire::prm::qp_context::Qpc;
 use mlx5_peers::{Fabric, Gid, Host, News, Waiting, slot_of};
-use mlx5_softdev::{Datagram, Device, Message};
+use mlx5_record::capture::{Capture, Endpoint, Route};
+use mlx5_softdev::{Datagram, Device, Message, Seen};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
+use zerocopy::FromBytes;
 
 /// The first slot that a function cannot take: numbers of queue pairs from there on are those of send queues
 /// of packets.
@@ -55,15 +58,18 @@ impl Network {
         Ok(Self { fabric, waiting: Waiting::default(), published: Vec::new(), capture: None })
     }
 
-    /// Captures the frames that the interface sends, and the ones that arrive for it, from now on.
-    pub fn capture(&mut self, capture: Capture) {
-        self.capture = Some(capture);
+    /// Captures all packets from now on: frames of the interface, and messages of queue pairs.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn capture(&mut self, path: &Path) -> io::Result<()> {
+        self.capture = Some(Capture::of_port(path, endpoint)?);
+        Ok(())
     }
 
     /// Returns the link-local GID of the port, which no other function of the directory has.
     pub const fn gid(&self) -> Gid {
-        let slot = self.fabric.slot() as u8;
-        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x6d, 0x6c, 0xff, 0xfe, 0, 1, slot]
+        gid(self.fabric.slot())
     }
 
     /// Returns the first and the last number of the port's queue pairs.
@@ -88,13 +94,20 @@ impl Network {
 
     /// Delivers messages and frames of other processes to the device.
     pub(crate) fn receive(&mut self, device: &mut Device<GuestMemory>) {
+        self.set_routes(device);
         let mut news = Vec::new();
-        let waiting = &mut self.waiting;
-        self.fabric.exchange(|message| waiting.push(arrived(message)), &mut news);
+        let Self { waiting, capture, .. } = self;
+        let take = |message| {
+            if let Some(capture) = capture {
+                capture.seen(Seen::Received(&message));
+            }
+            waiting.push(arrived(message));
+        };
+        self.fabric.exchange(take, &mut news);
         self.waiting.deliver(device, Some);
         for news in news {
             if let News::Frame(frame) = news {
-                self.see(&frame);
+                self.see_frame(&frame);
                 device.deliver_frame(&frame);
             }
         }
@@ -102,13 +115,16 @@ impl Network {
 
     /// Sends the device's messages and frames to other processes.
     pub(crate) fn transmit(&mut self, device: &mut Device<GuestMemory>) {
+        self.set_routes(device);
         while let Some(message) = device.take_message() {
-            if let Some(answer) = self.addressed(message).and_then(|message| self.fabric.send(&message)) {
-                self.waiting.push(answer);
+            let Some(message) = self.addressed(message) else { continue };
+            if let Some(capture) = &mut self.capture {
+                capture.seen(Seen::Sent(&message));
             }
+            self.fabric.send(&message).into_iter().for_each(|answer| self.waiting.push(answer));
         }
         while let Some(frame) = device.take_frame() {
-            self.see(&frame);
+            self.see_frame(&frame);
             self.fabric.send_frame(&frame);
         }
         self.fabric.flush();
@@ -119,10 +135,17 @@ impl Network {
         }
     }
 
-    fn see(&mut self, frame: &[u8]) {
+    fn see_frame(&mut self, frame: &[u8]) {
         if let Some(capture) = &mut self.capture {
-            capture.add(frame);
+            capture.frame(frame);
         }
+    }
+
+    /// Tells the capture the attributes of the queue pairs, on which their packets depend.
+    fn set_routes(&mut self, device: &Device<GuestMemory>) {
+        let Some(capture) = &mut self.capture else { return };
+        let route = |(number, bytes)| Some((number, Route::of(Qpc::ref_from_prefix(bytes).ok()?.0)));
+        capture.set_routes(device.contexts().filter_map(route).collect());
     }
 
     /// Returns a message with numbers that name the slots of both queue pairs of management. Returns `None`
@@ -137,6 +160,17 @@ impl Network {
             other => Some(other),
         }
     }
+}
+
+/// Returns the link-local GID of the port with this slot.
+const fn gid(slot: u32) -> Gid {
+    [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x6d, 0x6c, 0xff, 0xfe, 0, 1, slot as u8]
+}
+
+/// Returns the endpoint of a queue pair in a capture, with the addresses of the port that has its slot.
+const fn endpoint(number: u32) -> Endpoint {
+    let slot = slot_of(number);
+    Endpoint { mac: [0x02, 0x6d, 0x6c, 0, 1, slot as u8], address: gid(slot), number: plain(number) }
 }
 
 /// Returns the destination of a datagram: the last 16 bytes of its route.

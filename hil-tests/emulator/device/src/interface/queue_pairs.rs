@@ -84,6 +84,11 @@ impl<M: Memory> Device<M> {
         stays || if is_global { is_own } else { u16::from_be_bytes([byte(6), byte(7)]) == LID }
     }
 
+    /// Returns the contexts of queue pairs that commands have created (PRM `qpc`), with their numbers.
+    pub fn contexts(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.interface.contexts.iter().map(|(number, context)| (*number, &context[..]))
+    }
+
     /// QUERY_QP: returns the context as commands have written it, with the current state.
     pub(super) fn query_qp(&self, number: u32) -> Answer {
         let view = self.query(number)?;

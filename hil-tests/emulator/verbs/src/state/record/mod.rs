@@ -3,20 +3,21 @@
 
 mod journal;
 mod log;
-mod pcap;
 
+use crate::fabric::slot_of;
+use crate::ground::descriptors;
 use crate::ground::errno::Errno;
 use crate::ground::notice;
+use crate::ground::port;
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
 use crate::state::counting::Tally;
 use crate::state::object::{Context, Object, Qp};
 use journal::Journal;
 use mlx5_mkey::command::PathMtu;
-use mlx5_mkey::wire::prm::qp_context::{QpcReceive, QpcSizes};
 use mlx5_record::Queue;
+use mlx5_record::capture::{Capture, Endpoint, Route};
 use mlx5_softdev::{Device, DeviceProfile, Seen};
-use pcap::{Capture, Route};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +56,7 @@ impl Record {
         tally: Arc<Tally>,
     ) -> Result<Self, Errno> {
         let journal = opened(settings.log_json.as_deref(), Journal::open)?;
-        let capture = opened(settings.pcap.as_deref(), Capture::open)?.map(Mutex::new).map(Arc::new);
+        let capture = opened(settings.pcap.as_deref(), capture)?.map(Mutex::new).map(Arc::new);
         let told = settings.log;
         let (to_journal, to_capture) = (journal.clone(), capture.clone());
         device.set_tap(move |seen| {
@@ -112,17 +113,31 @@ impl Record {
     }
 }
 
+/// Opens a capture.
+fn capture(path: &Path) -> std::io::Result<Capture> {
+    let capture = Capture::shared(path, endpoint)?;
+    capture.file().into_iter().for_each(descriptors::keep);
+    Ok(capture)
+}
+
+/// Returns the endpoint of a queue pair on the wire: the device's addresses, plus the number of the process's
+/// slot.
+fn endpoint(number: u32) -> Endpoint {
+    let moved = |last: [u8; 2]| u16::from_be_bytes(last).wrapping_add(slot_of(number) as u16).to_be_bytes();
+    let [a, b, c, d, rest @ ..] = port::mac(0);
+    let [e, f] = moved(rest);
+    let mut address = port::link_local(port::mac(0));
+    if let Some(last) = address.last_chunk_mut() {
+        *last = moved(*last);
+    }
+    Endpoint { mac: [a, b, c, d, e, f], address, number }
+}
+
 /// Returns the attributes for the capture that verbs or commands of the device have set for a queue pair.
 fn route(qp: &Qp) -> Route {
-    let mtu = match qp.attributes.path_mtu {
-        0 => QpcSizes::from_bits(qp.context.sizes.get()).mtu(),
-        code => code,
-    };
-    let receive = QpcReceive::from_bits(qp.context.receive.get());
-    Route {
-        mtu: PathMtu::from_code(mtu),
-        send_psn: qp.context.next_send_psn.get() & 0x00ff_ffff,
-        receive_psn: receive.next_rcv_psn(),
-        rnr_timer: receive.min_rnr_nak(),
+    let route = Route::of(&qp.context);
+    match qp.attributes.path_mtu {
+        0 => route,
+        code => Route { mtu: PathMtu::from_code(code), ..route },
     }
 }

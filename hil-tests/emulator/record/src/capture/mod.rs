@@ -1,16 +1,16 @@
-//! The traffic on the emulated wire, as a capture of RoCEv2 packets. Each process writes the packets that its
-//! queue pairs send, also to other queue pairs of the same process. Several processes may share a file, which
-//! then holds their whole conversation.
+//! The traffic on the emulated wire, as a capture for Wireshark: messages of queue pairs as RoCEv2 packets,
+//! and frames of network interfaces. Several processes may share a file, which then holds their whole
+//! conversation.
 
 mod packet;
 mod split;
 #[cfg(test)]
 mod tests;
 
-use crate::ground::descriptors;
 use mlx5_mkey::command::PathMtu;
+use mlx5_mkey::wire::prm::qp_context::{Qpc, QpcReceive, QpcSizes};
 use mlx5_softdev::{Message, Request, Response, Seen, is_first};
-use packet::Flow;
+pub use packet::Endpoint;
 use split::Asked;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -29,27 +29,46 @@ const MAX_ASKED: usize = 256;
 
 /// A capture file, and the packet numbers of its queue pairs.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     /// The file, or `None` after a failed write.
     file: Option<File>,
+    endpoint: fn(u32) -> Endpoint,
     wire: Wire,
+}
+
+/// Sender and receiver of a packet, by their queue pair numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flow {
+    from: u32,
+    to: u32,
 }
 
 /// The attributes of a queue pair that its packets depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub struct Route {
     /// The path's MTU.
-    pub(crate) mtu: Option<PathMtu>,
+    pub mtu: Option<PathMtu>,
     /// The packet sequence number (PSN) of the queue pair's first packet.
-    pub(crate) send_psn: u32,
+    pub send_psn: u32,
     /// The packet sequence number (PSN) of the peer's first packet.
-    pub(crate) receive_psn: u32,
+    pub receive_psn: u32,
     /// The queue pair's code for the time that a peer waits before it retries, if no receive is posted.
-    pub(crate) rnr_timer: u8,
+    pub rnr_timer: u8,
 }
 
 impl Route {
     const UNKNOWN: Self = Self { mtu: None, send_psn: 0, receive_psn: 0, rnr_timer: 0 };
+
+    /// Returns the attributes in the context of a queue pair.
+    pub fn of(context: &Qpc) -> Self {
+        let receive = QpcReceive::from_bits(context.receive.get());
+        Self {
+            mtu: PathMtu::from_code(QpcSizes::from_bits(context.sizes.get()).mtu()),
+            send_psn: context.next_send_psn.get() & 0x00ff_ffff,
+            receive_psn: receive.next_rcv_psn(),
+            rnr_timer: receive.min_rnr_nak(),
+        }
+    }
 
     const fn mtu(self) -> usize {
         match self.mtu {
@@ -65,6 +84,8 @@ impl Route {
 /// Routes and packet numbers of the queue pairs.
 #[derive(Debug, Default)]
 struct Wire {
+    /// The packets of messages that arrive are written, too.
+    writes_received: bool,
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
     /// Queue pairs whose requests get no answers, each with the numbers of its first packet and of its next
@@ -114,10 +135,10 @@ impl Wire {
         psn
     }
 
-    /// Records a request of `numbers` packets that has no answer, sent by a queue pair of this process.
-    /// Returns the number of its first packet.
+    /// Records a request of `numbers` packets that has no answer. Returns the number of its first packet.
     fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
-        let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
+        let own = self.route(flow.from).map(|route| route.send_psn);
+        let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
         // The queue pair was connected anew, with another first number.
         if *begin != first {
@@ -138,47 +159,55 @@ impl Wire {
         }
     }
 
-    /// Makes the packets of a message that this process sends, and hands them to `flush` in portions. Records
-    /// a message that this process receives, for the packet numbers of its answer.
-    fn packets(&mut self, seen: Seen<'_>, time: Duration, mut flush: impl FnMut(&mut Vec<u8>)) {
+    /// Makes the packets of a message, and hands them to `flush` in portions. Records a message whose packets
+    /// are not written, for the packet numbers of its answer.
+    fn packets(
+        &mut self,
+        seen: Seen<'_>,
+        endpoint: impl Fn(u32) -> Endpoint,
+        time: Duration,
+        mut flush: impl FnMut(&mut Vec<u8>),
+    ) {
+        let (message, is_written) = match seen {
+            Seen::Sent(message) => (message, true),
+            Seen::Received(message) => (message, self.writes_received),
+            Seen::Completion { .. } | Seen::Request { .. } | Seen::Command { .. } | Seen::Packet { .. } => {
+                return;
+            }
+        };
         let mut out = Vec::new();
-        let mut write = |flow, packet: packet::Packet<'_>| {
-            record(time, &mut out, |out| packet::append(flow, &packet, out));
+        let mut write = |flow: Flow, packet: packet::Packet<'_>| {
+            let ends = [endpoint(flow.from), endpoint(flow.to)];
+            record(time, &mut out, |out| packet::append(ends, &packet, out));
             if out.len() >= TOGETHER {
                 flush(&mut out);
             }
         };
-        match seen {
-            Seen::Sent(Message::Request { from, to, sequence, request }) => {
+        match message {
+            Message::Request { from, to, sequence, request } => {
                 let flow = Flow { from: *from, to: *to };
                 let psn = self.ask(flow, *sequence, request);
-                split::request(request, self.mtu(flow), psn, |packet| write(flow, packet));
+                if is_written {
+                    split::request(request, self.mtu(flow), psn, |packet| write(flow, packet));
+                }
             }
-            Seen::Sent(Message::Response { to, sequence, response }) => {
+            Message::Response { to, sequence, response } => {
                 let Some((from, asked)) = self.answer(*to, *sequence, response) else { return };
-                let flow = Flow { from, to: *to };
-                let timer = self.route(from).unwrap_or(Route::UNKNOWN).rnr_timer;
-                split::response(response, asked, self.mtu(flow), timer, |packet| write(flow, packet));
+                if is_written {
+                    let flow = Flow { from, to: *to };
+                    let timer = self.route(from).unwrap_or(Route::UNKNOWN).rnr_timer;
+                    split::response(response, asked, self.mtu(flow), timer, |packet| write(flow, packet));
+                }
             }
-            Seen::Sent(Message::Unanswered { from, to, datagram, request }) => {
+            Message::Unanswered { from, to, datagram, request } if is_written => {
                 let flow = Flow { from: *from, to: *to };
-                let head = datagram.map(|datagram| split::deth(datagram.qkey, *from));
+                let head = datagram.map(|datagram| split::deth(datagram.qkey, endpoint(*from).number));
                 // A datagram is one packet, whatever its length.
                 let mtu = if head.is_some() { usize::MAX } else { self.mtu(flow) };
                 let psn = self.send_unanswered(flow, split::numbers(request, mtu));
                 split::unanswered(request, head, mtu, psn, |packet| write(flow, packet));
             }
-            Seen::Received(Message::Request { from, to, sequence, request }) => {
-                self.ask(Flow { from: *from, to: *to }, *sequence, request);
-            }
-            Seen::Received(Message::Response { to, sequence, response }) => {
-                self.answer(*to, *sequence, response);
-            }
-            Seen::Received(Message::Unanswered { .. })
-            | Seen::Completion { .. }
-            | Seen::Request { .. }
-            | Seen::Command { .. }
-            | Seen::Packet { .. } => {}
+            Message::Unanswered { .. } => {}
         }
         if !out.is_empty() {
             flush(&mut out);
@@ -199,11 +228,12 @@ fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) 
 }
 
 impl Capture {
-    /// Opens a capture to append to it, or begins a new one.
+    /// Opens a capture to append to it, or begins a new one. The packets that a process sends are written.
+    /// `endpoint` returns the endpoint of each queue pair on the wire.
     ///
     /// # Errors
     /// An error, if the file cannot be created, read or written, or is not a capture of this format.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn shared(path: &Path, endpoint: fn(u32) -> Endpoint) -> io::Result<Self> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         // Only a regular file is accepted, because the contents of a pipe cannot be checked.
@@ -221,43 +251,94 @@ impl Capture {
         if !found.is_empty() && found != head.as_flattened() {
             return Err(wrong("it is no capture as this writes them"));
         }
-        descriptors::keep(&file);
-        Ok(Self { file: Some(file), wire: Wire::default() })
+        Ok(Self { file: Some(file), endpoint, wire: Wire::default() })
+    }
+
+    /// Begins a capture of one port. A file that exists is replaced. The packets that the port sends and the
+    /// ones that arrive are written.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn of_port(path: &Path, endpoint: fn(u32) -> Endpoint) -> io::Result<Self> {
+        let mut file = File::create(path)?;
+        file.write_all(HEAD.map(u32::to_ne_bytes).as_flattened())?;
+        Ok(Self { file: Some(file), endpoint, wire: Wire { writes_received: true, ..Wire::default() } })
+    }
+
+    /// Returns the file, unless the capture has ended.
+    pub const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
     }
 
     /// Replaces the routes: the attributes of this process's queue pairs that their packets depend on.
-    pub(crate) fn set_routes(&mut self, routes: BTreeMap<u32, Route>) {
+    pub fn set_routes(&mut self, routes: BTreeMap<u32, Route>) {
         self.wire.routes = routes;
     }
 
-    /// Writes the packets of a message that this process sends. A file lock keeps other processes from
-    /// writing at the same time.
-    pub(crate) fn seen(&mut self, seen: Seen<'_>) {
-        let Self { file, wire } = self;
-        let Some(open) = file else { return };
-        let mut before = None;
-        let mut failed = Ok(());
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        wire.packets(seen, time, |bytes| {
-            let mut write = || {
-                if before.is_none() {
-                    open.lock()?;
-                    before = Some(open.metadata()?.len());
-                }
-                open.write_all(bytes)
-            };
-            if failed.is_ok() {
-                failed = write();
-            }
-            bytes.clear();
-        });
-        if let Err(error) = failed {
-            // A partial record would make all later records unreadable.
-            let _ = before.map(|length| open.set_len(length));
-            let _ = writeln!(io::stderr(), "mlx5-uverbs: the capture ends here: {error}");
-            *file = None;
-        } else if before.is_some() {
-            let _ = open.unlock();
+    /// Writes the packets of a message. Records a message whose packets are not written, for the packet
+    /// numbers of its answer.
+    pub fn seen(&mut self, seen: Seen<'_>) {
+        let Self { file, endpoint, wire } = self;
+        let mut writer = Writer::new(file);
+        wire.packets(seen, *endpoint, now(), |bytes| writer.write(bytes));
+        writer.end();
+    }
+
+    /// Writes a frame.
+    pub fn frame(&mut self, frame: &[u8]) {
+        let mut bytes = Vec::new();
+        record(now(), &mut bytes, |out| out.extend(frame));
+        let mut writer = Writer::new(&mut self.file);
+        writer.write(&mut bytes);
+        writer.end();
+    }
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Writes records that belong together. A file lock keeps other processes from writing at the same time.
+struct Writer<'f> {
+    file: &'f mut Option<File>,
+    /// The length of the file before the first record, as soon as there is one.
+    before: Option<u64>,
+    outcome: io::Result<()>,
+}
+
+impl<'f> Writer<'f> {
+    fn new(file: &'f mut Option<File>) -> Self {
+        Self { file, before: None, outcome: Ok(()) }
+    }
+
+    /// Writes records, and removes them from `bytes`.
+    fn write(&mut self, bytes: &mut Vec<u8>) {
+        if let Some(file) = self.file.as_mut().filter(|_| self.outcome.is_ok()) {
+            self.outcome = lock(file, &mut self.before).and_then(|()| file.write_all(bytes));
+        }
+        bytes.clear();
+    }
+
+    /// Gives the lock back. After a failed write, removes all records of this writer and ends the capture: a
+    /// partial record would make all later records unreadable.
+    fn end(self) {
+        let (Some(file), Some(length)) = (&*self.file, self.before) else { return };
+        if self.outcome.is_err() {
+            let _ = file.set_len(length);
+        }
+        let _ = file.unlock();
+        if let Err(error) = self.outcome {
+            let _ = writeln!(io::stderr(), "the capture ends here: {error}");
+            *self.file = None;
         }
     }
+}
+
+/// Locks the file, and notes its length, unless `before` has this length.
+fn lock(file: &File, before: &mut Option<u64>) -> io::Result<()> {
+    if before.is_none() {
+        file.lock()?;
+        *before = Some(file.metadata()?.len());
+    }
+    Ok(())
 }

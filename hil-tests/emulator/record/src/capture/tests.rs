@@ -1,12 +1,19 @@
 //! Tests of the capture. They parse the written packets with a parser of their own, whose CRC is checked with
 //! a packet of real hardware.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)]
 
 use super::*;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Datagram, Payload};
 
 const TIME: Duration = Duration::new(1_700_000_000, 123_456_789);
+/// Returns an endpoint whose addresses contain the upper bits of the number.
+fn endpoint(number: u32) -> Endpoint {
+    let slot = (number >> 16) as u8;
+    let mut address = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 1];
+    address[15] += slot;
+    Endpoint { mac: [2, 0x6d, 0x6c, 0x78, 0x35, 1 + slot], address, number }
+}
+
 /// Two queue pairs, each of its own process.
 const A: u32 = 0x40;
 const B: u32 = 0x2_0041;
@@ -111,12 +118,14 @@ fn wire(qpn: u32) -> Wire {
 
 fn sent(wire: &mut Wire, message: &Message) -> Vec<Parsed> {
     let mut all = Vec::new();
-    wire.packets(Seen::Sent(message), TIME, |bytes| all.append(bytes));
+    wire.packets(Seen::Sent(message), endpoint, TIME, |bytes| all.append(bytes));
     parse_records(&all)
 }
 
 fn received(wire: &mut Wire, message: &Message) {
-    wire.packets(Seen::Received(message), TIME, |_| panic!("what others send is theirs to write"));
+    wire.packets(Seen::Received(message), endpoint, TIME, |_| {
+        panic!("packets of others are theirs to write")
+    });
 }
 
 fn asks(sequence: u32, request: Request) -> Message {
@@ -317,7 +326,7 @@ fn processes_share_a_file_and_nothing_else_is_written_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wire.pcap");
     let mut captures = [A, B].map(|qpn| {
-        let mut capture = Capture::open(&path).unwrap();
+        let mut capture = Capture::shared(&path, endpoint).unwrap();
         capture.set_routes(wire(qpn).routes);
         capture
     });
@@ -332,7 +341,38 @@ fn processes_share_a_file_and_nothing_else_is_written_to() {
     assert_eq!(opcodes(&packets), [0x06, 0x07, 0x08, 0x11]);
     assert_eq!(psns(&packets), [0xff_fffe, 0xff_ffff, 0, 0]);
     std::fs::write(&path, "a letter").unwrap();
-    assert!(Capture::open(&path).is_err());
+    assert!(Capture::shared(&path, endpoint).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
-    assert!(Capture::open(Path::new("/dev/zero")).is_err(), "it has no end");
+    assert!(Capture::shared(Path::new("/dev/zero"), endpoint).is_err(), "it has no end");
+}
+
+#[test]
+fn a_capture_of_a_port_has_both_directions_and_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("port.pcap");
+    std::fs::write(&path, "an old file").unwrap();
+    let mut capture = Capture::of_port(&path, endpoint).unwrap();
+    capture.set_routes(wire(A).routes);
+    let request = Request::Send { data: data(1).into(), payload: Payload::None, solicited: false };
+    let unanswered = Message::Unanswered { from: B, to: A, datagram: None, request };
+    capture.seen(Seen::Sent(&asks(0, write(300, None))));
+    capture.seen(Seen::Received(&answers(0, Response::Done)));
+    capture.seen(Seen::Received(&unanswered));
+    let bytes = std::fs::read(&path).unwrap();
+    let packets = parse_records(&bytes[24..]);
+    assert_eq!(opcodes(&packets), [0x06, 0x08, 0x11, 0x24]);
+    assert_eq!(
+        psns(&packets),
+        [0xff_fffe, 0xff_ffff, 0xff_ffff, 0x100],
+        "the peer begins with its own number"
+    );
+    let mut expected = bytes.len();
+    for frame in [&[7; 60][..], &[8; 1514], &[]] {
+        capture.frame(frame);
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(&bytes[expected + 8..expected + 12], (frame.len() as u32).to_ne_bytes());
+        assert_eq!(&bytes[expected + 16..], frame);
+        expected = bytes.len();
+    }
+    assert!(Capture::of_port(folder.path(), endpoint).is_err());
 }
