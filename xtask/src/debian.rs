@@ -37,6 +37,10 @@ pub const PEERS: &[Package] = &[
     ("libfabric-bin", "/usr/bin/fi_pingpong"),
 ];
 
+/// rdma-core's examples, and perftest.
+pub const PROGRAMS: &[Package] =
+    &[("ibverbs-utils", "/usr/bin/ibv_devinfo"), ("perftest", "/usr/bin/ib_write_bw")];
+
 /// Compilers for C and C++.
 pub const C: &[Package] = &[
     ("gcc", "/usr/bin/gcc"),

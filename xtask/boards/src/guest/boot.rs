@@ -6,7 +6,6 @@ use super::parts::{Guest, Parts};
 use crate::machine::function::{self, Ends};
 use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -33,6 +32,10 @@ const USUAL: u64 = 600;
 /// The time limit for an interactive shell in the guest, in seconds.
 pub(super) const DAY: u64 = 24 * 60 * 60;
 
+/// QEMU's options for a network interface with which programs of the guest reach TCP ports of this machine,
+/// at the address 10.0.2.2. The interface needs no ROM, since the guest does not boot from the network.
+const USER_NETWORK: &[&str] = &["-netdev", "user,id=user", "-device", "virtio-net-pci,netdev=user,romfile="];
+
 /// A line that the guest has written.
 enum Line {
     /// A line on the console: a message of the kernel, or of QEMU.
@@ -42,7 +45,7 @@ enum Line {
 }
 
 /// The error for a guest that has ended before its command.
-const ENDED: &str = "the guest has ended before its command";
+pub(super) const ENDED: &str = "the guest has ended before its command";
 
 /// Boots the guest, and returns the exit status of its command.
 pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8, String> {
@@ -55,78 +58,8 @@ pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8
     machine(options, guest, parts, socket, folder.path())
 }
 
-/// Boots two guests on one network at the same time. The first one dies at the end of each of its scripts but
-/// the last, and boots again with the next one. Returns the exit status of the command that has failed, or 0.
-pub(super) fn boot_two(
-    options: &Options,
-    first: &[Guest],
-    second: &Guest,
-    parts: &Parts,
-) -> Result<u8, String> {
-    let folders = [run::temporary("guest")?, run::temporary("guest")?];
-    let [own, other] = folders.each_ref().map(|folder| folder.path());
-    let network = own.join("network");
-    let serve = |guest: &Guest, folder: &Path| {
-        let socket = folder.join("socket");
-        let mut served = served(options, guest, Some(&network));
-        served.extend(["--pcap".to_owned(), folder.join(CAPTURE).display().to_string()]);
-        function::serve(&socket, &served).map(|function| (socket, function))
-    };
-    // The first function on the network has the first address.
-    let (socket, _function) = serve(first.first().ok_or("no first guest")?, own)?;
-    let (other_socket, _other_function) = serve(second, other)?;
-    let status = std::thread::scope(|scope| {
-        let boots = scope.spawn(|| {
-            for (number, guest) in first.iter().enumerate() {
-                match machine(options, guest, parts, &socket, own) {
-                    Err(why) if why == ENDED && number + 1 < first.len() => {}
-                    ended => return ended,
-                }
-            }
-            Err(ENDED.into())
-        });
-        let status = machine(options, second, parts, &other_socket, other);
-        let first = boots.join().map_err(|_| "the first guest has no end")?;
-        match (status, first) {
-            (Ok(0), first) => first,
-            (status, Ok(_)) => status,
-            (status, Err(why)) => Err(format!("{why}; the second guest: {status:?}")),
-        }
-    })?;
-    for folder in [own, other] {
-        let bytes = fs::read(folder.join(CAPTURE)).map_err(|error| format!("the capture: {error}"))?;
-        let kinds = captured(&bytes).ok_or("the capture is not whole")?;
-        if let Some(kind) = [IPV4, ARP, IPV6].into_iter().find(|kind| !kinds.contains(kind)) {
-            return Err(format!("the capture has no frame of type {kind:#06x}"));
-        }
-    }
-    Ok(status)
-}
-
-/// The name of the file with the frames of a function on a network.
-const CAPTURE: &str = "frames.pcap";
-
-/// Types of Ethernet frames.
-const IPV4: u16 = 0x0800;
-const ARP: u16 = 0x0806;
-const IPV6: u16 = 0x86dd;
-
-/// Returns the types of the frames in a capture, or `None` if the capture is not whole: its records have to
-/// fill it, and each frame has to have a header.
-fn captured(bytes: &[u8]) -> Option<BTreeSet<u16>> {
-    let mut rest = bytes.strip_prefix(&0xa1b2_3c4d_u32.to_ne_bytes())?.get(20..)?;
-    let mut kinds = BTreeSet::new();
-    while !rest.is_empty() {
-        let length = u32::from_ne_bytes(*rest.get(8..)?.first_chunk()?) as usize;
-        let frame = rest.get(16..16 + length)?;
-        kinds.insert(u16::from_be_bytes(*frame.get(12..)?.first_chunk()?));
-        rest = rest.get(16 + length..)?;
-    }
-    Some(kinds)
-}
-
 /// Returns the options of a guest's function, on a network if there is one.
-fn served(options: &Options, guest: &Guest, network: Option<&Path>) -> Vec<String> {
+pub(super) fn served(options: &Options, guest: &Guest, network: Option<&Path>) -> Vec<String> {
     let mut served = vec!["--port".to_owned(), guest.port.clone()];
     served.extend(options.log.then(|| "--log".to_owned()));
     served.extend(guest.device.iter().flat_map(|name| ["--device".to_owned(), name.clone()]));
@@ -137,7 +70,7 @@ fn served(options: &Options, guest: &Guest, network: Option<&Path>) -> Vec<Strin
 
 /// Boots a machine on the function that listens at a socket, and returns the exit status of its command. The
 /// machine's image is in `folder`.
-fn machine(
+pub(super) fn machine(
     options: &Options,
     guest: &Guest,
     parts: &Parts,
@@ -183,6 +116,7 @@ fn spawn(
     command
         .args(function::options(guest.arch, accelerator, MEMORY, socket))
         .args(share(&parts.qemu)?)
+        .args(if guest.reaches_host { USER_NETWORK } else { &[] })
         .args(["-nodefaults", "-vga", "none", "-display", "none", "-monitor", "none", "-no-reboot"])
         .args(["-serial", "file:/dev/stderr", "-serial", "stdio", "-append", &parameters, "-kernel"])
         .arg(&parts.kernel.image)
@@ -288,16 +222,6 @@ mod tests {
         tell.send(Line::Console("guest: status 0".into())).unwrap();
         drop(tell);
         assert_eq!(watch(&seen, Instant::now() + Duration::from_secs(60)), Ok(0));
-    }
-
-    #[test]
-    fn a_capture_that_is_cut_short_is_not_whole() {
-        let head = [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 0x0004_0000, 1].map(u32::to_ne_bytes);
-        let record = [0_u32, 0, 14, 14].map(u32::to_ne_bytes);
-        let frame = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 6];
-        let bytes = [head.as_flattened(), record.as_flattened(), &frame].concat();
-        assert_eq!(captured(&bytes), Some(BTreeSet::from([ARP])));
-        assert!((25..bytes.len()).chain([0, 4]).all(|length| captured(&bytes[..length]).is_none()));
     }
 
     #[test]

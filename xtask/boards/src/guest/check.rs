@@ -1,9 +1,11 @@
 //! `cargo xtask guest --check`: tests Linux's own drivers in several guests, for each port and kernel.
 
-use super::boot::{boot, boot_two};
+use super::boot::boot;
+use super::network::{boot_beside, boot_two};
 use super::options::{Options, SID};
 use super::parts::{Guest, Parts};
 use crate::machine::arch::Arch;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use xtask::run;
 
@@ -21,6 +23,7 @@ const IDENTITY: &str = include_str!("check/identity.sh");
 const SECOND: &str = include_str!("check/second.sh");
 const SERVE: &str = include_str!("check/serve.sh");
 const BETWEEN: &str = include_str!("check/between.sh");
+const BESIDE: &str = include_str!("check/beside.sh");
 const END: &str = include_str!("check/end.sh");
 
 /// A guest of the check, with the scripts that it runs one after the other.
@@ -35,9 +38,17 @@ struct Part {
     /// The plan of faults of the function, or no words.
     faults: &'static str,
     scripts: &'static [&'static str],
-    /// The scripts of another guest on the same network, for each of its boots. Without scripts, the guest is
-    /// alone.
-    other: &'static [&'static [&'static str]],
+    other: Other,
+}
+
+/// The other machine on the network of a guest.
+enum Other {
+    /// The guest is alone.
+    None,
+    /// Another guest, with its scripts for each of its boots.
+    Guest(&'static [&'static [&'static str]]),
+    /// Programs of this machine on the stand-in, which the guest starts.
+    Programs,
 }
 
 const INFINIBAND: &[&str] = &[BEGIN, PROGRAMS, DEVX, LIFE, END];
@@ -58,7 +69,7 @@ const USUAL: Part = Part {
     device: "",
     faults: "",
     scripts: INFINIBAND,
-    other: &[],
+    other: Other::None,
 };
 
 /// A guest that only looks at its device.
@@ -74,9 +85,17 @@ const PARTS: &[Part] = &[
     Part {
         port: "ethernet",
         scripts: &[SECOND, BEGIN, VOLUME, BETWEEN, END],
-        other: &[SERVES, SERVES],
+        other: Other::Guest(&[SERVES, SERVES]),
         ..USUAL
     },
+    Part {
+        kernel: Some(SID),
+        port: "ethernet",
+        scripts: &[SECOND, BEGIN, VOLUME, BETWEEN, END],
+        other: Other::Guest(&[SERVES, SERVES]),
+        ..USUAL
+    },
+    Part { port: "ethernet", scripts: &[BEGIN, BESIDE, END], other: Other::Programs, ..USUAL },
     Part { device: "bluefield2", scripts: LOOK, ..USUAL },
     Part { device: "connectx6dx", port: "ethernet", scripts: LOOK, ..USUAL },
     Part { device: "connectx7", scripts: LOOK, ..USUAL },
@@ -106,6 +125,7 @@ impl Part {
             faults: Some(self.faults.to_owned()).filter(|words| !words.is_empty()),
             // The checks of storage run over Ethernet. Debian's kernel for arm64 has no `scsi_debug`.
             storage: self.port == "ethernet",
+            reaches_host: matches!(self.other, Other::Programs),
             files: Vec::new(),
             command: self.command(self.scripts),
         })
@@ -116,17 +136,35 @@ impl Part {
         format!("device={}\n{}", self.device, scripts.concat())
     }
 
-    /// Returns the guest that shares the network of `guest`, for each of its boots.
-    fn other(&self, guest: &Guest) -> Vec<Guest> {
-        let boot = |scripts: &&[&str]| Guest { command: self.command(scripts), ..guest.clone() };
-        self.other.iter().map(boot).collect()
+    /// Builds the programs of this project that the scripts call.
+    fn files(&self) -> Result<Vec<PathBuf>, String> {
+        match self.other {
+            Other::None => self.arch.scenarios().map(|scenarios| vec![scenarios]),
+            Other::Guest(_) | Other::Programs => self.arch.storage(),
+        }
+    }
+
+    /// Boots the guest, with the other machine of its network.
+    fn boot(&self, options: &Options, guest: &Guest, parts: &Parts) -> Result<u8, String> {
+        match self.other {
+            Other::None => boot(options, guest, parts),
+            Other::Programs => boot_beside(options, guest, parts),
+            Other::Guest(boots) => {
+                let other = |scripts: &&[&str]| Guest { command: self.command(scripts), ..guest.clone() };
+                boot_two(options, &boots.iter().map(other).collect::<Vec<_>>(), guest, parts)
+            }
+        }
     }
 
     /// Returns a description of this guest for the output.
     fn words(&self, guest: &Guest) -> String {
         let kernel = guest.kernel.as_deref().unwrap_or("12");
         let fails = if self.faults.is_empty() { "" } else { ", a device that fails" };
-        let two = if self.other.is_empty() { "" } else { ", two guests" };
+        let two = match self.other {
+            Other::None => "",
+            Other::Guest(_) => ", two guests",
+            Other::Programs => ", a guest and programs",
+        };
         let device = if self.device.is_empty() { String::new() } else { format!(", {}", self.device) };
         format!("{:?}, kernel of Debian {kernel}, port {}{device}{fails}{two}", self.arch, self.port)
     }
@@ -154,12 +192,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
                 continue;
             }
         };
-        let booted = part.arch.scenarios().and_then(|scenarios| {
-            guest.files = vec![scenarios];
-            match &part.other(&guest)[..] {
-                [] => boot(options, &guest, &parts),
-                other => boot_two(options, other, &guest, &parts),
-            }
+        let booted = part.files().and_then(|files| {
+            guest.files = files;
+            part.boot(options, &guest, &parts)
         });
         let outcome = match booted {
             Ok(0) => "passed ".to_owned(),
@@ -206,12 +241,21 @@ mod tests {
         };
         assert_eq!(asked("--check").len(), PARTS.len());
         let named = |kernel: &str, port: &str| (Arch::X86, Some(kernel.to_owned()), port.to_owned());
-        assert_eq!(asked("--kernel sid --port ethernet"), [(); 3].map(|()| named("sid", "ethernet")));
+        assert_eq!(asked("--kernel sid --port ethernet"), [(); 4].map(|()| named("sid", "ethernet")));
         let own = asked("--kernel /here --arch x86-64");
         assert_eq!(
             own,
-            ["infiniband", "ethernet", "ethernet", "ethernet", "infiniband", "ethernet", "infiniband"]
-                .map(|port| named("/here", port))
+            [
+                "infiniband",
+                "ethernet",
+                "ethernet",
+                "ethernet",
+                "ethernet",
+                "infiniband",
+                "ethernet",
+                "infiniband"
+            ]
+            .map(|port| named("/here", port))
         );
         assert_eq!(asked("--arch arm64"), [(Arch::Arm64, None, "infiniband".to_owned())]);
     }

@@ -20,6 +20,9 @@ const STORAGE: &[&str] = &["nvmet_rdma", "nvme_rdma"];
 /// The modules of disks, without the one that makes a disk with protection information.
 const PROTECTION: &[&str] = &["sd_mod"];
 
+/// The module of the network interface with which the guest reaches this machine.
+const USER_NETWORK: &[&str] = &["virtio_pci", "virtio_net"];
+
 /// The module that makes a disk in memory which stores protection information.
 const DISK: &str = "scsi_debug";
 
@@ -31,6 +34,9 @@ pub(super) fn build(guest: &Guest, Parts { packages, kernel, .. }: &Parts) -> Re
         image.modules(kernel, STORAGE, "etc/storage")?;
         image.modules(kernel, PROTECTION, "etc/protection")?;
         image.modules(kernel, &[DISK], "etc/disk")?;
+    }
+    if guest.reaches_host {
+        image.modules(kernel, USER_NETWORK, "etc/user")?;
     }
     image.put("etc/command", Entry::File(guest.command.clone().into()));
     guest.files.iter().try_for_each(|path| image.program(path))?;

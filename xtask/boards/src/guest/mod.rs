@@ -4,8 +4,10 @@
 mod boot;
 mod check;
 mod image;
+mod network;
 mod options;
 mod parts;
+mod wireshark;
 
 use crate::machine::arch::Arch;
 use crate::machine::qemu::Qemu;
@@ -40,6 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         device: None,
         faults: options.faults.take(),
         storage: false,
+        reaches_host: false,
         files: core::mem::take(&mut options.files),
         command: core::mem::take(&mut options.command),
     };

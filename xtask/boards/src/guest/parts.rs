@@ -33,6 +33,8 @@ pub(super) struct Guest {
     pub(super) faults: Option<String>,
     /// The guest has the modules of NVMe over fabrics, too.
     pub(super) storage: bool,
+    /// Programs of the guest reach TCP ports of this machine.
+    pub(super) reaches_host: bool,
     /// Files of this machine that become programs of the guest.
     pub(super) files: Vec<PathBuf>,
     /// The script. If the script is empty, the guest runs an interactive shell.

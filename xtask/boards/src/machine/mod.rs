@@ -9,3 +9,4 @@ pub(crate) mod kernel;
 pub(crate) mod kvm;
 mod modules;
 pub(crate) mod qemu;
+pub(crate) mod unpacked;

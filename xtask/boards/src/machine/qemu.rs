@@ -1,6 +1,7 @@
 //! A QEMU that accepts PCI functions over vfio-user, a protocol by which a process serves a PCI device.
 
 use super::arch::Arch;
+use super::unpacked;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use xtask::debian::{self, Architecture, Dependencies};
@@ -78,20 +79,11 @@ impl Qemu {
     }
 }
 
-/// Returns the command line of a program that was unpacked, not installed: the unpacked dynamic linker starts
-/// it with the unpacked libraries.
+/// Returns the beginning of QEMU's command line, if QEMU was unpacked and not installed.
 fn words(root: &Path, arch: Arch) -> Vec<String> {
-    let own = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86 };
-    let path = |name: &str| root.join(name).display().to_string();
-    let libraries = format!(
-        "{}:{}",
-        path(&format!("usr/lib/{0}", own.triplet())),
-        path(&format!("lib/{0}", own.triplet()))
-    );
-    let mut words = vec![path(&format!("usr/{}", own.loader())), "--library-path".into(), libraries];
-    words.push(path(&format!("usr/bin/{}", arch.qemu())));
+    let mut words = unpacked::words(root, arch.qemu());
     for data in ["usr/share/qemu", "usr/share/seabios"] {
-        words.extend(["-L".into(), path(data)]);
+        words.extend(["-L".into(), root.join(data).display().to_string()]);
     }
     words
 }

@@ -52,6 +52,13 @@ for address in 192.0.2.1 2001:db8::1; do
     [ "$(grep -c 'ping data: rdma-ping' /tmp/client)" = 10 ] || failed "rping: $(cat /tmp/client)"
     echo "passed: between guests: rping over $address"
 done
+# The library on both sides: the storage example. Both devices have to report the blocks that the target
+# corrupts, and no others.
+order "storage_target --address 192.0.2.1:7003 --gid-index \$gid --blocks 4096 --corrupt 5 > /tmp/server 2>&1 &"
+storage_initiator --address 192.0.2.1:7003 --gid-index "$gid" --ios 1000 > /tmp/client 2>&1 ||
+    failed "storage: $(cat /tmp/client)"
+cat /tmp/client
+echo "passed: between guests: the storage example"
 order offer
 attach_volume ,reconnect_delay=2,ctrl_loss_tmo=300,keep_alive_tmo=5
 write_and_read
