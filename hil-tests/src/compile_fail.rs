@@ -1,5 +1,5 @@
 //! Mistakes that the library's types make impossible. Each example of a mistake follows a twin that compiles
-//! and differs in the mistake only: the mistake is then the reason for the error.
+//! and differs in the mistake only, so that the compiler's error must come from the mistake.
 //!
 //! # A setter twice
 //! ```
@@ -350,7 +350,7 @@
 //!     queues.retire_send(done)
 //! }
 //! ```
-//! By a number:
+//! Freed by a block number in place of a completion:
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: u16) -> Option<Retired> {
@@ -369,7 +369,7 @@
 //!     queue.retire(done)
 //! }
 //! ```
-//! Twice, by the same completion:
+//! Freed twice, by the same completion:
 //! ```compile_fail,E0382
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: CompletedSend<'_>) -> Option<Retired> {
@@ -377,14 +377,14 @@
 //!     queues.retire_send(done)
 //! }
 //! ```
-//! By a completion of the other queue:
+//! Blocks of the send queue, freed by a completion of the receive queue:
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::queue::{CompletedSend, CompletedReceive, QpQueues, Retired};
 //! fn retire(queues: &mut impl QpQueues, done: CompletedReceive<'_>) -> Option<Retired> {
 //!     queues.retire_send(done)
 //! }
 //! ```
-//! Later, by a completion that was kept:
+//! Freed later, by a completion that was kept:
 //! ```
 //! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
 //! struct Counted<Q>(Q, u64);
@@ -409,7 +409,7 @@
 //!     fn retire_receive(&mut self, _: CompletedReceive<'_>) -> Option<u64> { None }
 //! }
 //! ```
-//! By a completion of the user's own making:
+//! Freed by a completion that the user has made:
 //! ```compile_fail,E0451
 //! # use mlx5_mkey::{queue::{CompletedSend, CompletedReceive, QpQueues, Retired}, types::Qpn};
 //! fn retire(

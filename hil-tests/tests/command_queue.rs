@@ -18,7 +18,7 @@ use mlx5_testing::secrets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A delay that does not wait, but adds up the requested time.
+/// A delay that does not wait, but adds up the requested nanoseconds.
 #[derive(Clone, Default)]
 struct Clock(Rc<Cell<u64>>);
 
@@ -28,11 +28,12 @@ impl DelayNs for Clock {
     }
 }
 
-/// A function that changes the command queue's memory. Its second argument is the address of this memory.
+/// A function that changes the command queue's memory. Its first argument gives access to the device's
+/// memory, its second is the address of the command queue's part.
 type Change = Box<dyn FnMut(&mut dyn Bare, u64)>;
 
-/// The registers of the device, as the command queue sees them. A test can replace values, suppress
-/// doorbells, and change memory before and after a doorbell.
+/// The registers of the device, as the command queue sees them. A test can replace their values, suppress
+/// doorbells, and change memory before and after a doorbell is rung.
 struct Window {
     inner: Box<dyn Registers>,
     bare: Rc<RefCell<Box<dyn Bare>>>,
@@ -44,7 +45,8 @@ struct Window {
 struct Faults {
     registers: Vec<(Register, u32)>,
     deaf: bool,
-    /// Functions that change memory before and after the first doorbell that has one of these bits.
+    /// A function that changes memory before the first doorbell that has one of these bits, and one that does
+    /// so after it.
     before: Option<(u32, Change)>,
     behind: Option<(u32, Change)>,
     doorbells: Vec<u32>,
@@ -118,7 +120,7 @@ impl Rig {
         self.faults.borrow_mut().before = Some((u32::MAX, Box::new(change)));
     }
 
-    /// Returns `count` free pages of memory for the firmware.
+    /// Returns `count` free pages of the board's memory, which the library can give to the firmware.
     fn pages(&self, count: u32) -> PageRange<'static> {
         let bitmap = vec![0; count.div_ceil(64) as usize].leak();
         PageRange::new(self.bare.borrow_mut().pages(count), count, bitmap).unwrap()
@@ -159,11 +161,12 @@ fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
 /// Offset of the first mailbox block in the command queue's memory.
 const BLOCKS: u64 = 4096;
 
-/// Doorbell bit and entry offset of MANAGE_PAGES commands, which use the last of the 16 entries of 128 bytes.
+/// Doorbell bit and entry offset of MANAGE_PAGES commands. They use the last of the command queue's 16
+/// entries, each 128 bytes long.
 const PAGES_DOORBELL: u32 = 1 << 15;
 const PAGES_ENTRY: u64 = 15 << 7;
 
-/// The PCI function for which the software device requests pages.
+/// The PCI function whose firmware asks for pages on the software device.
 const PAGES_OF: Function = Function { number: 7, embedded_cpu: false };
 
 fn delivery(error: CommandQueueError) -> DeliveryStatus {
@@ -196,8 +199,8 @@ fn a_device_that_is_not_as_it_has_to_be_is_refused() {
         panic!("{error}")
     };
     assert_eq!((what, alignment), ("command queue", 4096));
-    // The command queue reads the register until the firmware is ready: three times, with a delay of 2 ms
-    // after each.
+    // The command queue reads the initializing register three times until the firmware is ready, with a delay
+    // of 2 ms after each.
     rig.queue();
     assert_eq!(rig.clock.0.get(), 6_000_000);
 }
@@ -226,7 +229,7 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
     let function = PAGES_OF;
-    // Bytes of the command queue entry: a word of the request, the token, the signature.
+    // Offsets in the command queue entry: a word of the request, the token, the signature.
     for at in [0x17, 0x3c, 0x3d] {
         rig.before(flip(at));
         let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();
@@ -237,8 +240,8 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
         core::array::from_fn(|page| first + page as u64 * 4096)
     };
     let give = GivePages { function, pages };
-    // Bytes of the request's second mailbox block: data, number, token, both signatures. The reply has no
-    // second block, so that only the request can be refused.
+    // Offsets in the request's second mailbox block: data, number, token, both signatures. The reply has no
+    // second block, so the device's refusal can only concern the request.
     for at in [0, 0x23b, 0x23d, 0x23e, 0x23f] {
         rig.before(flip(BLOCKS + 1024 + at));
         let error = queue.execute(&give, &mut rig.clock).unwrap_err();
@@ -333,8 +336,8 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     let mut queue = rig.queue();
     let mut pages = rig.pages(100);
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
-    // The firmware gets the 5 boot pages. Of the next 150 pages, the machine gives a first list of 64, and
-    // then has only 31 for the remaining 86.
+    // The firmware gets the 5 boot pages. It then wants 150 more, in lists of at most 64. The machine has
+    // enough pages for the first list, but only 31 for the remaining 86.
     assert_eq!(error.to_string(), "the firmware wants 86 pages, there are not enough");
     assert_eq!(pages.taken(), 69, "pages that the firmware did not get were put back");
     let early = queue.execute(&AllocPd, &mut rig.clock).unwrap_err();
@@ -386,8 +389,8 @@ fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
 
 #[test]
 fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
-    // The device reads an invalid opcode and refuses the command. A second byte changes by the same bits, so
-    // that the signature, an XOR, stays valid.
+    // One changed byte is the opcode, which becomes invalid, so the device refuses the command. The other
+    // byte changes by the same bits, so that the signature, an XOR over all bytes, stays valid.
     for (refused, doorbell, entry) in
         [(Opcode::TEARDOWN_HCA, 1, 0), (Opcode::MANAGE_PAGES, PAGES_DOORBELL, PAGES_ENTRY)]
     {
@@ -440,8 +443,8 @@ fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
 
 #[test]
 fn m64_pages_that_were_not_given_are_not_taken_back() {
-    // In the list of pages that the device returns, the first is replaced: by a page of another owner, or by
-    // the second page, which is then returned twice.
+    // The first page in the list of pages that the device returns is replaced: by a page that the firmware
+    // never got, by an address inside a page, or by the second page, which is then returned twice.
     for other in [Some(0x1234_5000_u64), Some(0x1234_5678), None] {
         let mut rig = Rig::new();
         let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
@@ -464,7 +467,7 @@ fn m64_pages_that_were_not_given_are_not_taken_back() {
     }
 }
 
-/// A source of pages that knows of each page whether it is taken.
+/// A source of pages that records which pages are taken. It refuses to take back any other address.
 struct Exact {
     pages: Vec<u64>,
     taken: Vec<u64>,
@@ -530,8 +533,8 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     queue.execute(&load(pd), &mut rig.clock).unwrap();
     assert!(seen.get(), "the key was in memory before");
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
-    // The key must also be gone after the device has refused the command, and after a command without an
-    // answer.
+    // The key must also be gone from memory after the device has refused the command, and after a command
+    // without an answer.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
@@ -607,7 +610,8 @@ fn m66_a_key_leaves_nothing_in_the_software_device() {
     };
     let dek = queue.execute(&load(pd), &mut rig.clock).unwrap();
     queue.execute(&DestroyDek(dek), &mut rig.clock).unwrap();
-    // The refused command is the last one, because a later command could overwrite the memory that it used.
+    // The refused command stands last, because a later command could overwrite the memory that it used, and
+    // with it a remaining key.
     let nowhere = Pdn::new(0x12_3456).unwrap();
     assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
     wipe(&mut key[..]);

@@ -1,14 +1,14 @@
-//! Runs the examples of the library in a test, behind the real libibverbs and libmlx5. The stand-in for the
-//! kernel, with its software device, is preloaded.
+//! Runs the library's examples as tests. They use the real libibverbs and libmlx5 on the kernel's stand-in
+//! (`libmlx5_uverbs.so`), which is preloaded and contains the software device.
 #![allow(clippy::unwrap_used)]
 
-#[allow(dead_code)] // The `main` of the example.
+#[allow(dead_code)] // The example's `main` is unused here.
 #[path = "../examples/async_completions.rs"]
 mod async_completions;
-#[allow(dead_code)] // The `main` of the example.
+#[allow(dead_code)] // The example's `main` is unused here.
 #[path = "../examples/nvme_tcp_digests.rs"]
 mod nvme_tcp_digests;
-#[allow(dead_code)] // The `main` of the example.
+#[allow(dead_code)] // The example's `main` is unused here.
 #[path = "../examples/protected_write.rs"]
 mod protected_write;
 

@@ -1,14 +1,14 @@
-//! Checks the report of a failed case by the test runner `hil`: on the software device in its own process,
-//! and on a software device behind libmlx5.
+//! Checks how the test runner `hil` reports a failed case: on the software device in its own process, and on
+//! a software device behind libmlx5.
 
 use mlx5_testing::preload::{DIRECTORY, built};
 use std::process::Command;
 
-/// A case that fails on a device with the planted fault.
+/// A case that passes, except on a device with the planted fault.
 const CASE: &str = "r030_what_a_queue_pair_denies_no_key_gives";
 
-/// Runs `hil` with these arguments. If `is_broken`, the device has the planted fault. Returns the exit status
-/// and the standard output.
+/// Runs `hil` with these arguments, on a device with the planted fault if `is_broken`. Returns the exit
+/// status and the standard output.
 fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_hil"));
@@ -23,9 +23,9 @@ fn run(words: &[&str], is_broken: bool) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// The report of a failed case contains the requests, the completions with their causes, the states of the
-/// queue pairs, and a command that repeats the case with the same posting method. Here the seed 7 has drawn
-/// the method.
+/// Checks the report of a failed case on this board. The report contains the requests, the completions with
+/// their causes, the states of the queue pairs, and a command that repeats the case with the same posting
+/// method. Here `--ways 7` draws the method at random from the seed 7.
 fn the_program_tells_what_happened(board: &str) {
     let words = ["--device", board, "--filter", CASE, "--ways", "7"];
     let (status, told) = run(&words, true);

@@ -21,18 +21,18 @@ impl Tables {
     }
 }
 
-/// Returns the rows of all tables of a text, without the first heading row, each as its cells.
+/// Returns the rows of all tables of a text, each as its cells. Only the first heading row is left out.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
 }
 
-/// Returns whether a cell contains the marker `behind`, followed by a reason of at least `words` words.
+/// Returns whether a cell contains the marker `behind`, and after it a reason of at least `words` words.
 fn is_told(cell: &str, behind: &str, words: usize) -> bool {
     cell.split_once(behind).is_some_and(|(_, reason)| reason.split_whitespace().count() >= words)
 }
 
-/// Returns what is wrong in the two tables, a sentence for each fault.
+/// Returns a sentence for each mistake in the two tables.
 fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tests = BTreeMap::new();
@@ -82,8 +82,8 @@ fn wrong_features(tables: &Tables, sources: &Sources) -> Vec<String> {
     wrong
 }
 
-/// Returns what is wrong in a row of FEATURES.md. `bytes` is the cell that names tests that compare bytes,
-/// `shown` the cell that names tests that run the feature.
+/// Returns a sentence for each mistake in a row of FEATURES.md. `bytes` is the cell that names the tests that
+/// compare the requests' bytes, `shown` the cell that names the tests that run the feature.
 fn unproven(name: &str, (bytes, shown): (&str, &str), sources: &Sources) -> Vec<String> {
     let mut wrong = Vec::new();
     let named = [proofs(bytes), proofs(shown)];
@@ -118,8 +118,8 @@ fn the_guide_names_no_test() {
     assert!(inside.is_empty(), "{:?}", inside.iter().map(|proof| proof.name).collect::<Vec<_>>());
 }
 
-/// Plants each kind of fault in a row of either table: the check must find the fault and report it with its
-/// row.
+/// Changes a row of either table to contain each kind of mistake. The check must report the mistake with the
+/// name of the row.
 #[test]
 fn a_broken_row_of_the_features_is_found() {
     const ROW: &str = "interleaved layout";

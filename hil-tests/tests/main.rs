@@ -1,5 +1,5 @@
-//! Tests that need no board but the software device. All files are modules of one program, which links faster
-//! than a program for each file.
+//! Tests that need no board but the software device. All files in this folder are modules of one program,
+//! which links faster than a program for each file.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

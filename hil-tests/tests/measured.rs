@@ -1,5 +1,5 @@
-//! Runs the measurements that are made for hardware on the software device, where each must return the value
-//! that scenarios assume.
+//! Runs the measurements, which are made for hardware, on the software device. Each must return the value
+//! that the scenarios assume.
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
@@ -7,8 +7,8 @@ use hil_tests::scenarios::measured;
 use mlx5_softdev::{DeviceProfile, Faults, PartialBlocks, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs the measurements whose name begins with `name`, although they normally need hardware. Returns the
-/// measured values by their names.
+/// Runs the measurements whose names begin with `name`, even if they otherwise run on hardware only. Returns
+/// the measured values by their names.
 fn measure(mut board: SoftBoard, name: &str) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     for measurement in measured::all().filter(|measurement| measurement.name.starts_with(name)) {
@@ -93,7 +93,7 @@ fn the_assumptions_are_found() {
     }
 }
 
-/// A device with other behaviour gives other values, which shows that the measurements read the device
+/// Devices with other behaviour must give other values. This shows that the measurements read the device
 /// instead of returning constants.
 #[test]
 fn another_device_gives_other_values() {
@@ -117,8 +117,8 @@ fn another_device_gives_other_values() {
     assert!(measure(SoftBoard::new(single), "gap07").len() == 12);
 }
 
-/// Scenarios assume behaviour that no source states. A software device that contradicts an assumption fails
-/// the scenario. Hardware that contradicts one is only reported.
+/// Scenarios assume some behaviour that no source states. A scenario fails on a software device that
+/// contradicts an assumption. On hardware, the scenario only reports the contradiction.
 #[test]
 fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
     let none = Faults::default();

@@ -1,4 +1,4 @@
-//! Do the scenarios notice a broken device? Each fault of the software device is switched on alone, and at
+//! Do the scenarios notice a broken device? This test switches on each fault of the software device alone. At
 //! least one scenario must then fail.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -13,8 +13,8 @@ fn wrapped() -> DeviceProfile {
     DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }
 }
 
-/// Runs the scenarios that a device of this profile supports and that `wanted` selects. Returns the names of
-/// the failed ones, and the number of all that ran.
+/// Runs the scenarios that `wanted` selects and that a device of this profile supports. Returns the names of
+/// the failed scenarios, and the number of all that ran.
 fn failing(
     profile: DeviceProfile,
     faults: Faults,
@@ -46,7 +46,7 @@ fn every_mutation_is_noticed() {
     for fault in faults::ALL {
         let (name, faults) = (fault.name(), fault.alone());
         let (mut noticed, of) = failing(DeviceProfile::default(), faults, |_| true);
-        // Scenarios with crypto logins need a device with this profile.
+        // Scenarios with crypto logins run only on a device with wrapped keys.
         let (more, also) = failing(wrapped(), faults, |scenario| scenario.needs.login);
         noticed.extend(more);
         let of = of + also;

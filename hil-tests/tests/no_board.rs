@@ -1,5 +1,5 @@
-//! Requests that queues and mkeys refuse if the device or the queue has fewer capabilities than the boards of
-//! the scenarios: small queues, missing features.
+//! Requests that queues and mkeys refuse because the device or the queue has fewer capabilities than any
+//! board of the scenarios: small queues, missing features.
 
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -25,7 +25,7 @@ fn mkey(capabilities: SignatureCapabilities) -> Mkey {
     Mkey::new(MkeyAttributes { signature: Some(signature), ..plain })
 }
 
-/// Posts a configuration to a queue of 16 blocks. A refusal must leave the queue empty and the mkey
+/// Posts a configuration to a queue of 16 blocks. Checks that a refusal leaves the queue empty and the mkey
 /// unchanged.
 fn post(
     limits: SendQueueConfig,

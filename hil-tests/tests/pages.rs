@@ -1,5 +1,5 @@
-//! Checks the Markdown pages in the folder `hil-tests`: they name existing files only, README.md names every
-//! page, and PLACES.md every source file, test and folder.
+//! Checks the Markdown pages in the folder `hil-tests`: the files that they name exist, README.md names every
+//! page, and PLACES.md names every source file, test and folder.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ fn names(folder: &str) -> Vec<String> {
     entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
 }
 
-/// Returns the words of a line that are quoted with backticks.
+/// Returns the parts of a line that are quoted with backticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
@@ -50,8 +50,8 @@ fn every_place_is_named() {
     }
 }
 
-/// Returns the names of items in a table row that occur in none of the files that the row names. A folder
-/// means all its files.
+/// Returns the names of items in a table row that occur in none of the files that the row names. If the row
+/// names a folder, all its files count.
 fn stale(row: &str) -> Vec<&str> {
     let is_file = |word: &&str| word.contains('/') && !word.contains(' ');
     let places = quoted(row).filter(is_file).map(place).collect();
@@ -62,8 +62,8 @@ fn stale(row: &str) -> Vec<&str> {
     of_files.filter(|item| !texts.contains(item)).collect()
 }
 
-/// README.md is the page to begin with: it must be short, and its table names the files to edit for each kind
-/// of change.
+/// README.md must be short, because readers begin with it. The files that its table names for each kind of
+/// change must exist.
 #[test]
 fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     let readme = text("README.md");
@@ -94,8 +94,8 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
     }
 }
 
-/// Returns the files whose names have one of these endings, in `places`. A folder means all its files without
-/// build results and fuzzing inputs.
+/// Returns the files below `places` whose names have one of these endings, without build results and fuzzing
+/// inputs.
 fn files(mut places: Vec<PathBuf>, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     while let Some(place) = places.pop() {
@@ -123,7 +123,7 @@ fn joined(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the headings that a text cites as `NAME.md, "Heading"`, with further ones after `and`. A section
+/// Returns the headings that a text cites as `PAGE.md, "Heading"`, with further ones after `and`. A section
 /// number after the file name is an error, because headings have no number.
 fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
     let mut headings = Vec::new();
@@ -147,7 +147,7 @@ fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
 /// Each heading of DEVICE.md that a source or a page cites exists, and exists once.
 #[test]
 fn every_cited_fact_has_its_heading() {
-    // The file name is joined from two words, because this source must not contain a citation itself.
+    // The test joins the file name from two words, because this source must not contain a citation itself.
     let (page, facts) = (["DEVICE", ".md"].concat(), text("DEVICE.md"));
     let headings: Vec<&str> = facts
         .lines()

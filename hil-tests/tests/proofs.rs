@@ -5,8 +5,8 @@ use hil_tests::scenarios;
 use std::io::Read;
 use std::path::Path;
 
-/// The words on the two pages that precede quoted names. They tell the kind of proof, and thereby where the
-/// names must exist.
+/// The words that precede the names of proofs on the two pages. Each word tells the kind of proof, and
+/// thereby where the named proof must exist.
 const KINDS: [(&str, Kind); 9] = [
     ("vectors ", Kind::Vectors),
     ("property ", Kind::Property),
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Scenario,
 }
 
-/// A proof that a page names. If it is a test, also its file.
+/// A proof that a page names, and the file that the page names for it, if the proof is a test.
 pub(super) struct Proof<'c> {
     pub(super) kind: Kind,
     pub(super) name: &'c str,
@@ -46,7 +46,7 @@ pub(super) fn proofs(cell: &str) -> Vec<Proof<'_>> {
             continue;
         }
         let said = KINDS.iter().find(|(words, _)| before.ends_with(words)).map(|(_, kind)| *kind);
-        // A list of names after one word has the same kind for all of them.
+        // After `, `, the kind of the previous name applies: one word can precede a list of names.
         kind = said.or(kind.filter(|_| before == ", "));
         found.extend(kind.map(|kind| Proof { kind, name, file: None }));
     }
@@ -59,7 +59,7 @@ pub(super) fn quoted(cell: &str) -> Vec<(&str, &str)> {
     parts.chunks_exact(2).map(|part| (part[0], part[1])).collect()
 }
 
-/// Returns a copy of a table in which the row that begins with `row` has `to` in place of `from`.
+/// Returns a copy of a table with a mistake: the row that begins with `row` has `to` in place of `from`.
 pub(super) fn broken(table: &str, row: &str, from: &str, to: &str) -> String {
     let line = table.lines().find(|line| line.starts_with(&format!("| {row}"))).expect(row);
     assert!(line.contains(from), "{line}");
@@ -84,7 +84,7 @@ fn texts(folder: &Path) -> String {
     all
 }
 
-/// The texts of sources in which the named proofs must exist.
+/// The texts of the sources in which the check looks up the named proofs.
 pub(super) struct Sources {
     library: String,
     properties: String,

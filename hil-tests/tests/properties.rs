@@ -28,7 +28,7 @@ fn seed() -> impl Strategy<Value = Seed> {
 
 fn dif() -> impl Strategy<Value = T10Dif> {
     let guard = select(vec![Guard::Crc, Guard::IpChecksum]);
-    // Some values are frequent, so that both domains often have the same one.
+    // Some values are frequent, so that both domains often get the same tag.
     let app_tag = prop_oneof![Just(0x5678), Just(0), any::<u16>()];
     let ref_tag = prop_oneof![Just(7), Just(u32::MAX), any::<u32>()];
     (guard, seed(), app_tag, ref_tag, any::<bool>()).prop_map(|(guard, seed, app_tag, ref_tag, ref_remap)| {
@@ -49,8 +49,8 @@ fn block_size() -> impl Strategy<Value = BlockSize> {
     select(BlockSize::ALL.to_vec())
 }
 
-/// Returns random signatures for the two domains. Fields that the device copies from one domain to the other
-/// have the same value in both.
+/// Returns random signatures for the memory and the wire domain. Fields that the device copies from one
+/// domain to the other have the same value in both.
 fn pair() -> impl Strategy<Value = (Signature, Signature)> {
     (kind(), kind()).prop_map(|(memory, wire)| {
         let wire = match (memory, wire) {
@@ -82,7 +82,8 @@ fn signature() -> impl Strategy<Value = BlockSignature> {
     })
 }
 
-/// Returns the smallest number of data bytes that fills whole blocks of both domains.
+/// Returns the number of data bytes in the larger block of the two domains. A multiple of this number ends at
+/// a block's end in both.
 fn whole_blocks(signature: Option<&BlockSignature>) -> usize {
     let Some(signature) = signature else { return 512 };
     let domains = signature.memory_domain().into_iter().chain(signature.wire_domain());
@@ -106,7 +107,7 @@ fn cipher() -> impl Strategy<Value = (Direction, SignatureOrder, u128, Vec<u8>, 
 }
 
 /// Divides bytes into parts at `cuts`, and writes the parts to memory in descending order and with gaps.
-/// Returns the layout entries, and address and length of each part.
+/// Returns the layout entries, and the address and length of each part.
 fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<KlmEntry>, Vec<(u64, usize)>) {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([bytes.len()]).collect();
     ends.sort_unstable();
@@ -129,8 +130,8 @@ fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<K
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// A transfer out of the mkey produces the bytes that the test computes itself, and a transfer of these
-    /// bytes into the mkey restores its memory.
+    /// A transfer out of an mkey must put the bytes on the wire that the test computes itself. A transfer of
+    /// these bytes into the mkey must restore its memory.
     #[test]
     fn a_transfer_out_and_in_restores_memory(
         signature in proptest::option::weighted(0.8, signature()),
@@ -179,8 +180,8 @@ proptest! {
             signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
             crypto: crypto.map(|(crypto, _)| crypto),
         };
-        // A data unit of any size is allowed, even if it begins inside a block: all data move in one
-        // transfer.
+        // The library normally refuses data units that begin inside a block. They are allowed here, because
+        // all data move in one transfer.
         let prepared = pair.near.way().prepare_with_any_data_unit(pair.mkeys[mkey].kind(), &config);
         let prepared = prepared.map_err(|error| TestCaseError::fail(error.to_string()))?;
         pair.configure_prepared(mkey, &prepared, entries.as_slice()).map_err(TestCaseError::fail)?;
@@ -199,9 +200,9 @@ proptest! {
         }
     }
 
-    /// A wrong bit of a signature is reported, with the number of its block, if the check mask covers the
-    /// bit's byte, and ignored otherwise. A wrong bit of the data is reported if the mask covers the whole
-    /// guard, and ignored if the mask covers no byte of the guard.
+    /// A signature error must be reported, with the number of its block, if the check mask covers the byte
+    /// with the wrong bit of the signature, and ignored otherwise. A wrong bit of the data must be reported
+    /// if the mask covers the whole guard, and ignored if the mask covers no byte of the guard.
     #[test]
     fn a_single_wrong_bit_is_found_where_it_is_looked_for(
         signature in kind(),
@@ -289,7 +290,7 @@ enum Step {
     Poll,
 }
 
-/// Returns a random step. Steps that post are so frequent that the ring is sometimes full.
+/// Returns a random step. Steps that post are frequent enough to fill the ring at times.
 fn step() -> impl Strategy<Value = Step> {
     let signaled = || any::<bool>();
     prop_oneof![
@@ -307,7 +308,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Each signalled request completes exactly once, and in order. A refused request changes no counter.
+    /// Each signalled request completes exactly once, and in the order of posting. A refused request changes
+    /// no counter of the queue.
     #[test]
     fn queues_lose_nothing_and_repeat_nothing(steps in vec(step(), 1..300)) {
         let mut board = SoftBoard::new(DeviceProfile::default());
@@ -407,7 +409,7 @@ proptest! {
     }
 }
 
-/// A doorbell that records the control segment of the last request at each ring.
+/// A doorbell that records, each time it is rung, the first 8 bytes of the last request's control segment.
 #[derive(Default)]
 struct Recorder(Vec<[u8; 8]>);
 
@@ -417,11 +419,11 @@ impl Doorbell for Recorder {
     }
 }
 
-/// Number of blocks of the ring in the property below.
+/// Number of blocks of the ring in the property `requests_look_alike_at_every_place_of_a_ring`.
 const SMALL: usize = 16;
 
-/// Posts a configuration to a ring whose first request begins at block `first`. Returns the written blocks in
-/// order, with zeros in place of the block numbers.
+/// Posts a configuration to a ring whose first request begins at block `first`. Returns the blocks of the
+/// request in order, with zeros in place of the block numbers.
 fn linear(
     attributes: MkeyAttributes,
     config: &MkeyConfig,

@@ -6,11 +6,11 @@ use hil_tests::scenarios;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The last number of the requirements: of the three original manual pages (R), and of related pages and the
-/// device's interface (M).
+/// The number of the last requirement of each letter: R for requirements of the three original manual pages,
+/// M for those of related pages and of the device's interface.
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 85)];
 
-/// A row of the tables: the scenarios and the other proofs that it names.
+/// A row of the tables: the scenarios that it names, and the cell with its other proofs.
 struct Row {
     scenarios: BTreeSet<String>,
     elsewhere: String,
@@ -44,7 +44,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Returns what is wrong in the tables, a sentence for each fault.
+/// Returns a sentence for each mistake in the tables.
 fn wrong_rows(text: &str, sources: &Sources) -> Vec<String> {
     let (rows, mut wrong) = (rows(text), Vec::new());
     let all =
@@ -95,7 +95,7 @@ fn every_scenario_shows_a_requirement() {
     }
 }
 
-/// Plants each kind of fault in a row: the check must find the fault and report it with its row.
+/// Changes a row to contain each kind of mistake. The check must report the mistake with the name of the row.
 #[test]
 fn a_broken_row_of_the_requirements_is_found() {
     let (text, sources) = (text(), Sources::read());

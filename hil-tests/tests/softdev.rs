@@ -42,9 +42,9 @@ fn kinds() -> [(&'static str, DeviceProfile); 6] {
 /// example to repeat a failed run.
 const VARIABLE: &str = "HIL_WAYS";
 
-/// Returns the posting methods for a device profile. With the default profile all methods run, because no
+/// Returns the posting methods for a device profile. With the profile `softdev` all methods run, because no
 /// other test runs them with the library's debug assertions. With other profiles each scenario runs by one
-/// method, drawn by a new random seed. The environment variable replaces this choice.
+/// method, drawn from a new random seed. The environment variable `HIL_WAYS` replaces this choice.
 fn ways(kind: &str) -> Ways {
     match std::env::var(VARIABLE) {
         Err(_) if kind == "softdev" => Ways::All,
@@ -56,8 +56,8 @@ fn ways(kind: &str) -> Ways {
     }
 }
 
-/// Runs the scenarios that a device with this profile supports, and prints how many scenarios are skipped for
-/// each missing capability.
+/// Runs the scenarios that a device with the profile `kind` supports, and fails if one of them fails. Prints
+/// how many scenarios it skips for each missing capability of the device.
 fn run(kind: &str) {
     let (_, profile) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
     let capabilities = SoftBoard::new(profile).capabilities();
@@ -132,8 +132,9 @@ impl Draw {
 /// failed run can be repeated.
 const ORDER: &str = "HIL_ORDER";
 
-/// No scenario leaves a state on the board that makes another one fail. All scenarios run on one board in a
-/// random order, then on another board in the reverse order. Each scenario thus runs after every other one.
+/// A scenario must leave no state on the board that makes another scenario fail. All scenarios run on one
+/// board in a random order, then on another board in the reverse order. Each scenario thus runs after every
+/// other one.
 #[test]
 #[ignore = "takes long, runs in the step: cargo xtask test mutations"]
 fn scenarios_pass_behind_each_other() {
@@ -163,8 +164,9 @@ fn scenarios_pass_behind_each_other() {
     }
 }
 
-/// The man page's table lacks some combinations of cipher and signature. On hardware, such a combination may
-/// leave a signature error. The next combination must start without this error.
+/// The man page's table does not list all combinations of cipher and signature. On this board, an unlisted
+/// combination leaves a signature error. The scenario that tries these combinations must start each without
+/// the error of the one before.
 #[test]
 fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -175,8 +177,8 @@ fn an_unknown_combination_leaves_nothing_to_the_next_row() {
     assert!(board.findings().iter().any(otherwise), "the board reports a difference");
 }
 
-/// Combinations of cipher and signature that the man page's table lacks leave signature errors on this board.
-/// All scenarios must pass after them.
+/// On this board, the combinations of cipher and signature that the man page's table does not list leave
+/// signature errors. All scenarios must pass after them.
 #[test]
 fn scenarios_pass_behind_unknown_combinations() {
     let faults = Faults { leftover_rows_otherwise: true, ..Faults::default() };
@@ -197,7 +199,7 @@ fn every_scenario_runs_somewhere_and_is_named_once() {
     let names: BTreeSet<_> = scenarios::all().map(|scenario| scenario.name).collect();
     assert_eq!(names.len(), scenarios::all().count(), "two scenarios have one name");
     let devices: Vec<_> = kinds().iter().map(|(_, kind)| SoftBoard::new(*kind).capabilities()).collect();
-    // Scenarios with the storage example start programs, which the software device's board cannot. `cargo
+    // Scenarios with the storage example start programs, which the board in this process cannot do. `cargo
     // xtask test hil` runs them.
     let runs = |scenario: &scenarios::Scenario| {
         scenario.needs.programs || devices.iter().any(|has| scenario.needs.missing(has).is_none())

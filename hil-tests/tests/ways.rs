@@ -1,5 +1,6 @@
 //! Checks that `hil_tests::way` or `hil_tests::request` uses each public method of the library that posts.
-//! Vectors, recordings, differential test and fuzzing post through these two modules.
+//! The tests with vectors and recordings, the differential test and fuzzing post through these two modules,
+//! so they reach each method.
 //!
 //! The test parses the library's sources with `syn`, which ignores comments and strings.
 
@@ -40,7 +41,8 @@ impl<'s> Visit<'s> for Names {
     }
 }
 
-/// Finds out whether a function lends a send queue: by a returned `&mut`, or to a closure as an argument.
+/// Finds out whether a function gives its caller a send queue by `&mut`: as its return value, or as the
+/// argument of a closure.
 #[derive(Default)]
 struct Lent {
     inside: usize,
@@ -68,7 +70,7 @@ impl<'s> Visit<'s> for Lent {
 }
 
 /// Returns whether a method counts as one that posts: it returns a post error, begins a request or a batch,
-/// or lends a send queue.
+/// or gives its caller a send queue by `&mut`.
 fn posts(of: &str, signature: &Signature) -> bool {
     let (mut returned, mut lent) = (Names::default(), Lent::default());
     returned.visit_return_type(&signature.output);
@@ -131,7 +133,7 @@ fn posting(file: &syn::File) -> BTreeSet<String> {
     posting.map(|(of, signature)| format!("{of}::{}", signature.ident)).collect()
 }
 
-/// The calls in a source: functions, and methods with the name of their receiver.
+/// The names of the calls in a source: functions, and methods with the name of their receiver.
 #[derive(Default)]
 struct Calls(BTreeSet<String>);
 
@@ -172,8 +174,8 @@ fn calls(files: &[syn::File]) -> BTreeSet<String> {
     calls.0
 }
 
-/// `Request::perform` calls each method of `SendRequest`, in one of its variants. Every other method that
-/// posts must be in a list of `way.rs`, with the reason why it needs no variant.
+/// Each method of `SendRequest` that posts must be called by `Request::perform`. Every other method that
+/// posts must be in a list of `way.rs`, with the reason why `Request` needs no variant for it.
 #[test]
 fn every_method_that_posts_is_performed() {
     let found: BTreeSet<String> = library().iter().flat_map(posting).collect();
@@ -189,7 +191,7 @@ fn every_method_that_posts_is_performed() {
     );
 }
 
-/// `way.rs` calls each method that begins requests. All tests that compare bytes post through
+/// `way.rs` must call each method that begins requests, because all tests that compare bytes post through
 /// `Request::perform` and `way.rs`.
 #[test]
 fn all_that_compares_posts_through_one_function() {

@@ -9,7 +9,7 @@
 //! The program also prints the time of the library's copies beside that of `memcpy`. No check depends on the
 //! time.
 
-#![allow(unsafe_code)] // A thread stands for the peer.
+#![allow(unsafe_code)] // A thread writes to the buffer in place of the peer.
 #![allow(clippy::indexing_slicing)] // Each index is a remainder of the length.
 
 use mlx5_mkey::devx::{Buffer, Device, PieceError};
@@ -28,14 +28,15 @@ type Checked = [u8; LENGTH];
 /// Offset in the buffer of the bytes that are checked and used. The peer writes to the first of these bytes.
 const OFFSET: usize = 64;
 
-/// The number of attempts with the library's copy. A build without a copy uses other bytes at least once in
-/// 1,000 attempts.
+/// The number of attempts with the library's copy. If the compiler drops the copy, at least one in 1,000
+/// attempts uses other bytes than it has checked.
 const TRIES: usize = 100_000;
 
 /// The most attempts with the plain copy; they end when one attempt uses other bytes.
 const PLAIN_TRIES: usize = 100 * TRIES;
 
-/// Sums all bytes many times, beginning at `first`. The sum takes microseconds, in which the peer writes.
+/// Sums all bytes 100 times, beginning at the byte `first`. The sum takes microseconds, in which the peer has
+/// time to write to the bytes.
 #[inline(never)]
 fn sum(bytes: &Checked, first: usize) -> u64 {
     let places = (0..100).flat_map(|round| (0..LENGTH).map(move |at| (at + round + first) % LENGTH));
@@ -45,7 +46,7 @@ fn sum(bytes: &Checked, first: usize) -> u64 {
 /// Copies bytes, checks them and uses them. Returns whether the used bytes were the checked ones.
 #[inline(always)]
 fn is_same<E>(copy: impl FnOnce(&mut Checked) -> Result<(), E>) -> Result<bool, E> {
-    // The compiler cannot know that both sums are equal.
+    // `black_box` hides from the compiler that both sums are equal, so the program computes both.
     let (check, usage) = (black_box(1), black_box(2));
     let mut bytes = [0; LENGTH];
     copy(&mut bytes)?;
@@ -63,14 +64,14 @@ fn of_the_library(buffer: &Buffer) -> Result<bool, PieceError> {
 #[inline(never)]
 fn plain(buffer: *const u8) -> Result<bool, PieceError> {
     is_same(|bytes| {
-        // SAFETY: the buffer has that many bytes. The race with the peer is wrong on purpose: this function
-        // shows it.
+        // SAFETY: the buffer has that many bytes. The data race with the peer is undefined behaviour on
+        // purpose: this function shows its effect.
         unsafe { buffer.add(OFFSET).copy_to_nonoverlapping(bytes.as_mut_ptr(), LENGTH) };
         Ok(())
     })
 }
 
-/// Writes to the buffer until `is_over` is set.
+/// Plays the peer: writes to the buffer until `is_over` is set.
 fn peer(words: &[AtomicU64], is_over: &AtomicBool) {
     for byte in (1_u8..=255).cycle() {
         words.iter().for_each(|word| word.store(u64::from_ne_bytes([byte; 8]), Ordering::Relaxed));
@@ -83,7 +84,7 @@ fn peer(words: &[AtomicU64], is_over: &AtomicBool) {
 /// The bytes that are copied at once when the speed of copies is measured.
 const PAGE: usize = 4096;
 
-/// Returns the shortest of some times that 1,000 copies take.
+/// Repeats a copy 1,000 times and measures the time, 100 times over. Returns the shortest of the 100 times.
 fn time<E>(mut copy: impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
     let mut best = Duration::MAX;
     for _ in 0..100 {

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 const STAND_IN: &str = "mlx5_0";
 
 /// The longest wait for all queue pairs to execute their published requests. Even a loaded emulated machine
-/// needs far less: only a lost completion takes longer.
+/// needs far less, so a longer wait means that the device no longer works on the requests.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest wait for a completion, after a query of the queue pair has shown that the device executed the
@@ -63,7 +63,7 @@ pub struct DevxBoard {
     /// Whether queue pairs can drain at signature errors and resume. Linux's driver refuses to create such
     /// queue pairs by DevX.
     drains: bool,
-    /// Both protection domains, and the one in which the next objects are created.
+    /// The two protection domains, and which of them the next objects are created in.
     pds: [Pd; 2],
     domain: ProtectionDomain,
     // The following objects live as long as the board.
@@ -202,8 +202,8 @@ impl DevxBoard {
         let device = Device::open(device)?;
         let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
-        // A software device of this project has one KEK and one credential, both with known values. Only the
-        // owner of another device knows its values.
+        // A software device of this project has one KEK and one credential, both with known values. This
+        // board does not know the values of any other device.
         let wrapped = device.crypto().key_import() == KeyImport::Wrapped && is_ours;
         let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
         let mut board = Self {
@@ -351,21 +351,21 @@ impl Board for DevxBoard {
     }
 
     fn alloc(&mut self, length: usize) -> u64 {
-        // The region gets whole pages, so that two regions never share one.
+        // The region gets whole pages, so that two regions never share a page.
         let words = vec![0_u64; (length.max(1).next_multiple_of(4096) + 4096) / 8].leak();
         (words.as_mut_ptr().expose_provenance() as u64).next_multiple_of(4096)
     }
 
     fn read(&self, address: u64, length: usize) -> Vec<u8> {
         let first = ptr::with_exposed_provenance::<u8>(address as usize);
-        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference. All bytes are
-        // valid. Each is read once, because the device may write it at any time.
+        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference and is
+        // initialized. Each byte is read once, because the device may write to it at any time.
         (0..length).map(|at| unsafe { first.add(at).read_volatile() }).collect()
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) {
-        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference, so `bytes` is
-        // elsewhere.
+        // SAFETY: the address comes from `alloc`, whose leaked memory has no other reference, so `bytes` does
+        // not overlap it.
         unsafe {
             let target = ptr::with_exposed_provenance_mut::<u8>(address as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
@@ -385,8 +385,9 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        // The last two queue pairs of the list are those of the near end and the far end, because scenarios
-        // create mkeys after they connect. Signature errors go to the near end's completion queue.
+        // The last two queue pairs of the list belong to the connection of the current scenario (`near`, then
+        // `far`), because scenarios create mkeys after they connect. Signature errors go to the completion
+        // queue of `near`.
         let [.., Watched { cq, .. }, _] = &self.queues[..] else {
             panic!("no ends to report signature errors")
         };
@@ -518,7 +519,7 @@ impl Board for DevxBoard {
     }
 
     fn completions(&self) -> Vec<String> {
-        // The stand-in's list of completions contains the causes of errors.
+        // The stand-in's list of completions is preferred, because it contains the causes of errors.
         if self.is_ours
             && let Some(words) = told_by_stand_in()
         {

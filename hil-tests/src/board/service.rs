@@ -32,8 +32,8 @@ impl Service {
         Self { programs: programs.into(), device: device.map(Into::into) }
     }
 
-    /// Starts target and initiator, and waits until both have ended. The initiator checks each byte, and that
-    /// exactly the corrupted blocks are reported.
+    /// Starts target and initiator, and waits until both have ended. The initiator checks each byte, and
+    /// checks that the corrupted blocks are reported and no others.
     pub(super) fn run(&self, ios: u32, corrupt: u32) -> Result<(), Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let folder = folder.path();
@@ -72,8 +72,8 @@ impl Service {
         if let Some(device) = &self.device {
             command.args(["--device", device]);
         }
-        // With the stand-in for the kernel, both programs must use the same folder, in which the devices of
-        // processes find each other.
+        // Under the stand-in for the kernel, both programs must use the same folder, through which the
+        // software devices of the two processes reach each other.
         command.env("MLX5_UVERBS_DIR", folder.join("fabric"));
         command.stdin(Stdio::null()).stderr(said.try_clone()?).stdout(said);
         Ok(Running(command.spawn().map_err(|error| format!("{name}: {error}"))?))

@@ -1,6 +1,6 @@
 //! The examples of the man pages `mlx5dv_wr_mkey_configure`, `mlx5dv_wr_set_mkey_sig_block` and
-//! `mlx5dv_wr_set_mkey_crypto`, run with the pages' own parameters. Also statements of the pages that can be
-//! shown like examples.
+//! `mlx5dv_wr_set_mkey_crypto`, run with the pages' own parameters. Some statements of the pages are shown in
+//! the same way.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same, signature_error};
 use super::scatter::Scattered;
@@ -457,7 +457,7 @@ fn escape(board: &mut dyn Board) -> Seen {
 
 // ── Examples of mlx5dv_wr_set_mkey_crypto ──
 
-/// Creates a DEK from the demo's key and returns crypto properties.
+/// Creates a DEK from the demo's key, and returns crypto properties that use the DEK.
 fn crypto(
     board: &mut dyn Board,
     direction: Direction,
@@ -532,8 +532,8 @@ fn keytag(board: &mut dyn Board) -> Seen {
     Ok(format!("the right tag passes, a wrong one is refused: {why}"))
 }
 
-/// Sends transfers of these three lengths through an mkey with crypto properties. The last length breaks the
-/// man page's rule for job sizes.
+/// Sends transfers ("jobs") of these three lengths through an mkey with crypto properties. The last length
+/// breaks the man page's rule for job sizes, so the device must refuse it.
 fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
     let mut why = String::new();
     for job in jobs {
@@ -545,7 +545,7 @@ fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
             setup.transmit(Tx::Write).map_err(|error| format!("{job} bytes: {error}"))?;
             setup.receive(Rx::Receive).map_err(|error| format!("{job} bytes: {error}"))?;
         } else {
-            // The mkey maps two whole units: only the size of the job is wrong.
+            // The mkey maps two whole data units, so only the length of the transfer is wrong.
             let data = pattern(2 * unit.bytes() as usize);
             let mut setup = Setup::new(board, &data, None, Some(crypto))?;
             let mkey = setup.mkey;

@@ -20,7 +20,7 @@ impl Fault {
         self.field.replace('_', "-")
     }
 
-    /// Returns faults of which only this one is on.
+    /// Returns the software device's switches with only this fault on.
     pub fn alone(&self) -> Faults {
         Faults::named(self.field).unwrap_or_default()
     }
@@ -62,7 +62,7 @@ all! {
     length_counts_memory_bytes true "lengths count memory bytes, not wire bytes",
     error_not_kept_first true "of several signature errors the last one is reported",
     crc_seed_inverted true "CRC seeds 0 and all ones are swapped",
-    // The demo's man pages state the following rules indirectly or not at all.
+    // Each fault below breaks a rule that the demo's man pages state indirectly or not at all.
     receives_count_memory_bytes false "a receive's completion counts memory bytes",
     qp_rights_ignored false "a queue pair lets its peer do all that the keys allow",
     region_rights_ignored false "a region under an mkey allows every access",
@@ -77,8 +77,8 @@ all! {
     atomic_alignment_ignored false "atomics may be at any address",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
-    // Scenarios assume the following rules, which no source states. The demo's man pages state the rule for
-    // job sizes, but not that a device refuses other sizes.
+    // Each fault below breaks a rule that scenarios assume and no source states. The demo's man pages state
+    // the rule for job sizes, but not that a device refuses other sizes.
     bad_entries_found_late false "what comes before a bad entry of a layout is written",
     invalidation_refused_otherwise false "a refused invalidation has other syndromes",
     leftover_rows_refused false "pairs of cipher and signature in no table are refused",

@@ -1,5 +1,5 @@
-//! Sends a file through an mkey and back: T10-DIF and AES-XTS on the wire, row C of man page
-//! `mlx5dv_wr_set_mkey_crypto`.
+//! Sends a file through an mkey to the peer and back, with T10-DIF and AES-XTS on the wire: row C of the
+//! table in man page `mlx5dv_wr_set_mkey_crypto`.
 
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, same, signature_error};
 use super::scatter::Scattered;
@@ -58,7 +58,7 @@ pub struct Report {
     pub wire: Vec<u8>,
     /// The first work request, which configures the sending mkey.
     pub wqe: Vec<u8>,
-    /// The bits that the test flipped in the bytes of the first transfer, each with the device's report.
+    /// The bits that were flipped in the wire bytes of the first transfer, each with the device's report.
     pub spoilt: Vec<Spoilt>,
     /// The error that ended the run, if any.
     pub wrong: Option<String>,
@@ -66,7 +66,7 @@ pub struct Report {
     pub device_time: Duration,
 }
 
-/// A bit that the test flipped in bytes on the wire.
+/// A bit that was flipped in the bytes on the wire.
 #[derive(Clone, Debug)]
 pub struct Spoilt {
     /// The index of the byte on the wire.
@@ -77,7 +77,8 @@ pub struct Spoilt {
     pub caught: Result<SignatureError, String>,
 }
 
-/// Sends all bytes of `source` through one mkey, receives them back through another, and compares.
+/// Sends all bytes of `source` through one mkey to the peer, receives them back through another mkey, and
+/// compares.
 ///
 /// # Errors
 /// An error of reading `source`. Errors of the device are in the report.
@@ -98,16 +99,16 @@ pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
     }
 }
 
-/// The path of the file: out of the source buffers, over the wire to the far queue pair, and back into the
+/// The path of the file: out of the source buffers, over the wire to the peer's queue pair, and back into the
 /// target buffers.
 struct Trip<'b> {
     pair: QpPairFixture<'b>,
-    /// The configuration of both mkeys for the file's first block, or the refusal of the configuration. For
-    /// each chunk of the file, tweak and reference tag are changed in this configuration.
+    /// The configuration of both mkeys for the file's first block, or the library's refusal of it. For each
+    /// chunk of the file, tweak and reference tag are changed in this configuration.
     prepared: Result<PreparedConfig, ConfigError>,
     source: Scattered,
     target: Scattered,
-    /// The memory of the far queue pair, which receives the bytes of the wire and sends them back.
+    /// The memory of the peer's queue pair, which receives the bytes of the wire and sends them back.
     far: Region,
     /// Positions in `pair.mkeys`: the mkey for sending (`out`), and the mkey for receiving (`back`).
     out: usize,
@@ -131,7 +132,7 @@ impl<'b> Trip<'b> {
         }
     }
 
-    /// Sends a chunk of the file to the far queue pair and receives it back.
+    /// Sends a chunk of the file to the peer's queue pair and receives it back.
     fn carry(&mut self, chunk: &[u8], report: &mut Report) -> Verdict {
         let blocks = chunk.len().div_ceil(BLOCK);
         let mut data = chunk.to_vec();
@@ -167,7 +168,7 @@ impl<'b> Trip<'b> {
         Ok(())
     }
 
-    /// Sends data to the far queue pair, and checks the bytes on the wire. Returns these bytes.
+    /// Sends data to the peer's queue pair, and checks the bytes on the wire. Returns these bytes.
     fn send(
         &mut self,
         data: &[u8],
@@ -187,7 +188,7 @@ impl<'b> Trip<'b> {
         Ok(wire)
     }
 
-    /// Receives `length` bytes from the far queue pair, and checks that the received bytes are the chunk,
+    /// Receives `length` bytes from the peer's queue pair, and checks that the received bytes are the chunk,
     /// followed by zeros.
     fn receive(
         &mut self,
@@ -210,7 +211,8 @@ impl<'b> Trip<'b> {
         same("file", &received, chunk)
     }
 
-    /// Flips a bit of the wire bytes in the far memory, receives them, and checks the device's report.
+    /// Flips a bit of the wire bytes in the peer's memory, receives the bytes from there, and checks the
+    /// device's report.
     fn spoil(
         &mut self,
         wire: &[u8],

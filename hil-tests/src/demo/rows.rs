@@ -33,7 +33,7 @@ const AFTER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx];
 const EITHER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx];
 
 const DIF: Option<Signature> = Some(Signature::T10Dif(dif(0x5eed, LBA as u32)));
-/// A CRC is shorter than a T10-DIF: if both sides have a signature, memory and wire have different lengths.
+/// Memory and wire have different lengths if both have a signature, because a CRC is shorter than a T10-DIF.
 const CRC: Option<Signature> = Some(Signature::Crc32(Seed::Ones));
 
 /// Tweak and reference tag of the first block.

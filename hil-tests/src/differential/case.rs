@@ -14,7 +14,7 @@ use mlx5_mkey::wqe::{Local, Remote, Sge};
 pub(super) const INNER: u64 = 0x12_2000;
 pub(super) const OUTER: u64 = INNER + REGION_BYTES as u64;
 pub(super) const REGION_BYTES: usize = 0x1_0000;
-/// Index of the memory key that covers both regions. Mkeys of the reference have lower indexes.
+/// Index of the memory key that covers both regions. Mkeys of libmlx5 have lower indexes.
 pub(super) const REGION_INDEX: u32 = 0xf0_0000;
 const REGION: Key = Key::from_raw(REGION_INDEX << 8);
 /// Index of the memory window's key.
@@ -72,10 +72,10 @@ pub(super) struct Config {
     pub(super) layout: OwnedLayout,
     pub(super) signature: SignatureStep,
     pub(super) crypto: Option<Crypto>,
-    /// Whether the reference configures by the older calls `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`,
-    /// which take access and layout only.
+    /// Whether libmlx5 configures by its older calls `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, which
+    /// take access and layout only.
     pub(super) older: bool,
-    /// The order in which the reference's setters are called: 0 access, 1 layout, 2 signature, 3 crypto.
+    /// The order in which the setters of libmlx5 are called: 0 access, 1 layout, 2 signature, 3 crypto.
     pub(super) order: [u8; 4],
 }
 
@@ -87,8 +87,8 @@ impl Config {
     }
 }
 
-/// A request that both the library and libmlx5 (the reference) post. If libmlx5 takes other parameters than
-/// the library, the value contains the parameters of libmlx5.
+/// A request that both the library and libmlx5 post. If libmlx5 takes other parameters than the library, the
+/// value contains the parameters of libmlx5.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
@@ -143,10 +143,10 @@ pub(super) struct Limits {
     pub(super) room: Option<u32>,
     /// Number of the queue pair.
     pub(super) qpn: u32,
-    /// The number of blocks that the reference reserves for each request: the reference limits the number of
-    /// requests instead of the number of blocks.
+    /// The number of blocks that libmlx5 reserves for each request. Its queue limits the number of requests
+    /// instead of the number of blocks.
     pub(super) max_blocks: u32,
-    /// Whether the last request was one after which the library fences the next request.
+    /// Whether the last request is of a kind (such as a UMR) after which the library fences the next request.
     pub(super) fenced: bool,
     /// The number of blocks from the producer to the end of the ring.
     pub(super) before_end: u32,
@@ -185,8 +185,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
             };
             if let Work::Plain(Request::Raw(bytes)) = &mut work {
                 bytes[11] = raw_flags(random, flags, fenced);
-                // libmlx5 (the reference) takes the flags of a raw request from the request's own control
-                // segment.
+                // libmlx5 takes the flags of a raw request from the request's own control segment.
                 flags = Flags::default();
             }
             fenced =
@@ -197,7 +196,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
 }
 
 /// Returns the flags byte for a raw request's control segment. A request that the library would fence gets a
-/// fence here, because the reference leaves fences of raw requests to the caller.
+/// fence here, because libmlx5 leaves fences of raw requests to the caller.
 fn raw_flags(random: &mut Random, flags: Flags, fenced: bool) -> u8 {
     let fence = match flags.fenced || fenced {
         true => random.pick(&[0x20, 0x60, 0x80]),
@@ -231,8 +230,8 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
             wqe[0] = random.pick(&[0, 1, 6]);
         }
     }
-    // The control segment has a random block number, which both sides replace. Its queue pair number is
-    // right, because the reference does not replace this number.
+    // The control segment has a random block number, which both libmlx5 and the library replace. Its queue
+    // pair number is right, because libmlx5 does not replace this number.
     wqe[1..3].copy_from_slice(&(random.next() as u16).to_be_bytes());
     let octowords = (wqe.len() / 16) as u32;
     wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
@@ -254,7 +253,7 @@ fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
 }
 
 /// Makes a configuration whose work requests contain the indexes of both PSVs. The test reads the indexes
-/// from these requests: without them it could not use the mkey again.
+/// from these requests. An mkey without known indexes is not used again.
 fn introduction(random: &mut Random) -> Config {
     let [memory, wire] = [domain(random), domain(random)].map(Some);
     let signature = SignatureStep::Set { memory, wire, check_mask: 0xff, copy_mask: None };
@@ -279,8 +278,8 @@ fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)
         .collect()
 }
 
-/// Makes requests that a device can execute: a configuration over the regions, unless the mkey keeps the last
-/// one, then transfers through the mkey.
+/// Makes requests that a device can execute: first a configuration over the regions, unless the mkey keeps
+/// its last one, then transfers through the mkey.
 fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     let mut works = Vec::new();
     let mut bytes = limits.wire_bytes;
@@ -342,7 +341,7 @@ fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
 }
 
 /// Makes a configuration that changes access rights, sometimes with a new signature or new crypto properties.
-/// The layout stays, and so does the pending state of a signature error.
+/// The layout stays. A signature error that the test has not yet read also stays.
 fn keeping(random: &mut Random, limits: &Limits) -> Config {
     let config =
         Config { access: Some(15), layout: OwnedLayout::Unchanged, crypto: None, ..crypto_only(limits.dek) };
@@ -362,8 +361,8 @@ fn keeping(random: &mut Random, limits: &Limits) -> Config {
     }
 }
 
-/// Makes a configuration that maps whole blocks. Also returns the number of bytes that this mkey has on the
-/// wire.
+/// Makes a configuration whose layout ends with a whole signature block. Also returns the number of bytes
+/// that the mkey's data have on the wire.
 fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     let size = if random.percent(60) { BlockSize::B512 } else { random.pick(&BlockSize::ALL) };
     let crypto = limits.kind.crypto.then(|| {
@@ -401,7 +400,8 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     (config, blocks * sent)
 }
 
-/// Removes the memory domain of a signature: with a signature in memory, the data would exceed one data unit.
+/// Removes the memory domain of a signature, for an engine that handles one data unit per mkey: data with a
+/// signature in memory would be longer than the data unit.
 fn wire_only(step: SignatureStep) -> SignatureStep {
     let SignatureStep::Set { memory, wire, check_mask, .. } = step else { return step };
     SignatureStep::Set { memory: None, wire: wire.or(memory), check_mask, copy_mask: None }
@@ -576,7 +576,7 @@ fn config(random: &mut Random, limits: &Limits) -> Config {
     Config { access, layout, signature, crypto, older: only && random.percent(30), order: order(random) }
 }
 
-/// Makes a layout whose lengths add up to less than 2^31: version 44 of the reference adds them in 32 bits.
+/// Makes a layout whose lengths add up to less than 2^31: libmlx5 of rdma-core 44 adds them in 32 bits.
 fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
     let most = u32::from(limits.max_entries);
     if random.percent(60) {
@@ -598,9 +598,9 @@ fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
         OwnedLayout::List(entries)
     } else {
         let most = most - 1;
-        // The number of entries never exceeds the limit by exactly one. The reference posts an interleaved
-        // layout with one entry too many, because it does not count the layout's header. The library refuses
-        // this layout on purpose (`vectors/DIFFERENCES.md`).
+        // The number of entries never exceeds the limit by exactly one. libmlx5 posts an interleaved layout
+        // with one entry too many, because it does not count the layout's header. The library refuses this
+        // layout on purpose (`vectors/DIFFERENCES.md`).
         let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
         let unit = random.pick(&[1, 8, 512, 520, 4096]);
         let entries = (0..count)
@@ -646,7 +646,7 @@ fn signature(random: &mut Random) -> SignatureStep {
         }
         _ => {}
     }
-    // Without a wire domain the reference ignores the copy mask, and the library refuses the mask on purpose
+    // Without a wire domain libmlx5 ignores the copy mask, and the library refuses the mask on purpose
     // (`vectors/DIFFERENCES.md`).
     let same = matches!((&memory, &wire), (Some(memory), Some(wire)) if memory.same_structure(wire));
     let copies = wire.is_some() && random.percent(if same { 40 } else { 2 });

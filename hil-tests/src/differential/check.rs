@@ -12,30 +12,29 @@ use libmlx5::abi::MkeyError;
 use mlx5_mkey::error::CheckError;
 use mlx5_mkey::mkey::{SignatureError, SignatureErrorKind};
 
-/// `EINVAL`, the answer of libmlx5 (the reference) for an mkey without signature and for an error that it
-/// cannot decode.
+/// `EINVAL`, the answer of libmlx5 for an mkey without signature and for an error that it cannot decode.
 const EINVAL: i32 = 22;
 
-/// A signature error that was polled, but for which the test has not yet asked both sides: what happened
-/// to its mkey around the poll.
+/// A signature error that was polled, but that the test has not yet read from libmlx5 and the library. The
+/// fields tell how the mkey was configured around the poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unread {
     /// Whether the mkey was configured after the failing request and before the error was polled.
     pub(super) late: bool,
-    /// Whether the mkey was configured after the poll, or a second error arrived. Both sides then remember
-    /// different signatures or errors.
+    /// Whether the mkey was configured after the poll, or a second error arrived. libmlx5 and the library
+    /// then remember different signatures or errors.
     pub(super) stale: bool,
 }
 
-/// How far the answers of both sides agree.
+/// How far the answers of libmlx5 and the library agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// Neither side has an error to report.
+    /// Neither libmlx5 nor the library has an error to report.
     NoError,
-    /// Both sides report the same error, value by value, or both cannot decode it.
+    /// libmlx5 and the library report the same error, value by value, or neither can decode it.
     SameError,
-    /// Both sides have an error, but decode it by different signatures. The values are therefore not
-    /// compared.
+    /// Both libmlx5 and the library have an error, but decode it by different signatures. The values are
+    /// therefore not compared.
     BothErrors,
     Differ,
 }
@@ -55,16 +54,16 @@ pub(super) fn compare(
         },
         // The signature was reset between the failing request and the poll.
         (Err(CheckError::Unintelligible { .. }), Err(EINVAL)) if unread.late => return Answers::SameError,
-        // The mkey's current signature has no tags, so that the library cannot decode an error in a tag. The
-        // reference decodes it by the earlier signature.
+        // The mkey's current signature has no tags, so the library cannot decode an error in a tag. libmlx5
+        // decodes it by the earlier signature.
         (Err(CheckError::Unintelligible { .. }), Ok(error)) => unread.late && error.kind > 1,
         _ => false,
     };
     if there { Answers::BothErrors } else { Answers::Differ }
 }
 
-/// Converts a signature error to the reference's form. The reference calls the value in the data stream
-/// `actual`, as the device does.
+/// Converts a signature error to libmlx5's form. libmlx5 calls the value in the data stream `actual`, as the
+/// device does.
 fn as_reference(error: &SignatureError) -> MkeyError {
     let kind = match error.kind {
         SignatureErrorKind::Guard => 1,
@@ -103,7 +102,8 @@ mod tests {
         ] {
             assert_eq!(compare(&Err(unread), &theirs, Unread { late, stale }), answers, "{late} {stale}");
         }
-        // Even if the values are not comparable, both sides must agree whether there is an error.
+        // Even if the values are not comparable, libmlx5 and the library must agree whether there is an
+        // error.
         let none = Ok(MkeyError::default());
         for stale in [false, true] {
             let unread = Unread { late: stale, stale };

@@ -22,11 +22,10 @@ const UMR: u8 = 0x25;
 /// The bit CHECK_FREE of the UMR flags. A UMR that binds a memory window has it.
 const CHECK_FREE: u8 = 1 << 5;
 
-/// Compares two rings in which both sides have written `count` blocks from block `start` on, possibly across
-/// the end of the ring.
+/// Compares two rings in which libmlx5 and the library have written `count` blocks from block `start` on,
+/// possibly across the end of the ring.
 ///
-/// The reference's ring was filled with [`PATTERN`] before. `before` is the earlier content of the library's
-/// ring.
+/// libmlx5's ring was filled with [`PATTERN`] before. `before` is the earlier content of the library's ring.
 pub(super) fn compare(
     ours: &[u8],
     before: &[u8],
@@ -58,7 +57,7 @@ pub(super) fn compare(
         let opcode = theirs[from + 3];
         for at in 0..length {
             let (our, their) = (ours[from + at], theirs[from + at]);
-            // The reference may leave this byte unwritten, and did: the byte still has the pattern.
+            // This is a byte that libmlx5 may leave unwritten, and it still has the pattern.
             let untouched = their == PATTERN && may_be_untouched(opcode, at, length, &theirs[from..]);
             if our != their && !untouched {
                 return Some(format!(
@@ -71,12 +70,12 @@ pub(super) fn compare(
     None
 }
 
-/// Copies blocks of a ring in order, across its end.
+/// Copies `count` blocks of a ring from block `start` on. After the ring's last block follows its first.
 pub(super) fn straight(ring: &[u8], start: usize, count: usize) -> Vec<u8> {
     ring.iter().cycle().skip(start * 64).take(count * 64).copied().collect()
 }
 
-/// Returns whether the reference leaves this byte of a request unwritten.
+/// Returns whether libmlx5 leaves this byte of a request unwritten.
 fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> bool {
     /// Length of a UMR that invalidates: control segment, UMR control segment and mkey context.
     const INVALIDATE_BYTES: usize = 128;
@@ -89,7 +88,7 @@ fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> boo
             let binds = request[16] & CHECK_FREE != 0;
             binds && ([65, 67].contains(&at) || (72..80).contains(&at) || (96..128).contains(&at))
         }
-        // A fetch-and-add has no compare value: the reference leaves the bytes for it unwritten.
+        // A fetch-and-add has no compare value: libmlx5 leaves the bytes for it unwritten.
         FETCH_ADD => (12..16).contains(&at) || (40..48).contains(&at),
         RDMA_WRITE_IMM | SEND_IMM | SEND_INVALIDATE => in_inline_padding(opcode, at, length, request),
         _ => (12..16).contains(&at) || opcode != SET_PSV && in_inline_padding(opcode, at, length, request),
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     /// Two rings, each with an empty block, then a SEND with 5 bytes of inline data: first as the library
-    /// writes it, then as the reference does.
+    /// writes it, then as libmlx5 does.
     fn rings() -> (Vec<u8>, Vec<u8>) {
         let (mut ours, mut theirs) = (vec![!PATTERN; 192], vec![PATTERN; 192]);
         for ring in [&mut ours, &mut theirs] {
@@ -147,7 +146,7 @@ mod tests {
             wrong[at] ^= 1;
             assert!(compare(&wrong, &before, &theirs, 1, 1).is_some(), "byte {at}");
         }
-        // If the reference writes the immediate data, a difference there must be found too.
+        // If libmlx5 writes the immediate data, a difference there must be found too.
         let mut wrong = theirs.clone();
         wrong[76] = 0;
         assert!(compare(&ours, &before, &wrong, 1, 1).is_some());

@@ -12,7 +12,7 @@ use crate::way::Way;
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::mkey::{Mkey, Signature};
 
-/// A chain as libmlx5 (the reference) has written it into its ring.
+/// A chain of requests as libmlx5 has written it into its ring.
 pub(super) struct Issued {
     /// The ring, and the counter of the doorbell record.
     pub(super) ring: Vec<u8>,
@@ -74,7 +74,8 @@ impl Issued {
     }
 }
 
-/// Whether the mkey has a signature, and whether it has crypto properties.
+/// The properties of an mkey that are in force: whether it has a signature, and whether it has crypto
+/// properties.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InForce {
     signature: bool,
@@ -86,7 +87,7 @@ impl InForce {
         Self { signature: mkey.signature().is_some(), crypto: mkey.crypto().is_some() }
     }
 
-    /// Returns the properties that a configuration keeps.
+    /// Returns which of the properties a configuration keeps.
     fn kept(self, config: &Config) -> Self {
         Self {
             signature: self.signature && config.signature == SignatureStep::Keep,
@@ -94,7 +95,7 @@ impl InForce {
         }
     }
 
-    /// Returns the properties after a configuration.
+    /// Returns the properties in force after a configuration.
     fn behind(self, config: &Config) -> Self {
         let kept = self.kept(config);
         let sets = matches!(config.signature, SignatureStep::Set { .. });
@@ -102,7 +103,8 @@ impl InForce {
     }
 }
 
-/// Returns whether a configuration has a value that can be changed in place.
+/// Returns whether a prepared form of the configuration has a value that can be changed without preparing it
+/// again: the tags of a T10-DIF, or crypto properties such as the tweak.
 fn can_be_changed(config: &Config) -> bool {
     let SignatureStep::Set { memory, wire, .. } = &config.signature else { return config.crypto.is_some() };
     let has_tags =

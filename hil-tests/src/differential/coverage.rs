@@ -12,18 +12,18 @@ pub struct Tally {
     pub chains: u64,
     /// Configurations of mkeys in all chains.
     pub configurations: u64,
-    /// Configurations in chains that both sides have posted.
+    /// Configurations in chains that both libmlx5 and the library have posted.
     pub posted: u64,
-    /// Blocks that both sides have written, and that were compared.
+    /// Blocks that both libmlx5 and the library have written, and that were compared.
     pub blocks: u64,
-    /// Chains with a difference between the sides.
+    /// Chains with a difference between libmlx5 and the library.
     pub differ: u64,
-    /// Chains that both sides refuse.
+    /// Chains that both libmlx5 and the library refuse.
     pub refused: u64,
-    /// Calls of `mlx5dv_mkey_check` that found no error on both sides.
+    /// Calls of `mlx5dv_mkey_check` that found no error, while the library found none either.
     pub without_error: u64,
-    /// Errors that both sides decode by different signatures, so that only the presence of the error was
-    /// compared (`check.rs`).
+    /// Errors that libmlx5 and the library decode by different signatures, so that only the presence of the
+    /// error was compared (`check.rs`).
     pub presence_only: u64,
     /// Descriptions of the first differences.
     pub differences: Vec<String>,
@@ -41,13 +41,13 @@ pub struct Coverage {
     pub moved: u64,
     /// Chains that ended in an error completion.
     pub failed: u64,
-    /// Signature errors that both sides have received.
+    /// Signature errors that both libmlx5 and the library have received.
     pub signature_errors: u64,
     /// Signature errors on an mkey that had one before and was configured since.
     pub errors_again: u64,
-    /// Signature errors that both sides decode alike, value by value (`mlx5dv_mkey_check`).
+    /// Signature errors that libmlx5 and the library decode alike, value by value (`mlx5dv_mkey_check`).
     pub checked: u64,
-    /// Configurations that were changed in place, of mkeys that have had a signature error.
+    /// Prepared configurations that were changed in place, of mkeys that have had a signature error.
     pub changed_behind_errors: u64,
     /// Configurations that write BSFs, and keep the mkey's signature.
     pub kept_signatures: u64,
@@ -69,7 +69,7 @@ pub struct Coverage {
     pub lifted: u64,
     /// Counts for each posting method of the library.
     pub ways: [OfWay; Way::ALL.len()],
-    /// Chains of requests that both sides have posted, by the limits of the library's queue
+    /// Chains of requests that both libmlx5 and the library have posted, by the limits of the library's queue
     /// (`Lifted::NAMES`).
     pub limits: [u64; Lifted::NAMES.len()],
     /// Queue pairs by the size of their ring, the smallest first.
@@ -83,7 +83,7 @@ pub struct OfWay {
     pub signaled: u64,
     /// Executed configurations without a completion.
     pub silent: u64,
-    /// Executed configurations that were changed in place.
+    /// Executed configurations whose prepared form was changed in place.
     pub changed: u64,
     /// Executed configurations that were posted with the prepared configuration of the previous one in the
     /// same chain.
@@ -101,7 +101,7 @@ pub struct OfWay {
     pub copies: u64,
     /// Executed raw requests.
     pub raw: u64,
-    /// Chains of requests that both sides refused because the queue was full.
+    /// Chains of requests that both libmlx5 and the library refused because the queue was full.
     pub full: u64,
 }
 

@@ -105,8 +105,8 @@ impl Twins {
             return Ok(Err(format!("executed: {difference}")));
         }
         let (data, our_data) = (self.theirs.data()?, self.ours.data()?);
-        // Two slices are compared first: in builds without optimization, a comparison byte by byte would take
-        // long.
+        // The memory is compared as two slices first. In builds without optimization, a comparison byte by
+        // byte would take long.
         if data != our_data {
             let at = data.iter().zip(our_data).position(|(theirs, ours)| theirs != ours);
             return Ok(Err(format!("executed: byte {} of memory differs", at.unwrap_or(data.len()))));
@@ -363,8 +363,8 @@ mod tests {
         let (one, counter) = (write(0xa5), [0, 0, 0, 1]);
         let executed = twins().execute((&one, counter), (&one, counter)).unwrap().unwrap();
         assert!(executed.moved && executed.failed.is_none());
-        // Two different inline bytes: the error must name exactly the byte of memory that they are written
-        // to.
+        // The two rings write different inline bytes to memory. The error must name the byte of memory that
+        // differs.
         let said = twins().execute((&one, counter), (&write(0xa4), counter)).unwrap().err().unwrap();
         assert_eq!(said, format!("executed: byte {} of memory differs", REGION_BYTES));
         // A difference in any byte of the memory must be found.

@@ -60,11 +60,11 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
 /// Posts a request.
 ///
 /// # Safety
-/// The queue pair of `queue` is live and nothing else uses it. The function `start` was called for the
-/// current chain.
+/// The caller ensures that the queue pair of `queue` is live, that nothing else uses it, and that `start` was
+/// called for the current chain.
 unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefMkey) {
     let ex = queue.ex();
-    // SAFETY: see the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         (*ex).wr_flags = wr_flags(flags, work);
         match work {
@@ -97,10 +97,10 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
 /// Posts a request of the variant `Work::Plain`.
 ///
 /// # Safety
-/// As for `issue_one`.
+/// The caller ensures the same as for `issue_one`.
 unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
     let ex = queue.ex();
-    // SAFETY: see the contract.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         match request {
             Request::Invalidate(key) => ((*ex).local_inv)(ex, key.get()),
@@ -164,15 +164,15 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
 /// Sets the data of the request that was begun last.
 ///
 /// # Safety
-/// As for `issue_one`, after the call that begins a request with data.
+/// The caller ensures the same as for `issue_one`, and has just begun a request with data.
 unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
     let ex = queue.ex();
     match data {
-        // SAFETY: see the contract; the call copies the data.
+        // SAFETY: the caller keeps this function's contract; the call copies the data.
         Data::Inline(data) => unsafe {
             ((*ex).set_inline_data)(ex, data.as_ptr().cast(), data.len());
         },
-        // SAFETY: see the contract.
+        // SAFETY: the caller keeps this function's contract.
         Data::Sges(sges) => unsafe { sges_of(queue, sges) },
     }
 }
@@ -180,16 +180,16 @@ unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
 /// Sets the data segments of the request that was begun last.
 ///
 /// # Safety
-/// As for `data_of`.
+/// The caller ensures the same as for `data_of`.
 unsafe fn sges_of(queue: &mut RefQueue, sges: &[Sge]) {
     let ex = queue.ex();
     if let [Sge { address, length, lkey }] = *sges {
-        // SAFETY: see the contract.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { ((*ex).set_sge)(ex, lkey.get(), address, length) };
     } else {
         let entry = |&Sge { address, length, lkey }: &Sge| IbvSge { address, length, lkey: lkey.get() };
         let list: Vec<_> = sges.iter().map(entry).collect();
-        // SAFETY: see the contract; the call only reads the list.
+        // SAFETY: the caller keeps this function's contract; the call only reads the list.
         unsafe { ((*ex).set_sge_list)(ex, list.len(), list.as_ptr()) };
     }
 }
@@ -197,21 +197,21 @@ unsafe fn sges_of(queue: &mut RefQueue, sges: &[Sge]) {
 /// Configures the mkey by the older calls of libmlx5 or by the newer ones.
 ///
 /// # Safety
-/// As for `issue_one`.
+/// The caller ensures the same as for `issue_one`.
 unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
     let (mlx5, raw) = (queue.mlx5(), mkey.as_ptr());
     match (config.older, config.access, &config.layout) {
         (true, Some(access), OwnedLayout::List(entries)) => {
             let list = sge_list(entries);
-            // SAFETY: see the contract; the call only reads the list.
+            // SAFETY: the caller keeps this function's contract; the call only reads the list.
             unsafe { ((*mlx5).mr_list)(mlx5, raw, access, list.len() as u16, list.as_ptr()) };
         }
         (true, Some(access), OwnedLayout::Interleaved(repeat, entries)) => {
             let list = interleaved_list(entries);
-            // SAFETY: see the contract; the call only reads the list.
+            // SAFETY: the caller keeps this function's contract; the call only reads the list.
             unsafe { ((*mlx5).mr_interleaved)(mlx5, raw, access, *repeat, list.len() as u16, list.as_ptr()) };
         }
-        // SAFETY: see the contract.
+        // SAFETY: the caller keeps this function's contract.
         _ => unsafe { configure_in_steps(queue, config, mkey) },
     }
 }
@@ -219,7 +219,7 @@ unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
 /// Configures the mkey by `mlx5dv_wr_mkey_configure` and a call for each property (setter).
 ///
 /// # Safety
-/// As for `issue_one`.
+/// The caller ensures the same as for `issue_one`.
 unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
     let mlx5 = queue.mlx5();
     let reset = u32::from(config.signature == SignatureStep::Reset);
@@ -231,7 +231,7 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
         config.crypto.is_some(),
     ];
     let count = setters.iter().filter(|there| **there).count() as u8;
-    // SAFETY: see the contract; mkey and attributes live during the call.
+    // SAFETY: the caller keeps this function's contract; mkey and attributes live during the call.
     unsafe { ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), count, &mut attr) };
     for step in config.order {
         // SAFETY: `mkey_configure` above announced as many setters as follow here. Their arguments live
@@ -259,18 +259,18 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
 /// Calls the setter of the layout, if there is a layout.
 ///
 /// # Safety
-/// As for `issue_one`, after the call of `mkey_configure`.
+/// The caller ensures the same as for `issue_one`, and has called `mkey_configure`.
 unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
     let mlx5 = queue.mlx5();
     match layout {
         OwnedLayout::List(entries) => {
             let list = sge_list(entries);
-            // SAFETY: see the contract; the call only reads the list.
+            // SAFETY: the caller keeps this function's contract; the call only reads the list.
             unsafe { ((*mlx5).set_mkey_list)(mlx5, list.len() as u16, list.as_ptr()) };
         }
         OwnedLayout::Interleaved(repeat, entries) => {
             let list = interleaved_list(entries);
-            // SAFETY: see the contract; the call only reads the list.
+            // SAFETY: the caller keeps this function's contract; the call only reads the list.
             unsafe { ((*mlx5).set_mkey_interleaved)(mlx5, *repeat, list.len() as u16, list.as_ptr()) };
         }
         OwnedLayout::Unchanged => {}
@@ -280,7 +280,7 @@ unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
 /// Calls the setter of the signature, if there is a signature.
 ///
 /// # Safety
-/// As for `issue_one`, after the call of `mkey_configure`.
+/// The caller ensures the same as for `issue_one`, and has called `mkey_configure`.
 unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
     let SignatureStep::Set { memory, wire, check_mask, copy_mask } = step else { return };
     let mlx5 = queue.mlx5();
@@ -294,7 +294,7 @@ unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
         copy_mask: copy_mask.unwrap_or(0),
         comp_mask: 0,
     };
-    // SAFETY: see the contract; the details of the domains live during the call.
+    // SAFETY: the caller keeps this function's contract; the details of the domains live during the call.
     unsafe { ((*mlx5).set_mkey_sig)(mlx5, &attr) };
 }
 

@@ -14,7 +14,7 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
-/// Makes the reference configure an mkey for encryption, and reads the index of the DEK from the request.
+/// Makes libmlx5 configure an mkey for encryption, and reads the index of the DEK from the request.
 pub(super) fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     let kind = Kind { signature: false, crypto: true };
     let mkey = RefMkey::create(device, kind.signature, kind.crypto, 4)?;
@@ -31,7 +31,7 @@ pub(super) fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     Ok(DekId::from_low_bits(word(&ring, end - 64 + 32)))
 }
 
-/// Makes the reference copy memory, and reads address and key of its opaque buffer from the request.
+/// Makes libmlx5 copy memory, and reads address and key of its opaque buffer from the request.
 pub(super) fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
     let mkey = RefMkey::create(device, false, false, 4)?;
     let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;

@@ -14,7 +14,7 @@ use std::io;
 /// log2 of the most bytes that a request can copy, as the stand-in's device reports it.
 const LOG_MAX_COPY: u8 = 21;
 
-/// Which limits of the reference's queue the library's queue lacks: the number of requests, the bytes of
+/// Which limits of libmlx5's queue the library's queue does not have: the number of requests, the bytes of
 /// inline data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifted {
@@ -26,7 +26,7 @@ impl Lifted {
     /// The names of all combinations of lifted limits, in the order of `number`.
     pub(super) const NAMES: [&'static str; 4] =
         ["the reference's limits", "requests unlimited", "inline data unlimited", "no limits"];
-    /// No limit is lifted: the library's queue has all limits of the reference's queue.
+    /// No limit is lifted: the library's queue has all limits of libmlx5's queue.
     pub(super) const NONE: Self = Self { requests: false, inline: false };
 
     pub(super) fn draw(random: &mut Random) -> Self {
@@ -37,7 +37,7 @@ impl Lifted {
         usize::from(self.requests) + 2 * usize::from(self.inline)
     }
 
-    /// Returns whether a queue without the lifted limits would not refuse the request with this error.
+    /// Returns whether the error comes from a limit that is lifted.
     pub(super) fn lifts(self, error: &PostError) -> bool {
         match error {
             PostError::TooManyRequests { .. } => self.requests,
@@ -66,7 +66,7 @@ impl Lifted {
         }
     }
 
-    /// Creates a queue of the library with the limits of the reference's queue, except for the lifted ones.
+    /// Creates a queue of the library with the limits of libmlx5's queue, except for the lifted ones.
     pub(super) fn queue<'r>(
         self,
         (reference, opaque): (&RefQueue, Local),

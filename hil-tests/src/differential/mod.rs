@@ -11,8 +11,9 @@
 //! (`execute`). The completions of the devices go to the reference's completion queue and to one of the
 //! library. Completions free room in the rings and report signature errors. Both sides must report the same.
 //!
-//! The library's queue has the reference's limits, or lacks one or both of them. Each chain is posted by one
-//! of the methods of `way.rs`, in a ring of each size that libmlx5 creates.
+//! The library's queue has libmlx5's limits, or lacks one or both of them: the number of requests, and the
+//! bytes of inline data. Each chain is posted by one of the methods of `way.rs`, in a ring of each size that
+//! libmlx5 creates.
 //!
 //! A memory window of type 2 is bound to a region, moves data, and is invalidated. Other bindings have random
 //! keys, which both devices refuse.

@@ -21,11 +21,11 @@ pub(super) struct Pair {
     pub(super) kind: Kind,
     pub(super) max_entries: u16,
     pub(super) reference: RefMkey,
-    /// The indexes of the PSVs of memory and wire domain. Each is known as soon as a request of the reference
-    /// has contained it.
+    /// The indexes of the PSVs of memory and wire domain. Each is known as soon as a request of libmlx5 has
+    /// contained it.
     psvs: [Option<u32>; 2],
-    /// The library's mkey. The test creates it after the reference's first chain, which shows the indexes of
-    /// the PSVs.
+    /// The library's mkey. The test creates it after libmlx5's first chain of requests, which shows the
+    /// indexes of the PSVs.
     pub(super) ours: Option<Mkey>,
     /// Number of chains of requests that have used this mkey.
     pub(super) life: u32,
@@ -33,13 +33,14 @@ pub(super) struct Pair {
     /// (`rearmed`).
     pub(super) erred: bool,
     pub(super) rearmed: bool,
-    /// The polled signature error for which the test has not yet asked both sides, if there is one.
+    /// The polled signature error, if there is one, that the test has not yet read from libmlx5 and the
+    /// library.
     unread: Option<Unread>,
     /// The number of requests since the last poll, and whether any of them except the first has configured
     /// the mkey: a polled error may then be older than this configuration.
     unpolled: usize,
     reconfigured: bool,
-    /// Whether the reference's mkey has a state that the library does not have, for example after a refused
+    /// Whether libmlx5's mkey has a state that the library's does not have, for example after a refused
     /// chain. The test then no longer uses the mkey.
     pub(super) torn: bool,
 }
@@ -65,7 +66,7 @@ impl Pair {
         })
     }
 
-    /// Sets the tag that the next configuration writes, on both sides.
+    /// Sets the tag that the next configuration writes, on the mkeys of libmlx5 and of the library.
     pub(super) fn retag(&mut self, tag: u8) -> io::Result<()> {
         self.reference.set_tag(tag);
         match &mut self.ours {
@@ -74,8 +75,8 @@ impl Pair {
         }
     }
 
-    /// Records that a chain was posted: a configuration in it changes the signature by which an error is
-    /// decoded.
+    /// Records that a chain of requests was posted. A configuration in it changes the signature by which a
+    /// pending error is decoded.
     pub(super) fn note_posted(&mut self, chain: &[(Flags, Work)]) {
         for (_, work) in chain {
             let configures = matches!(work, Work::Configure(_));
@@ -98,7 +99,7 @@ impl Pair {
         (self.unpolled, self.reconfigured) = (0, false);
     }
 
-    /// Returns and forgets what the test knows about the signature error for which it now asks both sides.
+    /// Takes the notes about the signature error that the test now reads from libmlx5 and the library.
     pub(super) fn take_unread(&mut self) -> Unread {
         let unread = self.unread.take().unwrap_or_default();
         Unread { stale: unread.stale || self.torn, ..unread }
@@ -107,7 +108,7 @@ impl Pair {
     /// Returns whether the test must not use the mkey again.
     pub(super) fn is_spent(&self) -> bool {
         let life = if self.erred { LIFE_BEHIND_ERRORS } else { LIFE };
-        // A next chain could not be posted by the library if one of the PSVs' indexes is unknown.
+        // While the index of a PSV is unknown, the library cannot post another chain of requests.
         let known = !self.kind.signature || self.psvs.iter().all(Option::is_some);
         self.torn || self.life >= life || !known
     }

@@ -66,12 +66,12 @@ impl Session {
         Ok(ring)
     }
 
-    /// Asks libmlx5 and the library for the mkey's signature error. Returns the difference between the
+    /// Reads the mkey's signature error from libmlx5 and from the library. Returns the difference between the
     /// answers, if any.
     fn ask(&mut self, pair: &mut Pair) -> Option<String> {
         let unread = pair.take_unread();
         let (ours, theirs) = (pair.ours.as_mut()?.take_error(), pair.reference.check());
-        // libmlx5 keeps an error that it cannot decode, and would report it for a later error.
+        // libmlx5 keeps an error that it cannot decode, and would report it again in place of a later error.
         pair.torn |= pair.kind.signature && theirs.is_err();
         match check::compare(&ours, &theirs, unread) {
             Answers::NoError => self.tally.without_error += 1,

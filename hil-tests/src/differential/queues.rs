@@ -64,8 +64,8 @@ impl<'r> Queues<'r> {
         blocks - self.ours.producer() % blocks
     }
 
-    /// Returns whether the queue has no room for another request. The caller has polled all completions, so
-    /// that waiting is no use.
+    /// Returns whether the queue has no room for another request. The caller ensures that it has polled all
+    /// completions: otherwise they could still make room.
     pub(super) fn is_stuck(&self) -> bool {
         self.ours.outstanding() >= self.reference.max_requests
     }
@@ -76,7 +76,8 @@ pub(super) fn capacity(max_send_wr: u32, max_inline_data: u32, max_send_sge: u32
     QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() }
 }
 
-/// Creates a queue pair of libmlx5. Of the ring sizes that the run has used least, one is chosen at random.
+/// Creates a queue pair of libmlx5. Its ring has one of the sizes that the run has used least, chosen at
+/// random.
 pub(super) fn create(
     device: &Rc<Device>,
     random: &mut Random,
@@ -88,7 +89,8 @@ pub(super) fn create(
     let log = random.pick(&wanted);
     let blocks = MIN_BLOCKS << log;
     let (inline, sges) = (random.pick(&INLINE), random.pick(&SGES));
-    // The number of blocks that libmlx5 reserves for a request depends on these limits.
+    // libmlx5 reserves a number of blocks for each request, which depends on these limits. Several limits are
+    // tried until the ring has the chosen size.
     for (inline, sges) in [(inline, sges), (200, 4), (0, 1)] {
         for shift in 0..=5 {
             let requests = (blocks >> shift).max(1) as u32;

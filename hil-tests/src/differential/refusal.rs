@@ -11,15 +11,15 @@ use mlx5_mkey::queue::{DoorbellRecord, SendSlot};
 use mlx5_mkey::wire::Wqebb;
 use std::io;
 
-/// `ENOMEM`, the errno of libmlx5 (the reference) for a full queue.
+/// `ENOMEM`, the errno of libmlx5 for a full queue.
 const ENOMEM: i32 = 12;
 
 /// The position of the refused request in its chain, and its error.
 type Refusal = (usize, PostError);
 
 impl Session {
-    /// Checks that the library refuses a chain that the reference has refused with `errno`, and that the
-    /// refusal changes nothing.
+    /// Checks that the library refuses a chain that libmlx5 has refused with `errno`, and that the refusal
+    /// changes nothing.
     pub(super) fn refuse(
         &self,
         queues: &mut Queues<'_>,
@@ -27,8 +27,8 @@ impl Session {
         chain: &Chain<'_>,
         errno: i32,
     ) -> io::Result<Verdict> {
-        // The chain is tried on a copy of the queue, because requests before the refused one cannot be taken
-        // back.
+        // The chain is tried on a new queue, because requests before the refused one cannot be removed from
+        // the queue in use.
         let tried = attempt(queues, Lifted::NONE, queues.ours.outstanding(), mkey, chain)?;
         let Err((number, error)) = tried else {
             let what = format!("the library posts it, the reference refuses with errno {errno}");
@@ -39,8 +39,8 @@ impl Session {
             let what = format!("the reference refuses with errno {errno}, the library: {error:?}");
             return Ok(Verdict::Differs(what));
         }
-        // If the queue lacks the limit, the mkey may still have it: the attempt on a queue without the limit
-        // shows this.
+        // The error may come from a limit that the library's queue in use does not have. A queue without the
+        // limit then accepts the chain, or refuses it for another reason.
         if queues.lifted.lifts(&error)
             && attempt(queues, queues.lifted, 0, mkey, chain)? != Err((number, error))
         {
@@ -70,8 +70,8 @@ fn attempt(
     Ok(post_chain(&mut trial, chain, &mut mkey.clone()))
 }
 
-/// Posts a chain whose first request is refused to the library's queue in use, and checks that nothing
-/// changes.
+/// Posts a chain, whose first request must be refused, to the library's queue in use, and checks that the
+/// queue and the mkey stay unchanged.
 fn refuse_here(
     queues: &mut Queues<'_>,
     mkey: &Mkey,
@@ -84,7 +84,8 @@ fn refuse_here(
     };
     let (mut again, before) = (mkey.clone(), counters(queues));
     match post_chain(&mut queues.ours, chain, &mut again) {
-        // The attempt was on an empty queue. The queue in use may be full, and then refuses for this reason.
+        // The expected error is that of an empty queue. The queue in use may be full, and then refuses for
+        // this reason.
         Err((0, error)) if error == *expected || is_full(&error) => {}
         other => return Err(format!("the library's queue has {other:?} instead")),
     }

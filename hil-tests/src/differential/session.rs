@@ -38,7 +38,7 @@ const CHAINS_OF_SHORT: u32 = 50;
 /// Number of differences that the report describes. Further ones are only counted.
 const DESCRIBED: usize = 5;
 
-/// The result of posting a chain of requests on both sides.
+/// The result of posting a chain of requests with libmlx5 and with the library.
 pub(super) enum Verdict {
     Same,
     Refused {
@@ -89,8 +89,8 @@ impl Session {
     /// next one can use it.
     pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
         let reference = queues::create(&self.device, &mut self.random, &mut self.tally.coverage)?;
-        // A lazy run polls only when many completions wait or the mkey was used for the last time. The queue
-        // thus becomes full at times.
+        // A lazy run polls only when many completions wait or the mkey is used for the last time. This fills
+        // the queue at times.
         let lazy = self.random.percent(50);
         let chains = match reference.blocks {
             ..SHORT_RING => CHAINS_OF_SHORT,
@@ -122,7 +122,7 @@ impl Session {
                 *kept = Some(pair);
             }
         }
-        // This queue is not used after this point. Its waiting completions are therefore polled now.
+        // No later chain uses this queue. Its waiting completions are therefore polled now.
         if let Some(mut pair) = kept.take()
             && let Some(what) = self.poll(&mut queues, &mut pair)?
         {
@@ -147,7 +147,8 @@ impl Session {
         lazy: bool,
     ) -> io::Result<(Verdict, bool)> {
         let verdict = self.run_chain(queues, pair, lazy)?;
-        // After a refused chain, libmlx5's mkey keeps a part of the chain's changes.
+        // After a refused chain, libmlx5's mkey keeps a part of the chain's changes, and so differs from the
+        // library's.
         pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
         let last = pair.is_spent();
         // The mkey must exist until its completions are polled.

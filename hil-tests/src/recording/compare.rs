@@ -47,7 +47,7 @@ pub struct Comparison {
     pub not_compared: BTreeMap<&'static str, usize>,
     /// Number of compared chains. A chain is the requests of one doorbell.
     pub chains: usize,
-    /// Numbers of compared requests that at least one side fences: both with the same mode, both with
+    /// Numbers of compared requests that the library or the driver fences: both with the same mode, both with
     /// different modes, only the library, only the driver.
     pub fences: [usize; 4],
 }
@@ -74,8 +74,8 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A recorded request as a request of the library. If it configures an mkey, also the mkey and the
-/// configuration.
+/// A recorded request, translated to a request of the library. If it configures an mkey, also the mkey and
+/// the configuration.
 struct Said {
     kind: &'static str,
     request: Request,
@@ -199,8 +199,8 @@ fn is_signaled(request: &[u8]) -> bool {
     flags(request).ce() == FmCeSe::CE_ALWAYS
 }
 
-/// Translates a recorded request to one of the library. Returns the reason if the library has no such
-/// request.
+/// Translates a recorded request to one of the library, or returns the reason why the library has no request
+/// like this.
 fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
     match request.body() {
         Body::Configure(umr) => configure(&umr, engine),
@@ -273,7 +273,7 @@ fn transfer_parts(transfer: &DataPath<'_>) -> Result<(Remote, Vec<Sge>), &'stati
     Ok((remote, sges.collect::<Result<_, _>>()?))
 }
 
-/// A doorbell that records the control segment of the last request at each ring.
+/// A doorbell that records, each time it is rung, the first 8 bytes of the last request's control segment.
 struct Recorder(Vec<[u8; 8]>);
 
 impl Doorbell for Recorder {

@@ -39,7 +39,8 @@ mod tests {
         assert_eq!(tally, Tally { devices: 2, requests: 5688, completions: 1016, results: 1152 });
     }
 
-    /// SPDK's requests rely on each rule of the device that one of these faults breaks: the replay must fail.
+    /// The replay of SPDK's requests must fail on a device with one of these faults, because the requests
+    /// rely on the rule that the fault breaks.
     #[test]
     fn a_broken_device_is_noticed() {
         let events = spdk();

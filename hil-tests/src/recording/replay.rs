@@ -26,7 +26,7 @@ const LOG_ENTRIES: u8 = 6;
 /// The most blocks that a recorded send ring may have.
 const MAX_BLOCKS: u32 = 1 << 15;
 
-/// Numbers of things that a replay has executed or compared.
+/// Numbers of objects and results that a replay has executed or compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of software devices that the recording describes. They exist one after the other.
@@ -268,7 +268,8 @@ impl Machine {
     }
 }
 
-/// Returns opcode, counter and, for an error completion, the syndrome.
+/// Returns the values of a completion that the replay compares: opcode, counter and, for an error completion,
+/// the syndrome (otherwise 0).
 fn completion(cqe: &Cqe) -> (u8, u16, u8) {
     let failed = cqe.opcode() == CqeOpcode::REQUESTER_ERROR;
     (cqe.opcode().0, cqe.wqe_counter.get(), if failed { cqe.as_error().syndrome } else { 0 })

@@ -49,8 +49,8 @@ impl Page {
         Some(register)
     }
 
-    /// Returns the offset of the half to which the doorbell writes next. The function finds the offset by a
-    /// doorbell, and rings a second one, so that the next half is the same as before.
+    /// Returns the offset of the half to which the doorbell writes next. The function rings the doorbell once
+    /// to see the offset, and once more so that the next half is the same as before.
     pub(super) fn next(&self, register: &mut Register<'_>) -> Option<usize> {
         self.clear();
         register.ring();
@@ -69,8 +69,8 @@ impl Page {
     }
 
     /// Compares the bytes that the library's doorbell has written for a chain with the bytes that libmlx5
-    /// wrote. If libmlx5 wrote only 8 bytes because the queue does not prefer BlueFlame, compares them with
-    /// the whole request instead.
+    /// wrote. If libmlx5 wrote only 8 bytes because the queue does not prefer BlueFlame, the library must
+    /// have written the whole request.
     ///
     /// # Errors
     /// A description of the difference.
@@ -143,7 +143,8 @@ pub(super) struct Register<'p> {
 }
 
 impl Register<'_> {
-    /// Posts a request of one octoword to a queue of its own, and rings the doorbell, which writes 8 bytes.
+    /// Posts a request of one octoword to a queue made for it, and rings the doorbell, which then writes 8
+    /// bytes.
     fn ring(&mut self) {
         let (mut ring, mut slots, record) = ([Wqebb::ZERO], SendSlot::array::<1>(), DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));

@@ -6,11 +6,11 @@ use std::fmt;
 /// The result of replaying a chain: requests that are posted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The library wrote the same bytes as libmlx5 (the reference).
+    /// The library wrote the same bytes as libmlx5.
     Matched,
     /// A difference between library and libmlx5, in words.
     Differs(String),
-    /// Both the reference and the library refuse the chain.
+    /// Both libmlx5 and the library refuse the chain.
     Refused,
     /// The chain is not compared, for this reason.
     NotCompared(&'static str),

@@ -201,11 +201,12 @@ mod tests {
             }
             not_compared.sort_unstable();
             let (matched, refused) = (788, if lifted { 64 } else { 73 });
-            // One chain has two mkeys. One chain was refused after a configuration in it, and its mkeys are
-            // not compared. The library refused 7 chains on purpose.
+            // Each compared chain has one mkey, but one chain has two. One chain was refused after a
+            // configuration in it, and its mkeys are not compared. The library refused 7 further chains on
+            // purpose.
             let mkeys = [matched + 1, refused - 1 + 7];
-            // The doorbells of 16 vectors. Two of the vectors ring twice: for a UMR, then for a request that
-            // libmlx5 does not copy, because the queue does not prefer BlueFlame.
+            // `blue_flame` counts the doorbells of 16 vectors. Two of the vectors ring twice: for a UMR, then
+            // for a request that libmlx5 does not copy, because the queue does not prefer BlueFlame.
             Self { matched, refused, not_compared, configured: 613, mkeys, blue_flame: [4, 12, 2] }
         }
     }

@@ -24,7 +24,7 @@ use mlx5_mkey::wqe::{Remote, Sge};
 /// The number of blocks of the largest ring that a replay supports.
 const MAX_BLOCKS: usize = 4096;
 
-/// `ENOMEM`, the errno of libmlx5 (the reference) for a full queue.
+/// `ENOMEM`, the errno of libmlx5 for a full queue.
 const ENOMEM: u32 = 12;
 
 /// The byte that fills the ring before each chain. A byte that the library forgets to write keeps this value.
@@ -58,9 +58,9 @@ pub struct Outcome {
     /// Numbers of mkeys whose length and error count were compared, counted once per chain: with the recorded
     /// values after a posted chain, and with the values before a refused chain.
     pub mkeys: [usize; 2],
-    /// Numbers of BlueFlame doorbells of the library: with 8 bytes, like libmlx5's (the reference); with a
-    /// whole request, like libmlx5's; with a whole request where libmlx5 wrote 8 bytes, because the queue
-    /// does not prefer BlueFlame.
+    /// Numbers of BlueFlame doorbells of the library: with 8 bytes, like libmlx5's; with a whole request,
+    /// like libmlx5's; with a whole request where libmlx5 wrote 8 bytes, because the queue does not prefer
+    /// BlueFlame.
     pub blue_flame: [usize; 3],
 }
 
@@ -161,8 +161,7 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
             },
             None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
         },
-        // The library may report a full queue only if the reference also does, even if the chain has other
-        // errors.
+        // The library may report a full queue only if libmlx5 also does, even if the chain has other errors.
         (errno, Err(refusal)) if rules::no_room(refusal) && errno != ENOMEM => Verdict::Differs(format!(
             "the reference refuses it with errno {errno}, the library has no room: {refusal:?}"
         )),
@@ -315,8 +314,8 @@ fn compare(
         let (Some(Wqebb(ours)), 64) = (ring.get(block.bb), theirs.len()) else {
             return Err(format!("block {} is not one of the ring, or not of 64 bytes", block.bb));
         };
-        // libmlx5 signs requests if the queue pair demands it (`wq_sig`). The library never does: the
-        // signature byte of a control segment is not compared.
+        // libmlx5 signs requests if the queue pair demands it (`wq_sig`), and the library never does. The
+        // signature byte of a control segment is therefore not compared.
         let signature = qp.wq_sig != 0 && result.wqes.iter().any(|wqe| wqe.bb == block.bb);
         for offset in 0..64 {
             let free = block.untouched.iter().any(|&(start, len)| (start..start + len).contains(&offset))
@@ -398,7 +397,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
     })
 }
 
-/// A recorded configuration, of which some setters have not been read yet.
+/// A recorded configuration while it is being read: some of its setters are still to come.
 struct OpenConfig {
     mkey: usize,
     setters_to_come: usize,
@@ -430,7 +429,7 @@ fn spans(layout: &OwnedLayout) -> Vec<u32> {
     }
 }
 
-/// Stands in for the data of a request whose data setter has not been read yet.
+/// The data of a request whose data setter is still to come.
 const NO_DATA: Data = Data::Sges(Vec::new());
 
 #[derive(Clone)]
@@ -455,7 +454,7 @@ struct Driver<'d> {
     configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
-    /// A request whose data setter has not been read yet.
+    /// A request whose data setter is still to come.
     data: Option<Request>,
 }
 
@@ -470,11 +469,11 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
     if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
 }
 
-/// Posts the requests of a chain, by the posting method of the replay.
+/// The type that posts the requests of a chain, by the posting method of the replay.
 type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>>;
 
 impl Driver<'_> {
-    /// Performs all recorded steps of a chain. The library posts together what the reference posts with one
+    /// Performs all recorded steps of a chain. The library posts together what libmlx5 posts with one
     /// doorbell.
     fn run(&mut self, queue: &mut Queue<'_, '_>, chain: &Chain) -> Step {
         let mut ops = chain.ops.as_slice();
@@ -711,7 +710,7 @@ impl Driver<'_> {
         let request = self.request(out)?;
         let prepared =
             self.how.way.prepare_with_any_data_unit(mkey.kind(), &config).map_err(Refusal::Config)?;
-        // The reference accepts an interleaved layout of this length, because it does not count the layout's
+        // libmlx5 accepts an interleaved layout of this length, because it does not count the layout's
         // header. The library refuses the layout.
         let interleaved_to_the_brim = match &open.layout {
             OwnedLayout::Interleaved(_, entries) => entries.len() == max_entries,
@@ -913,8 +912,8 @@ fn crypto(op: &Op) -> Result<Crypto, Refusal> {
 }
 
 fn cancel(queue: &mut Queue<'_, '_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
-    // The recorded block number has more bits than the number of a block in the ring. The reference uses only
-    // the low bits.
+    // The recorded block number has more bits than the number of a block in the ring. libmlx5 uses only the
+    // low bits.
     let before = chain.result.pi_before.0 as u32;
     let mask = queue.free_blocks() + queue.producer().wrapping_sub(before) - 1;
     let counter = before.wrapping_add(hw_counter.wrapping_sub(before) & mask);

@@ -19,7 +19,7 @@ pub enum Refusal {
     CopyMask {
         /// The library's error.
         error: ConfigError,
-        /// Whether there is no wire domain. libmlx5 (the reference) then ignores the mask.
+        /// Whether there is no wire domain. libmlx5 then ignores the mask.
         memory_only: bool,
     },
     /// A refused configuration of an mkey.
@@ -55,7 +55,8 @@ impl Refusal {
 pub struct Asked {
     /// The lengths of list entries, or the strides of interleaved entries, in bytes.
     pub entries: Vec<u32>,
-    /// Whether the layout is interleaved, and its entries without the header fill all the room.
+    /// Whether the layout is interleaved, and its entries without the layout's header fill all the room of
+    /// the mkey.
     pub interleaved_to_the_brim: bool,
     /// The number of bytes that the mkey maps.
     pub length: u64,
@@ -69,7 +70,7 @@ pub struct Asked {
 
 /// The rule for a configuration that lacks some of the setters that it announced (`num_setters`).
 pub const UNFINISHED: &str = "deliberate: configuration with setters missing";
-/// The rule for a configuration with a second layout, after an empty list.
+/// The rule for a configuration whose first layout is an empty list and is followed by a second layout.
 pub const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list";
 /// The rule for an RDMA READ with inline data.
 pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
@@ -83,10 +84,10 @@ const MAX_ENTRY_BYTES: u32 = 1 << 31;
 const MAX_SGE_BYTES: u32 = (1 << 31) - 1;
 const MAX_STRIDE: u64 = 0xffff;
 
-/// Returns the rule for a chain that the library refuses and the reference posts, or `None` if no rule
-/// explains the difference.
+/// Returns the rule for a chain that the library refuses and libmlx5 posts, or `None` if no rule explains the
+/// difference.
 ///
-/// `overlaps` means that the reference wrote more blocks than the ring has.
+/// `overlaps` means that libmlx5 wrote more blocks than the ring has.
 pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     match refusal {
         Refusal::Inexpressible(UNFINISHED) => Some(UNFINISHED),

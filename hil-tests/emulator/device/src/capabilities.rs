@@ -25,8 +25,8 @@ pub(crate) const fn number(byte: usize, bit: usize, width: usize, value: u64) ->
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
-/// Logarithm of the largest number of translation entries of an mkey. With this limit, the number of an entry
-/// may exceed 16 bits.
+/// Logarithm of the largest number of translation entries of an mkey. Since it exceeds 16, the number of an
+/// entry may need more than 16 bits.
 pub const LOG_MAX_ENTRIES: u8 = 18;
 
 /// The fields of `cmd_hca_cap` that have the same value in all profiles.

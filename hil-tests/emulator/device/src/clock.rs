@@ -25,7 +25,7 @@ impl Clock {
     }
 }
 
-/// Converts ticks of 1 GHz to a time stamp in real time: seconds in the high half, nanoseconds in the low
+/// Converts ticks of 1 ns to a time stamp in real time: seconds in the high half, nanoseconds in the low
 /// half.
 pub(crate) const fn real_time(ticks: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;

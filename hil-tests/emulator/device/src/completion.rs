@@ -114,7 +114,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Retires a send request that is done, and writes its completion if the request asked for one.
+    /// Retires a send request that is done, and writes its completion if the request's completion mode asks
+    /// for one.
     pub(crate) fn complete(&mut self, qpn: u32, posted: Posted, bytes: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -139,8 +140,8 @@ impl<M: Memory> Device<M> {
         self.post_with(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, status), Some(cause));
     }
 
-    /// Retires a send request that was never executed. Its completion reports it as flushed, unless its
-    /// completion mode forbids the completion.
+    /// Retires a send request that was never executed. Its completion reports the request as flushed, unless
+    /// the request's completion mode forbids the completion.
     pub(crate) fn flush(&mut self, qpn: u32, posted: Posted) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
@@ -153,7 +154,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes the error completion of a receive that failed.
+    /// Writes the error completion of a receive request that failed.
     pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, status: Status, cause: Cause) {
         let Some(qp) = self.objects.qps.get(qpn) else { return };
         let cqn = qp.attributes.responder_cqn();

@@ -16,10 +16,10 @@ pub(crate) type Entry = [u8; 64];
 pub(crate) struct Subject {
     pub(crate) qpn: u32,
     pub(crate) user_index: u32,
-    /// Of a send request: the number of its first block. Of a receive: the count of receives, or the slot in
-    /// a linked list.
+    /// For a send request, the number of its first block. For a receive request, its number in the order of
+    /// posting, or in a shared receive queue with a linked list, the number of its slot.
     pub(crate) counter: u16,
-    /// Opcode of a send request, 0 for a receive.
+    /// Opcode of a send request, 0 for a receive request.
     pub(crate) wqe_opcode: u8,
 }
 
@@ -33,8 +33,8 @@ fn op_own(opcode: CqeOpcode, solicited: bool) -> u8 {
     OpOwn::new().with_opcode(opcode.0).with_solicited(solicited).into_bits()
 }
 
-/// Returns the entry of a request that is done. `imm_inval` is its immediate data, or the key that it has
-/// invalidated.
+/// Returns the entry of a request that is done. `imm_inval` is the immediate data of a received message, or
+/// the key that the message has invalidated.
 pub(crate) fn done(
     subject: Subject,
     opcode: CqeOpcode,
@@ -102,7 +102,8 @@ pub(crate) fn with_partition(mut entry: Entry, pkey: u16) -> Entry {
     entry
 }
 
-/// Adds the sum of the words of a received frame to its entry (`check_sum` of Linux's `mlx5_cqe64`).
+/// Adds the checksum of a received frame, the sum of its words, to its entry (`check_sum` of Linux's
+/// `mlx5_cqe64`).
 pub(crate) fn with_sum(mut entry: Entry, sum: u16) -> Entry {
     const CHECK_SUM: core::ops::Range<usize> = 20..22;
     if let Some(place) = entry.get_mut(CHECK_SUM) {
@@ -131,7 +132,7 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entr
 
 /// Returns the entry of a signature error. The fields "actual" hold the signature in the data, and the fields
 /// "expected" the computed one, as tests of hardware expect. `qpn` is the queue pair of the transfer, `key`
-/// the mkey with its tag: Linux looks up the one, and compares the other with the key of its region.
+/// the mkey with its tag. Linux looks up the queue pair, and compares the key with that of its region.
 pub(crate) fn signature_error(qpn: u32, key: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);

@@ -98,7 +98,7 @@ struct Engine<C> {
 
 type Block = Array<u8, U16>;
 
-/// The mask of a block, in two halves. The engine adds it before and after the cipher.
+/// The mask of a block, in two halves. The engine XORs the mask with the block before and after the cipher.
 type Mask = [U64; 2];
 
 /// The number of bytes of a block of AES.
@@ -118,7 +118,7 @@ type Piece<T> = [T; LANES];
 /// units.
 const PIECES: usize = 2;
 
-/// Aligns a value so that a wide register is stored at once.
+/// Aligns a value to 64 bytes, so that the compiler can store a vector register of this size at once.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Aligned<T>(T);
@@ -165,12 +165,13 @@ where
 
 /// Data units to encrypt or decrypt, for a cipher that takes several blocks at a time.
 ///
-/// Masks are computed and added inside the cipher's function. Inside this function the compiler may use the
-/// vector instructions that the cipher has detected.
+/// Masks are computed and added inside the function that the cipher calls. In this function the compiler may
+/// use the vector instructions that the cipher has detected.
 struct Units<'a> {
     bytes: &'a mut [u8],
     unit: usize,
-    /// The first mask of each unit. With ciphertext stealing, later the mask of the last block.
+    /// The first mask of each unit. With ciphertext stealing, the mask for the second pass of the last whole
+    /// block replaces it.
     starts: &'a mut [Block],
 }
 
@@ -323,8 +324,8 @@ impl Chain {
     fn next(&mut self, masks: &mut Piece<Mask>) {
         let Self { low, high } = *self;
         for (mask, power) in masks.iter_mut().zip(0_u64..) {
-            // If the power is 0, the whole half has to be shifted out. A single shift by 64 bits is not
-            // allowed.
+            // With a power of 0, all 64 bits of the half are shifted out. Rust allows no single shift by 64
+            // bits, so there are two shifts.
             let over = |half: u64| half >> 1 >> (63 - power);
             *mask = [low << power ^ reduced(over(high)), high << power | over(low)].map(U64::new);
         }
@@ -332,8 +333,9 @@ impl Chain {
         self.high = high << LANES | low >> (64 - LANES);
     }
 
-    /// Returns the mask of the block that gives bytes to the partial one. `masks` are the last computed
-    /// masks, of which `count` are used. Decryption uses the last two in the other order.
+    /// Returns the mask for the second pass of the last whole block (see [`steal`]). `masks` are the last
+    /// computed masks, of which `count` belong to whole blocks. Decryption uses the last two masks in the
+    /// other order.
     #[inline(always)]
     fn split(&self, masks: &mut Piece<Mask>, count: usize, direction: Direction) -> Block {
         let behind = [self.low, self.high];
@@ -449,8 +451,8 @@ mod tests {
 
     #[test]
     fn ieee_1619_unit_one_advances() {
-        // This ciphertext is not that of vector 5: the plaintext of vector 5 is the ciphertext of vector 4
-        // (DEVICE.md, "Tweaks").
+        // The expected ciphertext is not that of vector 5, because the plaintext of vector 5 is the
+        // ciphertext of vector 4 (DEVICE.md, "Tweaks").
         let xts = Xts::new(&hex("2718281828459045235360287471352631415926535897932384626433832795")).unwrap();
         let plain: Vec<u8> = (0..512).map(|i| i as u8).collect();
         let mut one = plain.clone();

@@ -43,7 +43,7 @@ pub enum Error {
         /// The requested state.
         to: QpState,
     },
-    /// The device has no crypto, or its crypto mode uses the other import method.
+    /// The device has no crypto, or it imports keys by the other method (plaintext or wrapped).
     CryptoMode,
     /// The login of a wrapped key is missing or invalid.
     NoLogin,
@@ -77,7 +77,7 @@ impl core::error::Error for Error {}
 /// An asynchronous event, with the number of its queue pair, completion queue or shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A send queue stands still before its next request (SQ_DRAINED).
+    /// A send queue has stopped before its next request (SQ_DRAINED).
     SqDrained(u32),
     /// A queue pair has refused an access of its peer, and is in error (QP_ACCESS_ERR).
     QpAccess(u32),
@@ -89,12 +89,12 @@ pub enum Event {
     /// A completion queue was full, or its ring is outside of the memory; the device writes no more entries
     /// to it (CQ_ERR).
     CqError(u32),
-    /// A shared receive queue has fewer receives than its limit (SRQ_LIMIT_REACHED).
+    /// A shared receive queue has fewer receive requests than its limit (SRQ_LIMIT_REACHED).
     SrqLimit(u32),
     /// The linked list of a shared receive queue names a slot that does not exist; the device takes no more
-    /// receives from it (SRQ_ERR).
+    /// receive requests from the queue (SRQ_ERR).
     SrqFatal(u32),
-    /// A queue pair in error takes no more receives of a shared queue (QP_LAST_WQE_REACHED).
+    /// A queue pair in error takes no more receive requests of a shared queue (QP_LAST_WQE_REACHED).
     LastWqe(u32),
 }
 
@@ -118,15 +118,16 @@ pub struct Device<M> {
     pub(crate) profile: DeviceProfile,
     pub(crate) faults: Faults,
     pub(crate) objects: Objects,
-    /// Numbers of the queue pairs that may have requests to execute or receives to flush.
+    /// Numbers of the queue pairs that may have requests to execute or receive requests to flush.
     pub(crate) active: BTreeSet<u32>,
-    /// Numbers of the queue pairs whose peer had no receive for their oldest request. Some may have been
-    /// reset since.
+    /// Numbers of the queue pairs whose peer had no receive request for their oldest request. Some may have
+    /// been reset since.
     pub(crate) waiting: BTreeSet<u32>,
     /// Numbers of the queue pairs whose next request the gate (a function that tests set) delays. Some of
     /// these queue pairs may have been destroyed since.
     pub(crate) stalled: BTreeSet<u32>,
-    /// Numbers of the queue pairs in the error state, whose later receives are flushed.
+    /// Numbers of the queue pairs in the error state. The device flushes receive requests that are posted to
+    /// them later.
     pub(crate) failed: BTreeSet<u32>,
     pub(crate) events: VecDeque<Event>,
     /// Messages from one queue pair of this device to another.
@@ -140,7 +141,7 @@ pub struct Device<M> {
     pub(crate) clock: Clock,
     pub(crate) interface: Interface,
     pub(crate) gids: Gids,
-    /// The first and the last number of queue pairs on a network of devices.
+    /// The range of the device's queue pair numbers on a network (first and last), after [`Device::join`].
     pub(crate) network: Option<(u32, u32)>,
 }
 
@@ -398,7 +399,7 @@ impl<M: Memory> Device<M> {
         objects.qps.reuse();
     }
 
-    /// Creates a completion queue and returns its number. The host has filled the ring with
+    /// Creates a completion queue and returns its number. The caller ensures that the ring is filled with
     /// [`mlx5_mkey::wire::cqe::Cqe::UNWRITTEN`].
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use alloc::string::String;
 
-/// Declares the struct from its fields, and finds a fault by its name.
+/// Declares the struct `Faults` from its fields, and the function that finds a fault by its name.
 macro_rules! faults {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
         /// The faults of a device. By default there are none.
@@ -13,7 +13,7 @@ macro_rules! faults {
         }
 
         impl Faults {
-            /// Returns faults of which only the named one is on. A name is that of a field, with `_` or `-`
+            /// Returns the faults with only the named one on. A name is that of a field, with `_` or `-`
             /// between its words. Returns `None` for an unknown name.
             pub fn named(name: &str) -> Option<Self> {
                 let name: String = name.replace('-', "_");
@@ -68,7 +68,7 @@ faults! {
     drained_not_told,
     /// The start values 0 and all ones of CRCs are swapped.
     crc_seed_inverted,
-    /// The completion of a receive counts memory bytes, not wire bytes.
+    /// The completion of a receive request counts memory bytes, not wire bytes.
     receives_count_memory_bytes,
     /// The rights of a queue pair (PRM `rre`, `rwe`, `rae`) are not checked. The rights of the keys are
     /// checked.

@@ -351,7 +351,8 @@ pub(crate) fn lists(bytes: &[u8], octowords: u16) -> (Vec<[u8; OCTOWORD_BYTES]>,
     (translations.to_vec(), bsfs.to_vec())
 }
 
-/// Reads the receive with number `counter` from its ring, and returns its segments up to the end of the list.
+/// Reads the receive request with number `counter` from its ring, and returns its data segments up to the end
+/// of its list.
 pub(crate) fn receive(
     memory: &impl Memory,
     ring: ReceiveRing,
@@ -366,8 +367,8 @@ pub(crate) fn receive(
     receive_list(&bytes)
 }
 
-/// Reads a slot of a shared receive queue: the number of the next slot, and the data segments. Returns `None`
-/// if the slot is outside of the memory.
+/// Reads a receive request from its slot of a shared receive queue: the number of the next slot in the linked
+/// list, and the data segments. Returns `None` if the slot is outside of the memory.
 pub(crate) fn shared_receive(
     memory: &impl Memory,
     srq: &SrqAttributes,

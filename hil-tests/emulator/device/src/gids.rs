@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 pub(crate) struct Gids {
     own: Vec<[u8; 16]>,
     others: BTreeSet<[u8; 16]>,
-    /// All other GIDs lead to other devices.
+    /// Whether all GIDs that are neither in `own` nor in `others` lead to other devices.
     all: bool,
 }
 

@@ -38,7 +38,8 @@ pub enum Phase {
 /// The command interface of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Interface {
-    /// The number of reads of the register INITIALIZING.
+    /// The number of reads of the register INITIALIZING so far. After some reads, the firmware counts as
+    /// ready.
     pub(crate) asked: u32,
     pub(crate) high: u32,
     pub(crate) low: u32,
@@ -73,7 +74,7 @@ pub(crate) struct Interface {
     /// A request of the firmware for pages: the function, and the number of pages. A negative number returns
     /// pages.
     pub(crate) page_request: Option<(u16, i32)>,
-    /// The firmware has asked for additional pages while it runs.
+    /// Whether the firmware has asked for additional pages while it runs.
     pub(crate) more_pages: bool,
     /// Vectors of interrupts that are due.
     pub(crate) interrupts: Vec<u16>,
@@ -101,7 +102,7 @@ pub(crate) struct Umem {
     /// The first address on the device's bus, possibly in a window.
     pub(crate) address: u64,
     pub(crate) length: u64,
-    /// The device may write to all pages of the umem.
+    /// Whether the device may write to all pages of the umem.
     pub(crate) writable: bool,
 }
 
@@ -117,10 +118,10 @@ pub(crate) struct Eq {
     pub(crate) events: [u64; 4],
     /// The vector of the queue's interrupts.
     pub(crate) vector: u16,
-    /// Counts of entries: written ones, and ones that the host has reported as taken.
+    /// Counts of entries: how many the device has written, and how many the host has reported as taken.
     pub(crate) producer: u32,
     pub(crate) consumer: u32,
-    /// The next entry raises an interrupt.
+    /// Whether the next entry raises an interrupt.
     pub(crate) armed: bool,
     /// The number of the UAR page with the queue's doorbells.
     pub(crate) uar: u32,
@@ -151,14 +152,14 @@ pub(crate) struct Notify {
 pub(crate) struct Armed {
     /// Count of entries that the host has taken.
     pub(crate) consumer: u32,
-    /// Only a solicited entry raises an event.
+    /// Whether only a solicited entry raises an event.
     pub(crate) solicited: bool,
 }
 
 /// The received part of a block that comes with its doorbell (BlueFlame).
 #[derive(Debug)]
 pub(crate) struct BlueFlame {
-    /// The offset in BAR 0 of the next bytes.
+    /// The offset in BAR 0 to which the next bytes of the block must be written.
     pub(crate) next: u64,
     pub(crate) bytes: [u8; WQEBB_BYTES],
     pub(crate) length: usize,
@@ -187,9 +188,9 @@ pub(crate) struct FrameQueue {
     pub(crate) log_slots: u8,
     pub(crate) log_stride: u8,
     pub(crate) record: u64,
-    /// The number of the next receive.
+    /// The number of the next receive request.
     pub(crate) next: u16,
-    /// The queue takes frames.
+    /// Whether the queue takes frames.
     pub(crate) is_ready: bool,
 }
 

@@ -29,7 +29,7 @@ pub trait Memory {
     /// [`Fault`] where part of the range is outside of the memory.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault>;
 
-    /// Stores one byte, ordered behind all writes before it.
+    /// Stores one byte, ordered after all earlier writes.
     ///
     /// The device uses this call for the last byte of a completion entry, the owner byte: the host reads the
     /// other bytes when this byte changes. Shared memory needs a release store here. Memory of one thread
@@ -41,7 +41,7 @@ pub trait Memory {
         self.write(address, &[byte])
     }
 
-    /// Stores an entry: the bytes of `body` from `address` on, and then its last byte behind them.
+    /// Stores an entry: first the bytes of `body` from `address` on, then `last` as the byte after them.
     ///
     /// # Errors
     /// [`Fault`] where part of the entry is outside of the memory.

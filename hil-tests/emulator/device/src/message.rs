@@ -10,13 +10,13 @@ use mlx5_mkey::wire::cqe::Syndrome;
 /// A request to a peer (InfiniBand operations).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// SEND: data for the peer's next receive.
+    /// SEND: data for the peer's next receive request.
     Send {
         /// Wire bytes, which the requester keeps until it has an answer.
         data: Arc<Vec<u8>>,
         /// Immediate data or key to invalidate.
         payload: Payload,
-        /// The sender asks for an event at the receiver.
+        /// Whether the sender asks for an event at the receiver.
         solicited: bool,
     },
     /// RDMA WRITE.
@@ -27,9 +27,9 @@ pub enum Request {
         address: u64,
         /// Wire bytes, which the requester keeps until it has an answer.
         data: Arc<Vec<u8>>,
-        /// Immediate data, which takes a receive.
+        /// Immediate data, which takes a receive request of the peer.
         immediate: Option<u32>,
-        /// The sender asks for an event at the receiver.
+        /// Whether the sender asks for an event at the receiver.
         solicited: bool,
     },
     /// RDMA READ.
@@ -83,13 +83,14 @@ pub enum Response {
     Data(Vec<u8>),
     /// The request was executed. The number is the value before the atomic.
     Original(u64),
-    /// The responder has no posted receive. The requester has to send the request again.
+    /// The responder has no posted receive request. The requester has to send the request again.
     ReceiverNotReady,
     /// The responder refuses the request.
     Refused {
         /// The syndrome of the requester's completion.
         syndrome: Syndrome,
-        /// The responder's reason. Real devices do not send the reason. It helps people who debug both sides.
+        /// The responder's reason. Real devices do not send the reason. It helps people who debug a requester
+        /// and its responder.
         cause: Option<Cause>,
     },
     /// No queue pair with the destination's number answers.

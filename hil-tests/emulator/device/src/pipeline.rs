@@ -9,8 +9,8 @@
 //!        ─▶ insert wire signatures ─▶ cipher over wire bytes (order 0) ─▶ wire
 //! ```
 //!
-//! The CRC of a transaction covers all bytes of its side, as they appear on that side, and stands behind
-//! them.
+//! The CRC of a transaction covers all bytes of its side (memory or wire), in the form that they have there.
+//! The CRC follows these bytes.
 
 use crate::crypto::{Direction, Xts};
 use crate::faults::Faults;
@@ -90,7 +90,7 @@ pub struct Cipher<'a> {
     pub tweak: u128,
     /// The increment of the tweak from one data unit to the next.
     pub step: u128,
-    /// The engine takes one data unit in a transfer.
+    /// Whether the engine takes only one data unit in a transfer.
     pub single_block: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Transform<'a> {
     pub memory: Option<Domain>,
     /// Signatures on the wire.
     pub wire: Option<Domain>,
-    /// Mask of the bytes of the input's signatures that are checked.
+    /// Mask of the bytes that are checked in each signature of the input (the side that the transfer reads).
     pub check_mask: u8,
     /// Mask of the bytes that are copied from the input's signatures to the output's. 0 unless both have the
     /// same structure.

@@ -113,46 +113,46 @@ pub struct DeviceProfile {
     pub firmware: u16,
     /// The AES-XTS engine.
     pub xts: XtsEngine,
-    /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`). If its upper half is all
-    /// ones, the tweak grows by one instead, and the upper half counts as 0.
+    /// Whether a tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`). If the upper
+    /// half of the tweak is all ones, the tweak grows by one instead, and the upper half counts as 0.
     ///
-    /// Assumption: the case of all ones. Software that counts blocks in the lower half writes all ones to the
-    /// upper half (DEVICE.md, "Tweaks that grow by 2^64").
+    /// Assumption: the case of an upper half of all ones. Software that counts blocks in the lower half
+    /// writes all ones to the upper half (DEVICE.md, "Tweaks that grow by 2^64").
     pub tweak_inc_64: bool,
     /// The import method of keys.
     pub crypto: CryptoMode,
     /// The treatment of transfers that end inside a protected block.
     pub partial_blocks: PartialBlocks,
-    /// A peer needs remote rights also for the keys that the entries of an indirect key name (PRM `imaicl` is
-    /// 0).
+    /// Whether a peer needs remote rights also for the keys that the entries of an indirect key name (PRM
+    /// `imaicl` is 0).
     pub inner_remote_rights: bool,
     /// The fence that requests behind a UMR need.
     pub umr_fence: UmrFence,
-    /// Mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities
+    /// Whether mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities
     /// `relaxed_ordering_…`). This device keeps the order nevertheless.
     pub relaxed_ordering: bool,
-    /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
+    /// Whether a UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
-    /// Completion queues can ignore overruns (capability `cq_oi`).
+    /// Whether completion queues can ignore overruns (capability `cq_oi`).
     pub cq_oi: bool,
-    /// Completion entries carry the user index of their queue pair (capability `cqe_version` is 1). Without
-    /// it, CREATE_QP accepts only the indices 0 and 0xffffff, which mean none.
+    /// Whether completion entries carry the user index of their queue pair (capability `cqe_version` is 1).
+    /// Otherwise CREATE_QP accepts only the indices 0 and 0xffffff, which mean none.
     ///
     /// Assumption: the refusal of other indices.
     pub user_indices: bool,
-    /// Mkeys can give the right to atomics (capability `atomic`).
+    /// Whether mkeys can give the right to atomics (capability `atomic`).
     pub atomic: bool,
-    /// Mkeys can have entries of one length (KSM; capability `fixed_buffer_size`).
+    /// Whether mkeys can have entries of one length (KSM; capability `fixed_buffer_size`).
     pub fixed_entries: bool,
-    /// The device has CRC32C signatures of blocks (capability `sig_crc32c`).
+    /// Whether the device has CRC32C signatures of blocks (capability `sig_crc32c`).
     pub crc32c: bool,
-    /// Queue pairs can be made to drain on signature errors (`drain_sigerr`).
+    /// Whether queue pairs can be made to drain on signature errors (`drain_sigerr`).
     pub drain_sigerr: bool,
     /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None`
     /// for a device that does not copy (`dma_mmo_qp`).
     pub log_max_copy: Option<u8>,
-    /// Consecutive copies without a strong fence between them are executed in another order than their
-    /// requests (DEVICE.md, "Copies without an order"). Completions keep their order.
+    /// Whether consecutive copies without a strong fence between them are executed in another order than
+    /// their requests (DEVICE.md, "Copies without an order"). Completions keep their order.
     pub unordered_copies: bool,
     /// The kind of network of the port.
     pub port: Port,

@@ -8,7 +8,7 @@ use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, R
 use crate::object::read_ahead::ReadAhead;
 
 impl<M: Memory> Device<M> {
-    /// Returns whether a request waits because its peer had no receive, or because the gate delays it
+    /// Returns whether a request waits because its peer had no receive request, or because the gate delays it
     /// ([`crate::Ruling::After`]). Only [`Device::run`] continues with the request.
     pub fn is_waiting(&self) -> bool {
         let waits =
@@ -124,8 +124,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Changes how often a request is repeated while the peer has no receive (`rnr_retry`, set on the way to
-    /// RTS).
+    /// Changes how often a request is repeated while the peer has no receive request (`rnr_retry`, set on the
+    /// way to RTS).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].

@@ -1,4 +1,5 @@
-//! Posted receives of a queue pair or of a shared receive queue: their number, and the next one.
+//! Posted receive requests of queue pairs and of shared receive queues: their count, the next one, their
+//! flush.
 
 use crate::device::{Device, Error, Event};
 use crate::fetch;
@@ -11,11 +12,11 @@ use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::data::DataSegment;
 
-/// A receive that a message consumes.
+/// A receive request that a message consumes.
 pub(crate) struct Receive {
-    /// The number of the receive in its completion: the count of receives, or the slot of a linked list.
+    /// The number of the receive request in its completion: a count, or the slot in a linked list.
     pub(crate) counter: u16,
-    /// The protection domain of the receive's buffers.
+    /// The protection domain of the receive request's buffers.
     pub(crate) pd: u32,
     pub(crate) segments: Result<Vec<DataSegment>, Reason>,
 }
@@ -39,7 +40,7 @@ impl<M: Memory> Device<M> {
     /// Destroys a shared receive queue.
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`]; [`Error::InUse`] while a queue pair takes receives from it.
+    /// [`Error::NoSuchObject`]; [`Error::InUse`] while a queue pair takes receive requests from it.
     pub fn destroy_srq(&mut self, number: u32) -> Result<(), Error> {
         let uses = |qp: &Qp| qp.attributes.receive == ReceiveQueue::Shared(number);
         if self.objects.qps.values().any(uses) {
@@ -48,8 +49,8 @@ impl<M: Memory> Device<M> {
         self.objects.srqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "SRQ", number })
     }
 
-    /// Arms a limit: [`Event::SrqLimit`] is raised once when a shared queue has fewer than `limit` receives.
-    /// 0 disarms the limit.
+    /// Arms a limit: [`Event::SrqLimit`] is raised once when a shared queue has fewer than `limit` receive
+    /// requests. 0 disarms the limit.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a limit that is not below the number of slots.
@@ -80,14 +81,14 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reads the count of receives that software has posted.
+    /// Reads the count of receive requests that software has posted.
     fn posted(&self, doorbell_record: u64) -> Option<u16> {
         let mut record = [0; 4];
         self.memory.read(doorbell_record, &mut record).ok()?;
         Some(u32::from_be_bytes(record) as u16)
     }
 
-    /// Returns the number of receives of a queue pair that are posted and that no message has used.
+    /// Returns the number of receive requests of a queue pair that are posted and that no message has used.
     pub(crate) fn pending_receives(&self, qpn: u32) -> u16 {
         let Some(qp) = self.objects.qps.get(qpn) else { return 0 };
         let ring = match qp.attributes.receive {
@@ -97,7 +98,8 @@ impl<M: Memory> Device<M> {
         };
         let Some(posted) = self.posted(qp.attributes.doorbell_record) else { return 0 };
         let pending = posted.wrapping_sub(qp.rq_consumer);
-        // A doorbell record with more receives than the ring holds is invalid: no receive counts as posted.
+        // A doorbell record that announces more receive requests than the ring holds is invalid: none of them
+        // counts as posted.
         if pending > 1 << ring.log_slots { 0 } else { pending }
     }
 
@@ -108,8 +110,8 @@ impl<M: Memory> Device<M> {
         if u32::from(pending) > 1 << srq.attributes.log_slots { 0 } else { pending }
     }
 
-    /// Returns whether a queue pair has a receive for the next message. Reads the doorbell record only if all
-    /// receives that the device knows of are used.
+    /// Returns whether a queue pair has a receive request for the next message. Reads the doorbell record
+    /// only if all receive requests that the device knows of are used.
     fn has_receive(&mut self, qpn: u32) -> bool {
         let Some(qp) = self.objects.qps.get(qpn) else { return false };
         if let ReceiveQueue::Own(ring) = qp.attributes.receive
@@ -124,7 +126,7 @@ impl<M: Memory> Device<M> {
         pending > 0
     }
 
-    /// Takes the next receive of a queue pair.
+    /// Takes the next receive request of a queue pair.
     pub(crate) fn take_receive(&mut self, qpn: u32) -> Option<Receive> {
         if !self.has_receive(qpn) {
             return None;
@@ -151,7 +153,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes the next receive of a shared queue.
+    /// Takes the next receive request of a shared queue.
     fn take_shared(&mut self, number: u32) -> Option<Receive> {
         let srq = self.objects.srqs.get_mut(number)?;
         let ((slot, counter), pd) = (srq.next(), srq.attributes.pd);
@@ -167,8 +169,8 @@ impl<M: Memory> Device<M> {
         Some(Receive { counter, pd, segments: Ok(segments) })
     }
 
-    /// Flushes at most one receive of a queue pair in error. Returns whether there was one. Receives of a
-    /// shared queue stay.
+    /// Flushes at most one receive request of a queue pair in error. Returns whether there was one. Receive
+    /// requests of a shared queue stay posted.
     pub(crate) fn step_receive(&mut self, qpn: u32) -> bool {
         let failed = |qp: &&mut Qp| qp.state == QpState::Error;
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(failed) else { return false };

@@ -106,8 +106,8 @@ impl Status {
 }
 
 impl Refusal {
-    /// Returns the status of the side whose own key or request is at fault: the responder with `receives`,
-    /// otherwise the requester.
+    /// Returns the status that the requester or the responder reports if its own key or request is at fault:
+    /// the responder with `receives`, otherwise the requester.
     ///
     /// Assumption: the assignment of reasons to the vendor syndromes of a local protection error (DEVICE.md,
     /// "Vendor syndromes").
@@ -136,8 +136,8 @@ impl Refusal {
             }
             Self::UmrCheck | Self::UmrRoom => Syndrome::MW_BIND,
             Self::Flushed => Syndrome::FLUSHED,
-            // Assumption: missing DEK, keytag and unconfigured crypto report as protection errors (measured
-            // by `gap07_how_keys_are_refused`).
+            // Assumption: a missing DEK, a wrong keytag and unconfigured crypto are reported as protection
+            // errors (measured by `gap07_how_keys_are_refused`).
             _ => Syndrome::LOCAL_PROTECTION,
         }
     }
@@ -153,7 +153,8 @@ impl Refusal {
             | Self::Malformed
             | Self::QueuePairRight
             | Self::Atomic => Syndrome::REMOTE_INVALID_REQUEST,
-            // Assumption: faults inside the responder report as operation errors.
+            // Assumption: other errors on the responder's side, such as a wrong BSF, are reported as
+            // operation errors.
             Self::NoRoom
             | Self::Bsf
             | Self::CryptoUnconfigured
@@ -186,7 +187,7 @@ impl Cause {
         self.status(false)
     }
 
-    /// Returns the status of the responder, for a fault of its own receive.
+    /// Returns the status of the responder, for a fault of its own receive request.
     pub(crate) const fn receive(&self) -> Status {
         self.status(true)
     }

@@ -64,8 +64,8 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::region(pd, address, start, length, access))
     }
 
-    /// Makes a region with the domain, the access rights, the order and the tag of `attributes`, by a command
-    /// of a program.
+    /// Makes a region with the protection domain, the access rights, the relaxed ordering and the tag of
+    /// `attributes`, as the command of a program asks.
     ///
     /// # Errors
     /// As [`Device::register`].

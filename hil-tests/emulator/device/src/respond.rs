@@ -25,8 +25,8 @@ fn owned(data: Arc<Vec<u8>>) -> Vec<u8> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Executes a peer's request to queue pair `qpn`, and returns the answer. The caller has checked that the
-    /// state of the queue pair allows it.
+    /// Executes a peer's request to queue pair `qpn`, and returns the answer. The caller ensures that the
+    /// state of the queue pair allows requests.
     pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
         let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
         let (attributes, rights) = (qp.attributes, qp.rights);
@@ -66,8 +66,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Stores a message in the next receive. For a datagram, `source` is the number of the sender's queue
-    /// pair.
+    /// Stores a message in the next receive request. For a datagram, `source` is the number of the sender's
+    /// queue pair.
     pub(crate) fn respond_send(
         &mut self,
         qpn: u32,
@@ -96,8 +96,8 @@ impl<M: Memory> Device<M> {
         let (reports, key, length) = match outcome {
             Ok(outcome) => outcome,
             Err(cause) => {
-                // The fault is in this side's receive list, or the peer may not invalidate the key. The
-                // requester gets a syndrome of its own.
+                // The error is in the responder's own receive request, or the peer may not invalidate the
+                // key. The requester gets another syndrome than the responder.
                 let own = cause.receive();
                 let (own, syndrome) = match cause.refusal() {
                     Refusal::Length => (own, Syndrome::REMOTE_INVALID_REQUEST),
@@ -266,8 +266,8 @@ impl<M: Memory> Device<M> {
         if allowed { Ok(index) } else { Err(refused) }
     }
 
-    /// Refuses a peer's access. The queue pair goes to the error state, and a posted receive reports the
-    /// error. A queue pair without answers drops the message (InfiniBand 9.9.3).
+    /// Refuses a peer's access. The queue pair goes to the error state, and a posted receive request reports
+    /// the error. A queue pair without answers drops the message (InfiniBand 9.9.3).
     fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, cause: Cause) -> Response {
         let refusal = cause.refusal();
         let syndrome = match refusal {
@@ -284,7 +284,8 @@ impl<M: Memory> Device<M> {
             Syndrome::REMOTE_INVALID_REQUEST => Event::QpRequest(qpn),
             _ => Event::QpAccess(qpn),
         });
-        // Assumption: the first receive completes with the error (0x11), and the later ones are flushed.
+        // Assumption: the first receive request completes with the error (0x11), and the later ones are
+        // flushed.
         if let Some(receive) = self.take_receive(qpn) {
             let status = Status { syndrome: Syndrome::LOCAL_ACCESS, ..cause.receive() };
             self.fail_receive(qpn, receive.counter, status, cause);
@@ -295,7 +296,8 @@ impl<M: Memory> Device<M> {
     fn enter_error(&mut self, qpn: u32) {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.state = QpState::Error;
-            // Outstanding requests still complete with their answers: a queue pair may be its own peer.
+            // Outstanding requests still complete when their answers come. If the queue pair is its own peer,
+            // one of them is the request that was refused here.
             if qp.outstanding.is_not_ready() {
                 qp.outstanding.clear();
             }

@@ -11,8 +11,8 @@ pub enum Side {
     Receive,
 }
 
-/// The gate's decision about a request of a queue pair. A receive has only the decisions `Good` and `Fails`:
-/// under all others, the device takes the receive as usual.
+/// The decision of the gate (a function that tests set) about a request of a queue pair. A receive request
+/// has only the decisions `Good` and `Fails`: under all others, the device takes the request as usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
     /// The request is executed.
@@ -22,7 +22,7 @@ pub enum Ruling {
     /// The message of the request does not arrive. With a reliable transport, the request completes with
     /// [`Syndrome::TRANSPORT_RETRY`].
     Lost,
-    /// The peer has no receive for the first attempts, whose number is given.
+    /// The peer has no receive request for this number of first attempts.
     NotReady(u32),
     /// The request and all later ones of the queue wait for this number of ticks of the device's clock.
     After(u64),

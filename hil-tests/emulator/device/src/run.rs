@@ -48,8 +48,8 @@ impl<M: Memory> Device<M> {
     /// Runs the queue pairs that have work, until none can proceed. One run is one period of the
     /// receiver-not-ready timer.
     ///
-    /// Requests in a ring are work from their doorbell on ([`Device::doorbell`]). Receives have no doorbell:
-    /// a run looks for receives of queue pairs in the error state, and flushes them.
+    /// Requests in a send ring are work from their doorbell on ([`Device::doorbell`]). Receive requests have
+    /// no doorbell: a run looks for receive requests of queue pairs in the error state, and flushes them.
     pub fn run(&mut self) {
         for number in core::mem::take(&mut self.waiting) {
             self.ask_again(number);
@@ -61,7 +61,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Does the work of [`Device::run`] without its period of the receiver-not-ready timer: continues queue
-    /// pairs whose state has changed, and flushes receives of queue pairs in the error state.
+    /// pairs whose state has changed, and flushes receive requests of queue pairs in the error state.
     pub fn settle(&mut self) {
         let pending = |number: &u32| self.pending_receives(*number) > 0;
         let due: Vec<u32> = self.failed.iter().copied().filter(pending).collect();
@@ -69,7 +69,7 @@ impl<M: Memory> Device<M> {
         self.progress();
     }
 
-    /// Returns whether a queue pair is in the error state. Its later receives have no doorbell, so
+    /// Returns whether a queue pair is in the error state. Its later receive requests have no doorbell, so
     /// [`Device::settle`] has to look for them.
     pub fn has_failed(&self) -> bool {
         !self.failed.is_empty()
@@ -164,8 +164,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Raises an event as if the cause of the event had come: a queue pair or completion queue goes to the
-    /// error state, and a shared receive queue takes no more receives. All other events have no further
-    /// effect.
+    /// error state, and a shared receive queue takes no more receive requests. All other events have no
+    /// further effect.
     pub fn raise(&mut self, event: Event) {
         match event {
             Event::CqError(number) => return self.fail_cq(number),

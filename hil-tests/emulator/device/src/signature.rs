@@ -68,7 +68,7 @@ pub fn crc32c(block: &[u8], seed_ones: bool) -> u32 {
 /// Continues a CRC32C: `crc` is the CRC32C of the bytes so far, and `bytes` follow. [`crc32c`] of an empty
 /// slice is the start value.
 pub fn crc32c_continued(crc: u32, bytes: &[u8]) -> u32 {
-    // The register holds the bits in the other order, before the final inversion.
+    // The register of the crate `crc` holds the bits in the other order, before the final inversion.
     let mut digest = ENGINE_CRC32C.digest_with_initial((!crc).reverse_bits());
     digest.update(bytes);
     digest.finalize()
@@ -106,7 +106,7 @@ pub enum GuardKind {
 pub struct Dif {
     /// The kind of guard.
     pub guard: GuardKind,
-    /// The guard starts from all ones.
+    /// Whether the guard starts from all ones (otherwise from 0).
     pub seed_ones: bool,
     /// Application tag.
     pub app_tag: u16,
@@ -114,11 +114,11 @@ pub struct Dif {
     pub app_mask: u16,
     /// Reference tag of block 0.
     pub ref_tag: u32,
-    /// The reference tag grows by one for each block.
+    /// Whether the reference tag grows by one for each block.
     pub increment: bool,
-    /// A block with application tag FFFF is not checked.
+    /// Whether a block with application tag FFFF is left unchecked.
     pub app_escape: bool,
-    /// A block whose application and reference tags are all ones is not checked.
+    /// Whether a block whose application and reference tags are all ones is left unchecked.
     pub app_ref_escape: bool,
 }
 
@@ -131,7 +131,7 @@ pub enum Rule {
     Crc {
         /// The kind of CRC.
         kind: CrcKind,
-        /// The CRC starts from all ones.
+        /// Whether the CRC starts from all ones (otherwise from 0).
         seed_ones: bool,
     },
 }

@@ -25,8 +25,8 @@ pub struct Transaction {
     pub running: Option<u32>,
     /// The number of bytes of data of the mkey, without the CRC.
     pub length: u64,
-    /// The CRC stands behind the data of this mkey: it is checked in bytes that come from its side, and
-    /// generated in bytes that go to its side.
+    /// Whether the CRC stands behind the data of this mkey. The device checks the CRC in bytes that come from
+    /// its side (memory or wire), and generates it in bytes that go there.
     pub ends: bool,
 }
 
@@ -50,8 +50,8 @@ impl Transaction {
         if self.ends { CRC_BYTES } else { 0 }
     }
 
-    /// Returns the bytes that correspond to `length` wire bytes at `offset` of the mkey. A request covers all
-    /// data, all data with the CRC on the wire, or the CRC alone.
+    /// Returns the ranges of memory bytes and of data bytes that correspond to `length` wire bytes at
+    /// `offset` of the mkey. A request covers all data, all data with the CRC on the wire, or the CRC alone.
     ///
     /// Assumption: other parts are refused. Drivers request only these parts.
     ///

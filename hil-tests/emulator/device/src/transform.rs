@@ -228,7 +228,7 @@ fn cipher<'a>(
         return Err(Reason::EncryptionStandard { code: bsf.enc_standard });
     }
     let unit = match bsf.data_unit_selector {
-        // The cipher alone has this selector (DEVICE.md, "Block size selectors"). No source describes
+        // Only the cipher has this selector (DEVICE.md, "Block size selectors"): no source describes
         // signatures over blocks of 1 MiB.
         CryptoBsf::UNIT_1_MIB => 1 << 20,
         selector => BlockSize::from_selector(selector).ok_or(Reason::UnitSelector { selector })?.bytes(),

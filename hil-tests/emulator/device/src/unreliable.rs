@@ -12,7 +12,7 @@ use crate::refusal::{Cause, Reason};
 use alloc::sync::Arc;
 use mlx5_mkey::wire::ctrl::Opcode;
 
-/// Each port has queue pairs 0 and 1, the ones of management.
+/// The last number of a queue pair for management datagrams. Each port has such queue pairs, 0 and 1.
 const MANAGEMENT: u32 = 1;
 
 impl<M: Memory> Device<M> {
@@ -71,7 +71,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Executes a request that has no answer. Drops the request if no queue pair of its transport has the
-    /// number, if its Q_Key is wrong, or if a receive or a right is missing.
+    /// number, if its Q_Key is wrong, or if a receive request or a right is missing.
     pub(crate) fn take_unanswered(
         &mut self,
         from: u32,

@@ -156,8 +156,9 @@ impl Setup {
         Queue { qpn: self.good(words), ..queue }
     }
 
-    /// Creates two connected queue pairs by commands, and lets the host of the tests use them. Their peers
-    /// have the rights `rights`. They repeat a SEND without a receive as often as `rnr_retry` says.
+    /// Creates two connected queue pairs by commands, and makes the host use them in place of its own. Each
+    /// gives its peer the rights `rights`. A SEND for which the peer has no receive request is repeated as
+    /// often as `rnr_retry` says.
     pub(crate) fn connect(&mut self, rights: u8, rnr_retry: u8) {
         let [a, b] = [self.made_qp(), self.made_qp()];
         for (at, one, other) in [(A, a, b), (B, b, a)] {
@@ -197,7 +198,7 @@ pub(crate) fn named(opcode: u16, number: u32) -> Words {
     Words::new(opcode, 16).u24(9, number)
 }
 
-/// The next three functions return RST2INIT_QP, INIT2RTR_QP with force loopback (`fl`), and RTR2RTS_QP.
+/// Returns RST2INIT_QP. The next two functions return INIT2RTR_QP with force loopback (`fl`), and RTR2RTS_QP.
 pub(crate) fn to_init(qpn: u32, rights: u8) -> Words {
     Words::new(0x502, 0x110).u24(9, qpn).u8(QPC + 0x92, rights)
 }
@@ -508,7 +509,8 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
     }
 }
 
-/// RTR2RTS_QP sets the number of repetitions (`rnr_retry`). 7 means no limit.
+/// RTR2RTS_QP sets how often a SEND is repeated while the peer has no receive request (`rnr_retry`). 7 means
+/// no limit.
 #[test]
 fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     for retries in 0..=7 {
@@ -530,8 +532,8 @@ fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     }
 }
 
-/// Returns CREATE_MKEY of a key that UMRs fill. It sets `free`, access, `umr_en`, tag, `bsf_en`, `en_rinval`,
-/// domain and octowords.
+/// Returns CREATE_MKEY of a key that UMRs fill. The command sets `free`, access, `umr_en`, tag, `bsf_en`,
+/// `en_rinval`, domain and octowords.
 pub(crate) fn umr_mkey(pd: u32, free: u8, access: u8, tag: u8, flags: u8) -> Words {
     Words::new(0x200, 0x110)
         .u8(MKC, free)
@@ -886,7 +888,7 @@ fn receives_are_shared() {
     let (qp, _) = setup.qp();
     let qp = setup.good(qp.u8(QPC + 0xac, 1).u24(QPC + 0xad, rmp));
     setup.good(Words::new(0x90d, 0x110).u24(9, rmp).u8(0x17, 1).u16(WQ + 6, 3));
-    // The queue already has fewer receives than the limit, so the event is raised at once.
+    // The queue already has fewer receive requests than the limit, so the event is raised at once.
     assert_eq!(setup.host.device.take_events(), [Event::SrqLimit(rmp)]);
     setup.refused(named(0x90e, rmp), IN_USE, "a queue pair takes receives from it");
     setup.good(named(0x501, qp));
@@ -921,7 +923,7 @@ fn a_port_tells_what_it_is() {
         told(&mut setup, register(0x6001, 0).bytes(16, b"a node"), 64);
         assert_eq!(told(&mut setup, register(0x6001, 1), 64)[..7], *b"a node\0");
         told(&mut setup, register(0x7004, 0), 64);
-        // Linux reads the pauses of the port with its counters.
+        // Linux reads the pause settings of the port (register 0x5007) together with its counters.
         assert_eq!(told(&mut setup, register(0x5007, 1), 64)[4..], [0; 60]);
         setup.refused(register(0x7777, 1), BAD_PARAMETER, "no such register");
         setup.refused(register(0x5004, 2), BAD_PARAMETER, "neither read nor write");

@@ -85,7 +85,8 @@ fn entries_do_not_wait_longer_than_their_objects() {
     }
 }
 
-/// A full ring fails all queue pairs that use it, for sends or for receives.
+/// A full completion ring fails all queue pairs that use it, as the ring of their send queue or of their
+/// receive queue.
 #[test]
 fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
     for filled in [true, false] {

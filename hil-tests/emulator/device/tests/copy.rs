@@ -86,8 +86,8 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
         assert_eq!(refused(&mut host, wqe), length, "{bytes}: 0 stands for 2 GiB");
     }
     assert_eq!(host.get(to, 64), [0; 64]);
-    // Source and target may have different lengths, because no public source shows a device that refuses
-    // them.
+    // The device accepts a source and a target of different lengths, because no public source shows a device
+    // that refuses them.
     host.post(A, copy(good, segment(to, 63, target)));
     host.ring(A);
     host.good(A);

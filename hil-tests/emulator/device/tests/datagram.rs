@@ -89,8 +89,8 @@ fn datagrams_that_nobody_takes_are_dropped() {
     let data = [segment(from, 64, source)];
     let mut elsewhere = GID;
     elsewhere[15] = 9;
-    // Without a posted receive, a datagram is dropped. Each of the next datagrams finds a posted receive, but
-    // has another Q_Key, queue pair or GID.
+    // Without a posted receive request, a datagram is dropped. Each of the next datagrams finds a posted
+    // receive request, but has another Q_Key, queue pair or GID.
     for (qpn, qkey, gid) in
         [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
     {

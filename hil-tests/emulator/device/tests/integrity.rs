@@ -1,6 +1,6 @@
 //! Integrity regions as Linux's mlx5_ib posts them (`wr.c`: `handle_reg_mr_integrity`, `set_pi_umr_wr`,
-//! `mlx5_set_bsf`, `set_linv_wr`). The requests differ from those of rdma-core for the same wish (DEVICE.md,
-//! "Integrity regions of Linux").
+//! `mlx5_set_bsf`, `set_linv_wr`). Its requests differ from those that rdma-core posts for the same purpose
+//! (DEVICE.md, "Integrity regions of Linux").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -48,7 +48,7 @@ enum Entries {
     Apart(u64, u64, Key),
 }
 
-/// A region that a kernel has registered.
+/// A region of a kernel, which registers it by UMRs.
 struct Region {
     mkey: Mkey,
     count: u32,
@@ -60,15 +60,15 @@ impl Region {
         Self { mkey: host.mkey(true, false), count: 1 }
     }
 
-    /// Returns the next tag, as `ib_inc_rkey` counts it.
+    /// Increases the tag of the region's key, as `ib_inc_rkey` does, and returns the new key.
     fn next_key(&mut self) -> Key {
         let key = self.mkey.key.get();
         self.mkey.key = Key::from_raw(key & !0xff | (key + 1) & 0xff);
         self.mkey.key
     }
 
-    /// Returns the UMR of a registration under the region's key. Rules of the memory and of the wire: T10-DIF
-    /// or none.
+    /// Returns the UMR of a registration under the region's key. `memory` and `wire` say which of the two
+    /// domains has T10-DIF.
     fn umr(&self, entries: Entries, memory: bool, wire: bool, check: u8) -> Wqe {
         let klm = |address: u64, bytes: u32, key: Key| -> [u8; 16] {
             let klm = Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() };
@@ -123,7 +123,7 @@ impl Region {
             rp_inv_seed: 0x80,
             // The reference tag grows, and the application tag escapes.
             dif_flags: 0x41,
-            // The mask of a command that compares no application tag.
+            // No bit of the application tag is compared.
             app_bitmask_check: 0.into(),
             ..InlineDif::default()
         };
@@ -131,10 +131,12 @@ impl Region {
         let bsf = SignatureBsf {
             bsf_size_sbs: 0x80 | if memory && wire { 0x10 } else { 0 },
             check_byte_mask: check,
-            // Guard, application tag and reference tag are copied, because both sides have the same ones.
+            // The copy mask selects guard, application tag and reference tag, because memory and wire have
+            // the same values.
             wire: if memory && wire { 0xff } else { u8::from(wire) },
             memory: u8::from(memory),
-            // The data alone, also if the memory has protection information.
+            // The bytes of the first entry: the data, with the protection information if both are stored
+            // together.
             raw_data_size: match entries {
                 Entries::Together(..) => DATA + INFORMATION,
                 _ => DATA,
@@ -151,7 +153,7 @@ impl Region {
         list.fold(wqe, |wqe, entry| wqe.with(entry)).with(&bsf)
     }
 
-    /// Registers the region under the next tag. Linux sets both PSVs, also the one of a side without rule.
+    /// Registers the region under the next tag. Linux sets both PSVs, also that of a domain without T10-DIF.
     fn register(&mut self, host: &mut Host, entries: Entries, memory: bool, wire: bool, check: u8) {
         self.next_key();
         host.post(A, self.umr(entries, memory, wire, check));
@@ -162,7 +164,7 @@ impl Region {
         assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::ReadyToSend);
     }
 
-    /// Invalidates the region as `set_linv_wr`: only the free bit is in the mask, hence the tag stays.
+    /// Invalidates the region as `set_linv_wr` does: only the free bit is in the mask, so the tag stays.
     fn invalidate(&self, host: &mut Host) {
         let control = UmrControlSegment { flags: INLINE, mkey_mask: (1 << 29).into(), ..Default::default() };
         let context = MkeyContext { free: 0x40, ..Default::default() };
@@ -186,16 +188,16 @@ impl Source {
         Self { data, together, information }
     }
 
-    /// Stores both apart in memory, behind one key, and returns their places.
+    /// Stores data and protection information apart in memory, behind one key, and returns their places.
     fn apart(&self, host: &mut Host) -> Entries {
         let (at, key) = host.filled(&[&self.data[..], &[0; 64], &self.information[..]].concat());
         Entries::Apart(at, at + u64::from(DATA) + 64, key)
     }
 }
 
-/// A kernel registers data and protection information directly, or by a key of its own over a list, whose
-/// UMR checks nothing. The wire has blocks and protection information, or blocks alone. A region over data
-/// alone adds protection information to the wire: its transfers are longer than its length.
+/// A kernel registers data and protection information directly, or through another key over a list, whose UMR
+/// makes no checks. The wire has blocks and protection information, or blocks alone. A region over data alone
+/// adds protection information to the wire: its transfers are longer than its length.
 #[test]
 fn a_region_of_linux_passes_strips_and_inserts() {
     let source = Source::new();
@@ -236,7 +238,7 @@ fn a_region_of_linux_passes_strips_and_inserts() {
     }
 }
 
-/// Registers a list under a key of its own as `set_reg_wr`: the UMR compares no free bit, and writes the size
+/// Registers a list under another key, as `set_reg_wr` does: the UMR checks no free bit, and writes the size
 /// of a page, which a list does not have.
 fn inner_list(host: &mut Host, entries: &[(u64, u32, Key)]) -> Key {
     let mkey = host.mkey(false, false);
@@ -263,8 +265,8 @@ fn inner_list(host: &mut Host, entries: &[(u64, u32, Key)]) -> Key {
     mkey.key
 }
 
-/// Linux looks up the queue pair of every entry that it polls, and crashes if there is none. It takes the
-/// error of another key for a wrong guard at offset 0, and compares whole keys.
+/// Linux looks up the queue pair of every entry that it polls, and crashes if there is none. Linux also
+/// compares whole keys: it takes an error with another key for a wrong guard at offset 0.
 #[test]
 fn a_signature_error_names_the_queue_pair_and_the_whole_key() {
     let source = Source::new();
@@ -291,7 +293,8 @@ fn a_signature_error_names_the_queue_pair_and_the_whole_key() {
             assert_eq!(wire.len(), source.together.len());
             host.signature_errors()
         };
-        // The queue pair of both roles is A, which has the key. Further errors are silent.
+        // The key belongs to queue pair A, so the error names A in both roles (requester and responder).
+        // Further errors are silent.
         let expected = (queues[A], key.get(), SignatureErrorCqe::SYNDROME_REF_TAG, at);
         assert_eq!(transfer().iter().map(fields).collect::<Vec<_>>(), [expected], "turn {turn}");
         assert_eq!(transfer(), []);

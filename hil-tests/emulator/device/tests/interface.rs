@@ -14,7 +14,7 @@ fn posted(request: &[u8], room: usize) -> Posted {
     Posted::new(QUEUE, request, room)
 }
 
-/// Returns a device whose firmware is ready, and which has the address of its command queue.
+/// Returns a device whose firmware is ready, and to which the address of the command queue was written.
 fn ready() -> Device<Arena> {
     let mut device = Device::new(Arena::new(BASE, 1 << 20), DeviceProfile::default());
     let starting: Vec<u32> = (0..4).map(|_| device.read_register(0x1fc) >> 31).collect();

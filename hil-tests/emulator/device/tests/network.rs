@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 /// Logarithm of the number of blocks of the send queue.
 const LOG: u8 = 2;
 
-/// The first word of a request: its index and opcode SEND. The second: the queue and two segments of 16
-/// bytes. The twelfth byte asks for a completion.
+/// Returns a SEND request of one block. Its first word has the index and the opcode, its second the queue and
+/// the size, two octowords. The twelfth byte asks for a completion.
 fn block(queue: u32, index: u16, signaled: bool) -> [u8; 64] {
     let mut block = [0; 64];
     block[..4].copy_from_slice(&(u32::from(index) << 8 | 0x0a).to_be_bytes());
@@ -95,7 +95,7 @@ fn a_block_that_comes_with_its_doorbell_takes_the_place_of_the_one_in_the_ring()
         let entry = setup.host.get(cq.address + 64 * u64::from(index), 64);
         assert_eq!((&entry[0x3c..0x3e], entry[0x3f] & 1), (&index.to_be_bytes()[..], 0));
     }
-    // A block of another index is ignored: the ring has the request.
+    // A block of another index is ignored: the device executes the request in the ring instead.
     setup.host.put(ring + 128, &nop(2, true));
     setup.host.put(record + 4, &3_u32.to_be_bytes());
     setup.host.device.write_uar(page + 0x800, &nop(7, false));
@@ -140,7 +140,7 @@ fn the_table_of_gids_has_room_for_256() {
     setup.refused(set(256), BAD_PARAMETER, "behind the table");
 }
 
-/// The counters tell packets by the kind of their destination. The bytes of a packet are inline, in memory,
+/// The device counts packets by the kind of their destination. The bytes of a packet are inline, in memory,
 /// or both. The device cuts a large segment into packets, each with the inline header.
 #[test]
 fn packets_are_counted_by_their_destination() {
@@ -204,7 +204,8 @@ fn packets_are_counted_by_their_destination() {
     assert_eq!(counters(&mut setup, 0), [(0, 0); 4], "they were cleared");
 }
 
-/// A frame lands in the next receive of a queue that is ready, with its length and the sum of its IP packet.
+/// A frame lands in the next receive request of a queue that is ready, with its length and the sum of its IP
+/// packet.
 #[test]
 fn a_frame_of_another_port_lands_in_a_receive() {
     let mut setup = Setup::new();
@@ -245,7 +246,7 @@ fn a_frame_of_another_port_lands_in_a_receive() {
     assert_eq!(setup.host.get(data, 74), frame);
     let sum = (0..30_u64).map(|word| word * 0x202 + 1).sum::<u64>();
     assert_eq!(&entry[0x14..0x16], &(sum as u16 + (sum >> 16) as u16).to_be_bytes());
-    // No receive is left. A group's address is everyone's.
+    // No receive request is left, so the next frame is lost. All ports take frames for a group address.
     frame[0] = 0xff;
     arrives(&mut setup, &frame);
     assert_eq!(setup.host.get(cq.address + 64, 1), unwritten[..1]);
@@ -258,7 +259,8 @@ fn a_frame_of_another_port_lands_in_a_receive() {
     setup.host.device.deliver_frame(&frame);
 }
 
-/// A device on a network makes the frames of a request: cut, and with the checksums that the host left out.
+/// A device on a network sends a request as frames: cut to size, and with the checksums that the host left
+/// out. A device without a network sends no frames.
 #[test]
 fn frames_leave_a_device_on_a_network_only() {
     for joins in [false, true] {

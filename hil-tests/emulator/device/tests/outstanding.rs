@@ -30,7 +30,7 @@ impl Two {
         counter
     }
 
-    /// Posts a receive and returns the address of its buffer.
+    /// Posts a receive request and returns the address of its buffer.
     fn receive(&mut self) -> u64 {
         let (to, key) = self.two.region(16, Access::ALL);
         self.two.post_receive(B, &[segment(to, 16, key)]);
@@ -108,8 +108,8 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     let first = pair.receive();
     let counters = [pair.send(1), pair.send(2), pair.send(3)];
     assert_eq!(pair.there(), 3);
-    // The receives are posted before the second request is repeated. The third request must not take one
-    // before the second does.
+    // The receive requests are posted before the second request is repeated. The third request must not take
+    // one before the second does.
     let rest = [pair.receive(), pair.receive()];
     // The third request has no answer.
     assert_eq!(pair.back(), 2);

@@ -127,8 +127,8 @@ fn a_drained_queue_passes_no_nops() {
     assert!(host.device.take_events().is_empty());
 }
 
-/// An overrun of the ring is found when the outstanding request before it is done, although NOPs follow this
-/// request.
+/// Too many NOPs behind an outstanding SEND overrun the ring. The device notices the overrun only when the
+/// SEND is done.
 #[test]
 fn too_much_rung_behind_a_request_that_waits_is_fatal() {
     let mut host = Host::new();
@@ -179,8 +179,8 @@ fn errors_flush_both_queues() {
     assert_eq!(host.bad(B).syndrome(), Syndrome::TRANSPORT_RETRY);
 }
 
-/// A run reads no memory of queue pairs without work. A receive of a failed queue pair is work, although no
-/// doorbell announces it.
+/// A run reads no memory of queue pairs without work. A receive request of a failed queue pair is work,
+/// although no doorbell announces it.
 #[test]
 fn a_run_looks_at_queues_with_work_only() {
     let mut host = Host::new();
@@ -280,7 +280,7 @@ fn sizes_of_queue_pairs_have_limits() {
     }
 }
 
-/// A full ring of receives is valid. A higher count in the doorbell record is not.
+/// A full ring of receive requests is valid. A higher count in the doorbell record is not.
 #[test]
 fn a_full_ring_of_receives_is_used() {
     for (posted, used) in [(1 << LOG_RQ, true), ((1 << LOG_RQ) + 1, false), (0xffff, false)] {
@@ -398,15 +398,15 @@ fn a_collapsed_queue_keeps_its_last_entry() {
     assert!(host.device.collapse_cq(cqn + 100).is_err());
 }
 
-/// Without a receive queue, the device reads no receives: a SEND fails after its last repetition, and an
-/// error flushes nothing.
+/// Without a receive queue, the device reads no receive requests: a SEND fails after its last repetition, and
+/// an error flushes nothing.
 #[test]
 fn a_queue_pair_without_a_receive_queue() {
     let mut host = Host::with(DeviceProfile::default(), |attributes| {
         (attributes.receive, attributes.recv_cqn) = (ReceiveQueue::None, None);
         attributes.rnr_retry = Retries::Count(0);
     });
-    // The doorbell record has a valid count of receives.
+    // The doorbell record has a valid count of receive requests.
     host.put(host.q[B].attributes.doorbell_record, &5_u32.to_be_bytes());
     let (from, key) = host.filled(b"no receive queue");
     let (to, target) = host.region(16, Access::ALL);
@@ -423,8 +423,8 @@ fn a_queue_pair_without_a_receive_queue() {
     assert_eq!((view.hw_rq_counter, host.poll_send(B).is_none()), (0, true), "nothing to flush");
 }
 
-/// A new queue pair is refused if a completion queue that it names does not exist, or if it has receives and
-/// names no completion queue for them.
+/// A new queue pair is refused if a completion queue that it names does not exist, or if it has a receive
+/// queue and names no completion queue for it.
 #[test]
 fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
     let mut host = Host::new();

@@ -1,4 +1,4 @@
-//! Receives that several queue pairs share: the order of the list, events, and invalid lists.
+//! Receive requests that several queue pairs share: the order of the list, events, and invalid lists.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -9,8 +9,8 @@ use mlx5_softdev::*;
 const SLOTS: u16 = 8;
 const STRIDE: u64 = 64;
 
-/// Both queue pairs take receives from one shared queue. The test links the free slots of this queue as
-/// software does.
+/// Two queue pairs that take receive requests from one shared queue. The test links the free slots of this
+/// queue as software does.
 struct Shared {
     host: Host,
     attributes: SrqAttributes,
@@ -103,7 +103,7 @@ fn receives_are_taken_along_the_list_by_all_queue_pairs() {
 }
 
 /// In a cyclic queue, the device ignores links and takes the slots in order. The counter in completions
-/// counts receives: it does not start again after the last slot.
+/// counts receive requests: it does not start again after the last slot.
 #[test]
 fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
     let mut shared = Shared::of(Topology::Cyclic, STRAIGHT);
@@ -140,7 +140,7 @@ fn senders_wait_for_a_shared_receive() {
     shared.host.device.run();
     shared.host.good(A);
     assert_eq!(shared.host.get(to, 16), [1; 16]);
-    // A write with immediate data takes a receive, too.
+    // A write with immediate data takes a receive request, too.
     shared.post(&[]);
     let wqe = rdma(Opcode::RDMA_WRITE_IMM, 7, to, key, &[segment(to, 16, key)]);
     shared.host.post(A, wqe);
@@ -164,7 +164,7 @@ fn a_limit_is_told_once() {
     assert_eq!(shared.host.device.query_srq(shared.srq), Ok(0));
     shared.send(A, 1);
     assert_eq!(shared.host.device.take_events(), []);
-    // The queue has fewer receives than the limit, so the event is raised at once.
+    // The queue has fewer receive requests than the limit, so the event is raised at once.
     shared.host.device.arm_srq(shared.srq, 2).unwrap();
     assert_eq!(shared.host.device.take_events(), [Event::SrqLimit(shared.srq)]);
     assert!(shared.host.device.arm_srq(shared.srq, SLOTS.into()).is_err());
@@ -193,8 +193,8 @@ fn buffers_are_in_the_domain_of_the_shared_queue() {
     assert_eq!(shared.host.device.dealloc_pd(shared.host.pd), Err(Error::InUse));
 }
 
-/// Shared receives stay when a queue pair is in error. An event reports that this queue pair takes no more
-/// shared receives.
+/// Shared receive requests stay when a queue pair is in error. An event reports that this queue pair takes no
+/// more shared receive requests.
 #[test]
 fn shared_receives_outlive_an_error() {
     let mut shared = Shared::new(STRAIGHT);
@@ -231,11 +231,11 @@ fn a_list_that_leads_nowhere_fails_the_queue() {
     shared.host.good(A);
     shared.send(A, 2);
     assert_eq!(shared.host.device.take_events(), [Event::SrqFatal(shared.srq)]);
-    // Senders wait as if no receive was posted. Further runs raise no event.
+    // Senders wait as if no receive request was posted. Further runs raise no event.
     assert!(shared.host.poll_send(A).is_none() && shared.host.device.is_waiting());
     shared.host.device.run();
     assert_eq!(shared.host.device.take_events(), []);
-    // If the doorbell record counts more receives than the queue has slots, the device takes none.
+    // If the doorbell record counts more receive requests than the queue has slots, the device takes none.
     let mut shared = Shared::new(STRAIGHT);
     shared.host.put(shared.attributes.doorbell_record, &100_u32.to_be_bytes());
     shared.send(A, 1);

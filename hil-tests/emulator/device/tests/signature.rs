@@ -232,8 +232,8 @@ fn r78_bits_that_no_byte_has_are_ignored() {
 }
 
 /// Runs the copy test of DEVICE.md, "Check mask and copy mask". The memory domain has application tag 0078,
-/// the wire domain 5600. The copy mask selects the guard, the reference tag and the byte 56. Returns the
-/// signature in memory, and the number of signature errors.
+/// the wire domain 5600. The copy mask selects the guard, the reference tag and the byte 56 of the wire's
+/// application tag. Returns the signature in memory, and the number of signature errors.
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
     let data = [0xa5; 512];
@@ -353,7 +353,7 @@ fn life(faults: impl Fn(&mut Faults)) -> Vec<Vec<u64>> {
         host.signature_errors().iter().map(|error| error.offset.get()).collect::<Vec<_>>()
     };
     let mut seen = vec![offsets(&mut host, mkey.key), offsets(&mut host, mkey.key)];
-    // The recovery flips the error count of the mkey and sets the PSV again.
+    // For the recovery, the test flips the error count of the mkey and sets the PSV again.
     mkey.errors = !mkey.errors;
     host.configure(Config::new(&mkey).signature(T10, Sig::None, 0xff));
     host.put(at + 3, &[memory[3] ^ 1]);
@@ -377,11 +377,11 @@ fn r180_count_and_psv_are_both_needed() {
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.signature_errors().len(), 1);
     assert_eq!(host.device.query_psv(mkey.memory_psv).unwrap().state, PsvState::Error);
-    // The recovery sets only the PSV.
+    // If the test sets only the PSV, the device does not report the next error.
     host.post(A, set_psv(mkey.memory_psv, 0x1234 << 32 | 100));
     host.send_from(mkey.key, 0, 512);
     assert!(host.signature_errors().is_empty());
-    // The recovery flips only the error count of the mkey.
+    // If the test flips only the error count of the mkey, the device does not report the next error either.
     let (_, mut mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.signature_errors().len(), 1);
@@ -565,8 +565,8 @@ fn masks_select_bytes_from_the_first_on() {
     assert!(!signature::selects(0xff, 8));
 }
 
-/// With the fault `receives_count_memory_bytes`, the completion of a receive counts the memory bytes of all
-/// buffers instead of the wire bytes.
+/// With the fault `receives_count_memory_bytes`, the completion of a receive request counts the memory bytes
+/// of all buffers instead of the wire bytes.
 #[test]
 fn a_device_may_count_bytes_of_memory_where_it_receives() {
     for (faulty, counted) in [(false, 520), (true, 512)] {

@@ -44,7 +44,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         assert_eq!(status(&host.bad(A)), (Syndrome::LOCAL_PROTECTION, vendor, 0));
         host.recover();
     }
-    // If the list of the receiver's own receive is wrong, both sides fail.
+    // If the responder's own receive request is wrong, the requests of both queue pairs fail.
     for (into, vendor) in [(segment(at, 64, unknown), 0x32), (segment(at + 1, 64, key), 0x56)] {
         let (from, source) = host.filled(&[1; 64]);
         host.post_receive(A, &[into]);
@@ -55,7 +55,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(seen.opcode(), CqeOpcode::RESPONDER_ERROR);
         assert_eq!(status(&seen), (Syndrome::LOCAL_PROTECTION, vendor, 0));
-        // The second receive was never used, and is flushed.
+        // The second receive request was never used, and is flushed.
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(status(&seen), (Syndrome::FLUSHED, 0xf9, 0));
         assert_eq!(seen.reason(), Reason::Flushed);

@@ -258,8 +258,8 @@ fn what_no_driver_asks_for_is_refused() {
             assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf, "{what}");
         }
     }
-    // AES-XTS with another encryption order than the two known forms. No source shows a device that refuses
-    // it.
+    // The device executes AES-XTS with an encryption order other than the two known forms, because no source
+    // shows a device that refuses it.
     let dek = host.dek(&KEY);
     for order in [0, 1, 3] {
         let mkey = host.mkey(true, true);

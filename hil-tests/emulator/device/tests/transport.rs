@@ -23,7 +23,7 @@ fn unreliable_messages_arrive_and_complete() {
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 7));
     assert_eq!((seen.0.byte_count.get(), host.get(to, 20)), (20, b"no answer comes back".to_vec()));
-    // A write with immediate data takes a receive as well.
+    // A write with immediate data takes a receive request as well.
     host.post_receive(B, &[]);
     host.post(A, rdma(Opcode::RDMA_WRITE_IMM, 8, to + 32, target, &[segment(from, 20, source)]));
     host.ring(A);
@@ -75,7 +75,7 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
     );
 }
 
-/// A fault of the receiver's buffers fails the receive, and the sender does not learn about it.
+/// If the receiver's buffers are wrong, its receive request fails, and the sender does not learn about it.
 #[test]
 fn a_receive_that_is_too_short_fails_at_its_owner() {
     let mut host = unreliable();
@@ -239,7 +239,8 @@ fn a_reset_of_the_function_leaves_no_message_and_no_entry() {
     one.ring(A);
     one.device.reset_function();
     assert_eq!(one.device.take_message(), None);
-    // Released entries would go to the queues of the next driver, which have the same numbers.
+    // Entries that the gate still held would now go to the queues of the next driver, which have the same
+    // numbers.
     let attributes = CqAttributes {
         ring: from,
         log_entries: 0,

@@ -132,7 +132,7 @@ fn without_lists_there_is_nothing_to_point_at() {
     }
 }
 
-/// The BSFs stand behind whole blocks of entries, also if the UMR counts fewer entries.
+/// The BSFs begin after a multiple of 64 bytes of entries, also if the UMR counts fewer entries.
 #[test]
 fn entries_that_fill_no_block_are_padded_before_the_bsf() {
     let mut host = Host::new();

@@ -69,7 +69,7 @@ impl User {
         by(self.uid, words)
     }
 
-    /// Returns CREATE_QP with a send ring of 16 blocks from `offset` of the umem on, and no receives.
+    /// Returns CREATE_QP with a send ring of 16 blocks from `offset` of the umem on, and no receive requests.
     fn qp(&self, cq: u32, offset: u64) -> Words {
         let words = Words::new(0x500, 0x110)
             .u24(QPC + 5, self.pd)

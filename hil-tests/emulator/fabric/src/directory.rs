@@ -1,4 +1,5 @@
-//! The directory in which the programs of one machine meet. Each slot has a lock, a socket, and two lists.
+//! The directory in which the programs of one machine meet. A slot is the place of one process: a lock, a
+//! socket, and two lists, of addresses and of services.
 
 use mlx5_fabric::{Table, member_of};
 use rustix::fs::{FlockOperation, flock};
@@ -21,13 +22,13 @@ pub(crate) fn user() -> Result<u32, String> {
     fs::metadata("/proc/self").map(|itself| itself.uid()).map_err(|error| format!("/proc/self: {error}"))
 }
 
-/// The directory, with the slots of all other members reserved.
+/// The directory of this gateway's member. The slots of all other members are reserved.
 pub(crate) struct Directory {
     path: PathBuf,
     member: u8,
     /// The locks of the slots of other members, and the mark that a gateway runs.
     _locks: Vec<File>,
-    /// The living processes, each with a connection that ends with it, and its lists.
+    /// The living processes, each with its lists, and with a connection that ends when the process ends.
     processes: BTreeMap<u8, (UnixStream, Table)>,
     looked: Option<Instant>,
 }
@@ -114,7 +115,8 @@ impl Directory {
                         changes.push((slot, Some(table)));
                     }
                 }
-                // A process publishes its addresses when it has its socket.
+                // A process publishes its addresses after it has made its socket, so a connection should
+                // succeed.
                 None if !table.addresses.is_empty() => {
                     if let Some(stream) = self.connect(slot) {
                         self.processes.insert(slot, (stream, table.clone()));
@@ -134,7 +136,8 @@ impl Directory {
         Some(stream)
     }
 
-    /// Shows the process of another member. Returns the socket of a process that is new.
+    /// Writes the lists of a process of another member, so that the programs of this directory find the
+    /// process. For a new process, also makes and returns the socket to which these programs connect.
     pub(crate) fn show(&self, slot: u8, table: &Table, is_new: bool) -> Option<UnixListener> {
         let listener = if is_new {
             remove(&self.file(slot, "socket"));
@@ -151,7 +154,7 @@ impl Directory {
 
     fn put(&self, slot: u8, what: &str, bytes: &[u8]) {
         let draft = self.path.join(format!("draft-{slot}.{what}"));
-        // Without a list, programs do not find the process. All else works.
+        // A failure is ignored. Without the list, programs of this directory do not find the process.
         let _ = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, self.file(slot, what)));
     }
 
@@ -171,7 +174,7 @@ fn foreign(slot: u8, services: &[u8]) -> Vec<u8> {
     lines.flat_map(|line| [line, mark.as_bytes()].concat()).collect()
 }
 
-/// Returns whether a call only has to be repeated, now or later.
+/// Returns whether a failed call may succeed if it is repeated, now or later.
 pub(crate) fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

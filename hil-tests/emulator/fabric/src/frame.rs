@@ -1,7 +1,7 @@
 //! The frames between gateways: a length of 4 bytes in little endian, a kind of one byte, and the content.
 //! Bytes of a peer are never trusted: malformed bytes end the connection.
 
-/// The most bytes of a frame without its length.
+/// The most bytes of a frame, not counting the 4 bytes of its length.
 const LONGEST: usize = 1 << 18;
 
 /// The most bytes of a list of addresses, or of services.

@@ -42,13 +42,13 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// The time in which a peer has to prove that it knows the secret.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// The most links, with those that have not proven anything.
+/// The most links (connections to other gateways), including those whose peer has not proven the secret.
 const LINKS: usize = 64;
 
 /// The most bytes that are read at once.
 const CHUNK: usize = 1 << 16;
 
-/// The most bytes that wait for a link. A peer that takes so little is dropped.
+/// The most bytes that wait to be written to a link. A link for which more bytes wait is dropped.
 const MOST_WAITING: usize = 1 << 26;
 
 struct Options {
@@ -150,9 +150,9 @@ struct Gateway {
     /// The directory, from the moment when this gateway has its number.
     directory: Option<Directory>,
     path: PathBuf,
-    /// The sockets of the processes of other members.
+    /// The listening sockets that stand for the processes of other members.
     shown: BTreeMap<u8, UnixListener>,
-    /// Connections of processes of this directory to others.
+    /// Connections of processes of this directory to the sockets in `shown`.
     reading: BTreeMap<Channel, UnixStream>,
     writing: BTreeMap<Channel, Writing>,
 }
@@ -192,10 +192,10 @@ fn run(options: &Options) -> Result<(), String> {
 }
 
 impl Gateway {
-    /// Takes this gateway's place in its directory.
+    /// Reserves the slots of the other members in the directory, once this gateway has its own number.
     fn join(&mut self, member: u8) -> Result<(), String> {
         self.directory = Some(Directory::reserve(&self.path, member)?);
-        // A reader may be gone.
+        // A failure is ignored: the reader of standard output may be gone.
         let _ = writeln!(io::stdout(), "ready: member {member} of the fabric");
         let _ = io::stdout().flush();
         Ok(())
@@ -231,7 +231,7 @@ impl Gateway {
             streams.push(stream);
         }
         for stream in streams {
-            // A connection beyond the limit, or without a nonce, is closed at once.
+            // A connection beyond the limit, or one that cannot be set up, is closed at once.
             if self.links.len() < LINKS {
                 let _ = self.link(stream);
             }

@@ -10,16 +10,17 @@ pub const MEMBERS: u8 = 16;
 /// The number of slots of each member.
 pub const SLOTS: u8 = 16;
 
-/// The most bytes of a channel that are on their way.
+/// The most bytes of a channel that are sent and not yet taken by the receiving process.
 pub const WINDOW: u32 = 1 << 20;
 
-/// The most channels that the processes of one member have open.
+/// The most channels (streams of bytes to processes of other members) that the processes of one member may
+/// have open at a time.
 const CHANNELS: usize = 4096;
 
 /// The number of the hub among the members.
 const HUB: u8 = 0;
 
-/// The marks of the two sides in their proofs.
+/// The bytes in the proofs of the secret that tell a proof of a member from a proof of the hub.
 const OF_MEMBER: u8 = 1;
 const OF_HUB: u8 = 2;
 
@@ -61,13 +62,13 @@ pub enum Effect {
 /// The progress of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The peer has not greeted.
+    /// The peer has not greeted yet.
     Silent { own: Nonce },
-    /// The peer has greeted, and has not proven that it knows the secret.
+    /// The peer has greeted, and has not yet proven that it knows the secret.
     Greeted { own: Nonce, theirs: Nonce },
-    /// The hub has proven that it knows the secret, and has not given this gateway a number.
+    /// The hub has proven that it knows the secret, and has not yet given this gateway a number.
     Proven,
-    /// The peer is this member.
+    /// Both sides have proven that they know the secret. The peer is this member.
     Up { member: u8 },
 }
 
@@ -147,7 +148,7 @@ impl Node {
     pub fn disconnect(&mut self, link: u32) {
         let Some(Link { stage, .. }) = self.links.remove(&link) else { return };
         let Stage::Up { member } = stage else { return };
-        // The hub speaks for all other members.
+        // A member reaches all other members through the hub. If the hub is gone, they are gone too.
         let speaks_for = |other: u8| self.speaks_for(member, other);
         let hidden: Vec<u8> =
             self.shown.keys().copied().filter(|slot| speaks_for(member_of(*slot))).collect();
@@ -162,7 +163,8 @@ impl Node {
         }
     }
 
-    /// Takes bytes of a link. A link that sends nonsense is dropped, with everything that it has brought.
+    /// Takes bytes of a link. A link that sends malformed or forbidden frames is dropped, with all processes
+    /// and channels of its peer.
     pub fn receive(&mut self, link: u32, bytes: &[u8]) {
         let Some(Link { inbox, .. }) = self.links.get_mut(&link) else { return };
         inbox.extend_from_slice(bytes);
@@ -228,8 +230,8 @@ impl Node {
         Some(channel)
     }
 
-    /// Sends bytes that a process of this directory has written to a channel. There are at most
-    /// [`Node::room`] bytes.
+    /// Sends bytes that a process of this directory has written to a channel. The caller ensures that there
+    /// are at most [`Node::room`] bytes.
     pub fn write(&mut self, channel: Channel, bytes: &[u8]) {
         let Some(route) = self.channels.get_mut(&channel) else { return };
         route.room = route.room.saturating_sub(bytes.len() as u32);
@@ -444,7 +446,8 @@ impl Node {
         self.links.iter().find(|(_, link)| up(link)).map(|(number, _)| *number)
     }
 
-    /// Sends a frame to all members. A hub leaves out one of them; a member sends only frames of its own.
+    /// Sends a frame to the peers of all links. The hub passes on a frame of a member: it leaves out this
+    /// member (`except`). Other gateways pass on no frames, so they ignore calls with `except`.
     fn broadcast(&mut self, frame: &Frame, except: Option<u8>) {
         if self.role == Role::Member && except.is_some() {
             return;
@@ -498,7 +501,8 @@ mod tests {
             fabric
         }
 
-        /// Carries all bytes. Returns all other effects, each with its member, where the hub is `None`.
+        /// Carries bytes between hub and members until none are left. Returns all other effects, each with
+        /// the index of its member, or `None` for the hub.
         fn settle(&mut self) -> Vec<(Option<usize>, Effect)> {
             let mut seen = Vec::new();
             loop {
@@ -553,7 +557,7 @@ mod tests {
         assert_eq!(Secret::new(b"fifteen bytes..\n").err(), Some(crate::TooShort));
     }
 
-    /// A member does not take a hub without the secret.
+    /// A member refuses a hub that does not know the secret.
     #[test]
     fn the_hub_has_to_prove_that_it_knows_the_secret() {
         let mut member = Node::new(Role::Member, secret(SECRET));

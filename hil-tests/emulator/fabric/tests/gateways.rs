@@ -51,7 +51,7 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// Plays a program that has the slot.
+/// Plays a program that has taken the slot: makes its socket and its two lists.
 fn program(gateway: &Gateway, slot: u8, address: &str) -> UnixListener {
     let file = |what: &str| gateway.directory.join(format!("slot-{slot}.{what}"));
     let listener = UnixListener::bind(file("socket")).unwrap();
@@ -74,7 +74,7 @@ fn programs_of_two_directories_reach_each_other() {
     let hub = start(home.path(), "hub", "--listen", &address);
     let first = start(home.path(), "first", "--connect", &address);
     let second = start(home.path(), "second", "--connect", &address);
-    // Nonsense, a wrong secret, and silence harm nobody.
+    // Peers that send nonsense, stay silent, or have a wrong secret do not disturb the others.
     let mut nonsense = TcpStream::connect(&address).unwrap();
     nonsense.write_all(&[0xff; 4096]).unwrap();
     let _silent = TcpStream::connect(&address).unwrap();
@@ -90,7 +90,8 @@ fn programs_of_two_directories_reach_each_other() {
             fs::read_to_string(file("addresses")).is_ok_and(|shown| shown == table)
         });
         assert_eq!(fs::read_to_string(file("services")).unwrap(), "1 262 [::]:7 4026-member-1\n");
-        // More bytes than may be on their way, to a program that does not read at first.
+        // The writer sends more bytes than a channel holds (`WINDOW`), to a program that does not read at
+        // first.
         let mut stream = UnixStream::connect(file("socket")).unwrap();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 7 % 251) as u8).collect();
         let writer = {
@@ -100,7 +101,8 @@ fn programs_of_two_directories_reach_each_other() {
                 stream
             })
         };
-        // The gateway has a connection of its own, and this is the other one.
+        // Two connections arrive at the program. The gateway makes one to notice the program's end, and sends
+        // nothing on it. The loop finds the other one, which carries the bytes.
         let received = loop {
             let (mut accepted, _) = program.accept().unwrap();
             accepted.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -110,7 +112,7 @@ fn programs_of_two_directories_reach_each_other() {
                 let mut received = vec![0; sent.len()];
                 received[0] = first[0];
                 accepted.read_exact(&mut received[1..]).unwrap();
-                // The end of the one connection is that of the other.
+                // When the writer closes its connection, the program's connection ends too.
                 drop(writer.join().unwrap());
                 assert_eq!(accepted.read(&mut first).unwrap(), 0);
                 break received;
@@ -143,7 +145,7 @@ fn a_directory_is_reserved_before_programs_start() {
     let lock = fs::File::create(home.path().join("busy/slot-0.lock")).unwrap();
     lock.lock().unwrap();
     assert!(refused("--connect", "busy").contains("start mlx5-fabric first"));
-    // A secret that others may read is none.
+    // A gateway refuses a file with the secret that others may read.
     let mut open = command(home.path(), "open", "--connect", &address, SECRET);
     fs::set_permissions(home.path().join("open.secret"), fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(open.status().unwrap().code(), Some(1));

@@ -31,7 +31,8 @@ impl std::error::Error for Error {}
 /// The type of the emulator's functions that take words. They return 0 after a success.
 type Take = unsafe extern "C" fn(*const c_char) -> c_int;
 
-/// A function that writes text, and returns the length of the whole text.
+/// The type of the emulator's function that writes text into a buffer. The function returns the length of the
+/// whole text, even if the buffer is shorter.
 type Tell = unsafe extern "C" fn(*mut u8, usize) -> usize;
 
 /// Returns the address of a function of the emulator.

@@ -108,7 +108,7 @@ pub enum Incident {
     },
 }
 
-/// The incidents whose words are names alone.
+/// The incidents without parameters, each with its word.
 const WORDS: [(&str, Incident); 6] = [
     ("removed", Incident::Ends(Ending::Removed)),
     ("fatal", Incident::Ends(Ending::Failed)),

@@ -58,7 +58,7 @@ kinds! {
     CreateSrq "CREATE_SRQ",
 }
 
-/// The subject of the visits that a rule counts.
+/// The subject by which a rule selects the visits that it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// All visits.
@@ -104,7 +104,7 @@ impl fmt::Display for Unknown {
 
 impl std::error::Error for Unknown {}
 
-/// The word in front of an incident that happens at once.
+/// The word before the equals sign in a rule whose incident happens at once: `now=port-down`.
 const NOW: &str = "now";
 
 impl Rule {
@@ -133,7 +133,8 @@ impl Rule {
 }
 
 impl Place {
-    /// Parses the subject of visits to a place. Only some places have subjects.
+    /// Parses the subject in a rule's word: the number of a queue pair, or the kind of a call. Only some
+    /// places have subjects.
     fn subject(self, word: &str) -> Option<Subject> {
         match self {
             Self::Request | Self::Receive | Self::Completion => number(word).map(Subject::QueuePair),

@@ -43,7 +43,7 @@ statuses! {
     Bind "MW_BIND_ERR" 0x06,
     /// The answer of the peer does not fit the request.
     BadResponse "BAD_RESP_ERR" 0x10,
-    /// A receive ends because the peer has accessed memory that it may not access.
+    /// A receive request ends because the peer has accessed memory that it may not access.
     LocalAccess "LOC_ACCESS_ERR" 0x11,
     /// The peer refuses the request as invalid.
     RemoteInvalidRequest "REM_INV_REQ_ERR" 0x12,

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Places, as parameters of [`Visits`].
+/// Types that stand for places, as parameters of [`Visits`].
 pub mod of {
     /// A queue pair begins a request of its send queue.
     #[derive(Clone, Copy, Debug)]
@@ -63,13 +63,13 @@ pub const fn ends(nth: u64) -> Visits<of::Ends> {
 }
 
 impl<P> Visits<P> {
-    /// There is no visit of number 0: the number selects the first visit.
+    /// Selects visit number `nth`. Visits are counted from 1, so 0 selects the first visit too.
     const fn new(place: Place, nth: u64) -> Self {
         let nth = if nth == 0 { 1 } else { nth };
         Self { place, subject: Subject::Any, nth, stays: false, kind: PhantomData }
     }
 
-    /// Selects all later visits too. Of calls, these are the later calls of the same kind.
+    /// Selects all later visits too. If the visits are calls, only later calls of the same kind are selected.
     #[must_use]
     pub const fn and_later(mut self) -> Self {
         self.stays = true;
@@ -116,8 +116,8 @@ impl Visits<of::Requests> {
         self.rule(Fault::Lost)
     }
 
-    /// Answers the first attempts as a peer without a receive request does. A queue pair with fewer retries
-    /// (`rnr_retry`) fails as [`Status::NotReadyRetriesExceeded`].
+    /// Answers the first `attempts` tries of the request as a peer without a receive request does. If the
+    /// queue pair has fewer retries (`rnr_retry`), it fails as [`Status::NotReadyRetriesExceeded`].
     pub const fn not_ready(self, attempts: NonZeroU32) -> Rule {
         self.rule(Fault::NotReady(attempts))
     }
@@ -165,7 +165,8 @@ impl Visits<of::Completions> {
         self.rule(Fault::Dropped)
     }
 
-    /// Writes another entry first, with an unknown queue pair, an unknown request or an invalid opcode.
+    /// Writes an invalid entry before this one, with an unknown queue pair, an unknown request or an invalid
+    /// opcode.
     pub const fn precede(self) -> Rule {
         self.rule(Fault::Stranger)
     }
@@ -199,7 +200,8 @@ impl Visits<of::Calls> {
         self.rule(Fault::Late)
     }
 
-    /// Reports the call as failed. A command that changes an object is carried out.
+    /// Reports the call as failed. A command that changes an object is carried out nevertheless, any other
+    /// call is not.
     pub const fn lose_answer(self) -> Rule {
         self.rule(Fault::Unheard)
     }

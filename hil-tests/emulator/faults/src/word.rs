@@ -1,4 +1,4 @@
-//! The words of a plan: kinds of faults, and the places where they happen.
+//! Kinds of faults and the places where they happen, each with its word in a plan of faults.
 
 use crate::incident::Incident;
 use crate::status::Status;
@@ -15,7 +15,7 @@ pub enum Place {
     End,
     /// The program reads events.
     Read,
-    /// The device writes a completion entry about a request.
+    /// The device writes a completion entry about a send or receive request.
     Completion,
     /// The device writes a completion entry about an mkey: a signature error.
     Signature,
@@ -43,10 +43,11 @@ impl Place {
         Self::Receive,
     ];
 
-    /// The number of places at which a seed causes faults. They are the first places in [`Place::ALL`].
+    /// The number of places at which a seed (a random choice of faults) causes faults. They are the first
+    /// places in [`Place::ALL`].
     pub const SEEDED: usize = 7;
 
-    /// Returns the word for the place.
+    /// Returns the word that names the place in a rule.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -61,7 +62,7 @@ impl Place {
         }
     }
 
-    /// Returns the place of a word.
+    /// Returns the place that a word names.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|place| place.name() == name)
     }
@@ -94,7 +95,7 @@ pub enum Fault {
     Stranger,
     /// The completion queue overruns.
     Overrun,
-    /// The message does not arrive; at [`Place::Request`], the message of the request.
+    /// The message does not arrive. At [`Place::Request`], this is the message of the send request.
     Lost,
     /// The process is killed.
     Dies,
@@ -104,13 +105,13 @@ pub enum Fault {
     Delayed(u64),
     /// The peer has no receive request for this number of attempts.
     NotReady(NonZeroU32),
-    /// The request is not executed until the queue pair leaves its state.
+    /// The request is not executed until the queue pair changes its state to error or RESET.
     Hangs,
     /// The action at the place is carried out as usual, and an incident happens.
     Happens(Incident),
 }
 
-/// Errors of the kernel, by name.
+/// Errors of the kernel that have a name in a rule. Other errors are written as numbers.
 const ERRORS: [(&str, i32); 12] = [
     ("ENOMEM", libc::ENOMEM),
     ("EINTR", libc::EINTR),
@@ -126,7 +127,7 @@ const ERRORS: [(&str, i32); 12] = [
     ("EREMOTEIO", libc::EREMOTEIO),
 ];
 
-/// The words of faults that consist of a name alone.
+/// The faults without parameters, each with its word.
 const WORDS: [(&str, Fault); 10] = [
     ("unheard", Fault::Unheard),
     ("late", Fault::Late),
@@ -145,8 +146,8 @@ const fn fails(errno: i32) -> Fault {
 }
 
 impl Fault {
-    /// Returns the faults from which a seed chooses at a place. EREMOTEIO stands for a command that the
-    /// device answers with an error status.
+    /// Returns the faults from which a seed (a random choice of faults) chooses at a place. `REFUSED` stands
+    /// for a command that the device answers with an error status, which the seed also chooses.
     pub const fn of(place: Place) -> &'static [Self] {
         const REFUSED: Fault = fails(libc::EREMOTEIO);
         match place {

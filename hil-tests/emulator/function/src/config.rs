@@ -225,7 +225,8 @@ mod tests {
         assert_eq!(read(&space, 0x18), [0; 16]);
     }
 
-    /// The models differ in the bits by which drivers tell an engine (`mlx5_ifc.h`).
+    /// The models differ in the capability bits by which drivers tell the AES-XTS engines apart
+    /// (`mlx5_ifc.h`).
     #[test]
     fn models_differ_in_engines_and_copies() {
         let bits = |model: Model| {

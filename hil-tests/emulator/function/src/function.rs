@@ -101,7 +101,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Makes a function in reset.
+    /// Makes a function in the state after a reset.
     pub fn new(model: Model, profile: DeviceProfile) -> Self {
         Self {
             config: ConfigSpace::new(model, profile.port),
@@ -121,15 +121,16 @@ impl Function {
         self.times = Some(Times::new(file));
     }
 
-    /// Has the device fail as a plan says, from now on. `tell` is told of each fault.
+    /// Makes the device fail as a plan says, from now on. Calls `tell` with a sentence for each fault.
     pub fn plan(&mut self, plan: Plan, tell: impl FnMut(&str) + Send + 'static) {
         self.planned = Some(Planned::new(plan, &mut self.device, Box::new(tell)));
     }
 
-    /// Puts the function on a network. Its profile has the network's GID ([`Network::gid`]).
+    /// Puts the function on a network. The caller ensures that the function's profile has the network's GID
+    /// ([`Network::gid`]).
     pub fn join(&mut self, network: Network) {
         let (first, last) = network.numbers();
-        // The numbers of a slot are valid.
+        // The call fails only for an invalid range of numbers. A network's range is valid.
         let _ = self.device.join(first, last);
         self.network = Some(network);
         self.raise();
@@ -242,7 +243,8 @@ impl Function {
                     (Some(_), health::INITIALIZING) => health::RESETS,
                     (Some(_), health::SEVERITY) => health::FATAL,
                     (Some(_), health::SYNDROME) => health::INTERNAL_ERROR,
-                    // The health counter stands still.
+                    // All other registers read 0. The health counter is one of them: a driver sees that it
+                    // stands still.
                     (Some(_), _) => 0,
                 };
                 word = (begin, value.to_be_bytes());
@@ -357,8 +359,8 @@ impl Function {
             || self.network.as_ref().is_some_and(Network::is_due)
     }
 
-    /// Sends messages to the network, and signals raised interrupts to the client. Ends the device first if
-    /// the plan of faults says it: a device that has ended raises none.
+    /// Sends messages to the network, and signals raised interrupts to the client. If the plan of faults ends
+    /// the device, its interrupts are dropped instead.
     fn raise(&mut self) {
         if let Some(network) = &mut self.network {
             network.transmit(&mut self.device);
@@ -388,8 +390,8 @@ impl Function {
     }
 }
 
-/// Returns whether a write to BAR 0 resets the device: the state of the driver's interface becomes that of a
-/// reset (`MLX5_NIC_IFC_SW_RESET` in `health.c` of Linux).
+/// Returns whether a write to BAR 0 resets the device: it sets the state of the driver's interface to "reset"
+/// (`MLX5_NIC_IFC_SW_RESET` in `health.c` of Linux).
 fn is_reset(offset: u64, bytes: &[u8]) -> bool {
     const QUEUE_LOW: u64 = 0x14;
     offset == QUEUE_LOW && bytes.try_into().is_ok_and(|word| u32::from_be_bytes(word) >> 8 & 7 == 7)

@@ -41,7 +41,7 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
                         each at the function to the end of its execution
 ";
 
-/// The address of the function's port: link-local, with a number that NVIDIA has not assigned.
+/// The address of the function's port: link-local, with an interface identifier that no NVIDIA device has.
 const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0xff, 0xfe, 0, 0, 1];
 
 struct Options {

@@ -12,15 +12,15 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use zerocopy::FromBytes;
 
-/// The first slot that a function cannot take: numbers of queue pairs from there on are those of send queues
-/// of packets.
+/// The first slot that a function cannot take. Queue pair numbers from this slot on are reserved for the send
+/// queues of Ethernet packets.
 const SLOTS: u32 = 0xf0;
 
 /// The number of low bits of a queue pair's number that do not name its slot.
 const SLOT_SHIFT: u32 = 16;
 
-/// The last queue pair of management. All ports have these numbers, so a message to them goes to the port of
-/// its GID.
+/// The highest number of a management queue pair (QP0, QP1). All ports have these two numbers, so the GID of
+/// a message to them selects the port.
 const MANAGEMENT: u32 = 1;
 
 /// A process that consists of the function alone, without planned faults of messages.
@@ -82,7 +82,7 @@ impl Network {
         self.fabric.descriptors()
     }
 
-    /// Returns whether messages wait for a time, or for a peer that takes them.
+    /// Returns whether messages wait: for the time of their delivery, or for a peer that reads them.
     pub(crate) fn is_due(&self) -> bool {
         !self.waiting.is_empty() || self.fabric.is_behind()
     }
@@ -178,7 +178,8 @@ fn destination(datagram: &Datagram) -> Option<Gid> {
     datagram.route.last_chunk().copied()
 }
 
-/// Returns a message as the device knows it: its queue pairs of management have no slot.
+/// Returns an arrived message in the form that the device expects: the numbers of management queue pairs
+/// contain no slot.
 fn arrived(message: Message) -> Message {
     match message {
         Message::Unanswered { from, to, datagram, request } => {
@@ -231,7 +232,7 @@ mod tests {
                 own.transmit(&mut device);
             }
         }
-        // A peer behind all of this still reaches the function.
+        // After all these bytes, the function still publishes its address, and a new peer finds it.
         let other = Network::join(home.path()).unwrap();
         own.transmit(&mut device);
         assert_eq!(other.fabric.slot_with(own.published[0]), Some(0));

@@ -15,8 +15,8 @@ const LATE: Duration = Duration::from_millis(1);
 const INTERNAL: u8 = 0x1;
 const NO_RESOURCES: u8 = 0xf;
 
-/// The places of a plan that the function never visits: the kernel delivers events itself, and no other
-/// process takes part.
+/// Places of a plan at which the function has no faults: reads of events, which the kernel in the client's
+/// machine carries out, and messages between processes.
 const ELSEWHERE: [Place; 3] = [Place::Read, Place::Message, Place::Wire];
 
 /// Checks that the function visits each place, and has each incident, that a plan names.
@@ -33,7 +33,7 @@ pub fn check_places(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// A function that is told of each fault.
+/// A function that is called with a sentence for each fault.
 type Tell = dyn FnMut(&str) + Send;
 
 struct State {
@@ -52,7 +52,7 @@ impl core::fmt::Debug for State {
 pub(crate) struct Planned(Arc<Mutex<State>>);
 
 impl Planned {
-    /// Has a device fail as a plan says. `tell` is told of each fault.
+    /// Makes a device fail as a plan says. Calls `tell` with a sentence for each fault.
     pub(crate) fn new(plan: Plan, device: &mut Device<GuestMemory>, tell: Box<Tell>) -> Self {
         let planned = Self(Arc::new(Mutex::new(State { plan, tell })));
         let (entries, commands, requests) = (planned.clone(), planned.clone(), planned.clone());
@@ -91,7 +91,8 @@ impl Planned {
         Some(fault)
     }
 
-    /// Returns how the device ends, once. Other incidents have no effect: [`check_places`] refuses them.
+    /// Returns how the device ends, if the plan has ended it since the last call. Other incidents have no
+    /// effect: [`check_places`] refuses them.
     pub(crate) fn ending(&self) -> Option<Ending> {
         let mut state = self.state();
         match state.plan.take_incident()? {
@@ -104,7 +105,8 @@ impl Planned {
     }
 }
 
-/// Returns the status of a command for an error. A device has no error numbers of Linux.
+/// Returns the status of a command that a planned fault refuses. If the plan names only an errno of Linux,
+/// which a device does not know, the status is the nearest one.
 const fn as_status(errno: i32, status: u8) -> u8 {
     const ENOMEM: i32 = 12;
     match (errno, status) {

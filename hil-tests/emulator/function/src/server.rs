@@ -15,9 +15,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The most descriptors of a message.
 const DESCRIPTORS: usize = 16;
 
-/// The time in nanoseconds that the server allows between the messages of one BlueFlame write. Its first 8
-/// bytes may also be a doorbell alone, and count as one after this time. Each message of the client (QEMU)
-/// ends the wait, so the client is never delayed.
+/// A BlueFlame write arrives in several messages. The server waits this many nanoseconds for the next one.
+/// After this time, the first 8 bytes count as a plain doorbell. Each message of the client (QEMU) ends the
+/// wait, so the client is never delayed.
 const BLOCK_NS: i64 = 20_000_000;
 /// The time in nanoseconds after which the server repeats requests whose receiver was not ready, and looks at
 /// receives of failed queue pairs. A message of the client ends this wait too.
@@ -57,7 +57,7 @@ impl Message {
     }
 }
 
-/// Serves clients one after the other. Each client finds the function in reset.
+/// Serves clients one after the other. Each client finds the function in the state after a reset.
 ///
 /// # Errors
 /// The system's error of the socket.
@@ -102,7 +102,8 @@ fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result
 }
 
 /// Waits until the client's socket is readable. Meanwhile the function does the work that is due, and takes
-/// messages of its network. A function without both does not wait.
+/// messages of its network. Without due work and without a network, returns at once: the caller's next read
+/// of the socket waits.
 fn wait(socket: impl AsFd, function: &mut Function) -> std::io::Result<()> {
     loop {
         let is_due = function.is_due();

@@ -27,7 +27,7 @@ impl Times {
         self.time += begin.elapsed();
         if self.doorbells.is_multiple_of(OFTEN) {
             let line = format!("{:20} doorbells {:20} ns\n", self.doorbells, self.time.as_nanos());
-            // A bench misses numbers that cannot be written.
+            // A failed write is ignored: the bench then reads older numbers.
             let _ = self.file.write_all_at(line.as_bytes(), 0);
         }
     }

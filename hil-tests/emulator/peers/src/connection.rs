@@ -63,9 +63,9 @@ pub enum Content {
 /// A message of connection management.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Slot and `rdma_cm_id` of the sender.
+    /// The sender: the slot of its process, and the number of its `rdma_cm_id`.
     pub from: (u32, u32),
-    /// The `rdma_cm_id` of the receiver. In a request, it is the listener's `rdma_cm_id`.
+    /// The number of the receiver's `rdma_cm_id`. In a request, this is the `rdma_cm_id` of the listener.
     pub to: u32,
     /// The content.
     pub content: Content,

@@ -36,7 +36,7 @@ const SLOT_SHIFT: u32 = 16;
 /// Lower numbers stay unused; in the first range they include QP0 and QP1 of InfiniBand.
 const FIRST_QPN: u32 = 0x40;
 
-/// The number of bytes that are read from one peer before it is the next peer's turn.
+/// The number of bytes that are read from one peer before the next peer is read.
 const READ_AT_ONCE: usize = 1 << 22;
 
 /// Messages with at least this much data are written at once. Shorter ones are written together.
@@ -48,19 +48,22 @@ const MAX_BACKLOG: usize = 1 << 26;
 /// The most bytes that a read returns if the plan of faults cuts it short.
 const SHORT: usize = 7;
 
-/// The most bytes that are read of a file with the addresses of a port, or with services.
+/// The most bytes that are read of a file with the addresses of a port, or with the services of a process.
 const LONGEST_TABLE: u64 = 1 << 16;
 
-/// How long a GID is looked for where a gateway runs, and the time between two looks.
+/// How long [`Fabric::resolve`] looks for a GID if a gateway serves the directory, and the pause between two
+/// looks.
 const NEIGHBOUR: Duration = Duration::from_millis(500);
 const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
 
-/// The time after which the MAC addresses of other slots are read again.
+/// The time after which the MAC addresses of the other processes are read again, even if the directory has
+/// not changed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The number of peers up to which most turns read all connections instead of asking which are ready.
+/// With at most this many peers, most calls of [`Fabric::exchange`] read all connections instead of asking
+/// which ones are ready.
 const FEW: usize = 2;
-/// Of this many turns, one asks which connections are ready.
+/// Of this many calls of [`Fabric::exchange`] with few peers, one asks which connections are ready.
 const BRIEF: u32 = 16;
 
 /// The initial size of a read buffer in bytes.
@@ -75,7 +78,7 @@ pub trait Host {
     fn visit(place: Place) -> Option<Fault>;
 }
 
-/// Information about peers that connection management needs, not the device.
+/// Everything that arrives from peers besides the messages of queue pairs, and the end of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A message of connection management.
@@ -96,7 +99,8 @@ pub struct Fabric<H> {
     listener: UnixListener,
     incoming: Vec<Incoming>,
     outgoing: BTreeMap<u32, Outgoing>,
-    /// The MAC addresses of other slots, and the time stamp of the directory when they were read.
+    /// The MAC addresses of the other processes, by slot. `looked` has the directory's time stamp and the
+    /// time when the addresses were read.
     around: Vec<(u32, Mac)>,
     looked: Option<(SystemTime, Instant)>,
     /// The number of calls of [`Fabric::exchange`].
@@ -211,7 +215,7 @@ impl<H: Host> Fabric<H> {
         let line = |(gid, mac)| format!("{} {}\n", Ipv6Addr::from(gid), hex(mac));
         let lines: String = addresses.into_iter().map(line).collect();
         let (draft, file) = (addresses_file(&self.directory, "draft", self.slot), self.addresses());
-        // Without the file, other network namespaces do not find this process. All else works.
+        // A failure is ignored. Without the file, processes in other network namespaces do not find this one.
         let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
     }
 
@@ -366,7 +370,7 @@ impl<H: Host> Fabric<H> {
         self.looked = changed.map(|time| (time, Instant::now()));
         let own = self.slot;
         let others = (0..SLOTS).filter(|slot| *slot != own);
-        // All addresses of a port have its MAC address.
+        // All addresses of a port have the same MAC address, so the first one is enough.
         self.around = others.filter_map(|slot| Some((slot, self.addresses_of(slot).next()?.1))).collect();
     }
 
@@ -451,8 +455,8 @@ impl<H: Host> Fabric<H> {
     /// Writes and reads bytes, and delivers the received messages. A request to a peer that is gone gets the
     /// answer that the peer is unreachable. All else that arrives is appended to `news`.
     pub fn exchange(&mut self, mut deliver: impl FnMut(Message), news: &mut Vec<News>) {
-        // A read of a socket takes a third of the time of a question which sockets are ready. With few peers,
-        // most turns only read. Every other turn finds new peers and peers that are gone.
+        // A read of a socket takes a third of the time of a `poll` for all sockets. With few peers, most
+        // calls only read. The other calls also find new peers, and peers that are gone.
         self.turns = self.turns.wrapping_add(1);
         let reads_only = (1..=FEW).contains(&self.incoming.len()) && !self.turns.is_multiple_of(BRIEF);
         let ready = if reads_only { vec![true; self.incoming.len()] } else { self.ready() };

@@ -2,7 +2,7 @@
 
 use mlx5_faults::CallKind;
 
-/// The kind of a program's call to the device: object and method, or a command of the older `write`
+/// The kind of a program's call to the kernel's driver: object and method, or a command of the older `write`
 /// interface, or the opening of the device's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(u64);
@@ -17,9 +17,10 @@ impl CallId {
         Self((object as u64) << 48 | (method as u64) << 32 | command & 0xffff_ffff)
     }
 
-    /// Returns whether the call is of a kind that rules name (`ib_user_verbs.h`, `ib_user_ioctl_cmds.h`).
+    /// Returns whether the call is of the kind that a rule names. The numbers are those of `ib_user_verbs.h`
+    /// and `ib_user_ioctl_cmds.h`.
     pub(crate) const fn is(self, kind: CallKind) -> bool {
-        /// The flag of a command whose structures can grow.
+        /// The flag in the number of a command whose structures can grow.
         const EXTENDED: u64 = 1 << 31;
         const DEVICE: u64 = 0;
         let Self(number) = self;

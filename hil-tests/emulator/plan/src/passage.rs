@@ -1,5 +1,5 @@
-//! Converts faults into decisions of the software device: completion entries are lost, repeated or delayed,
-//! or follow an entry of an unknown queue pair, request or opcode; requests fail, or wait.
+//! Converts the faults of a plan into decisions that the software device asks for: whether a completion entry
+//! is lost, repeated, delayed or preceded by an invalid entry, and whether a request fails or waits.
 
 use crate::plan::Visit;
 use mlx5_faults::{Fault, Place};
@@ -33,8 +33,8 @@ pub fn passage(fault: Option<Fault>, entry: &[u8; 64], below: impl FnOnce(u64) -
     }
 }
 
-/// Returns how the device treats a send or receive request with this fault. Delays are in ticks of a clock of
-/// 1 GHz.
+/// Returns how the device treats a send or receive request with this fault. The device counts delays in ticks
+/// of 1 ns.
 pub fn ruling(fault: Option<Fault>) -> Ruling {
     const TICKS: u64 = 1000;
     match fault {
@@ -47,15 +47,15 @@ pub fn ruling(fault: Option<Fault>) -> Ruling {
     }
 }
 
-/// Returns whether a completion entry is about an mkey instead of a request: a signature error.
+/// Returns whether a completion entry reports a signature error, which concerns an mkey instead of a request.
 fn is_of_mkey(entry: &[u8; 64]) -> bool {
     const SIGNATURE_ERROR: u8 = 12;
     entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
 }
 
-/// Changes an entry so that its subject is unknown. `way` selects the change: 0 a queue pair that does not
-/// exist, 1 a request that is not outstanding, 2 an opcode that no completion has. An entry about an mkey
-/// always gets the opcode.
+/// Makes an entry invalid. `way` selects the change: 0 a queue pair that does not exist, 1 a request that is
+/// not outstanding, 2 an opcode that no completion has. A signature error always gets the invalid opcode,
+/// because it names neither a queue pair nor a request.
 fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
     let is_of_mkey = is_of_mkey(&entry);
     let (at, bits) = match way {
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
         entry[OPCODE] = 12 << 4;
         assert_eq!(visit(&entry), Visit::to(Place::Signature));
-        // The entry of a signature error names no queue pair.
+        // The entry of a signature error names no queue pair, so only its opcode changes.
         let mut other = entry;
         other[OPCODE] = 0x50;
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));

@@ -1,4 +1,5 @@
-//! The plan, which decides on each fault: by a list, by a seed for a random choice, or both.
+//! The plan, which decides at each visit to a place whether a fault happens: by a list of rules, by a seed
+//! for a random choice, or both.
 
 use crate::call::CallId;
 use mlx5_faults::{Ending, Fault, Incident, Place, Rule, Subject};
@@ -43,7 +44,7 @@ impl Visit {
     }
 }
 
-/// A generator of pseudo-random numbers (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64), the source of a seed's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dice(u64);
 
@@ -78,13 +79,13 @@ struct Seeded {
 }
 
 impl Seeded {
-    /// Makes the choices of a seed. Most seeds spare some places, so that programs also get past these
-    /// places.
+    /// Draws the seed's choices. Most seeds cause no faults at some of the places, so that programs also get
+    /// past these places.
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let one_in = seeded().map(|place| {
             let (comes, rarity) = (dice.below(2) > 0, dice.below(8));
-            // Few visits concern signature errors, so their faults are more frequent.
+            // Visits that write signature errors are rare, so faults are more frequent at them.
             let times = if place == Place::Signature { 1 << (rarity / 2) } else { 8 << rarity };
             if comes { times } else { 0 }
         });
@@ -106,9 +107,9 @@ pub struct Plan {
     /// Whether the seed may cause faults at each place.
     only: [bool; Place::SEEDED],
     asked: [u64; Place::ALL.len()],
-    /// The fault of a rule that stays, and the kind of call that it applies to.
+    /// The kind of calls that a rule with `stays` makes fail from now on, and the fault of these calls.
     broken: Option<(CallId, Fault)>,
-    /// The past faults, as words of a plan.
+    /// The past faults, as words that [`Plan::parse`] reads.
     trace: VecDeque<String>,
 }
 
@@ -189,8 +190,8 @@ impl Plan {
         }
     }
 
-    /// Counts a visit, and returns its fault, if any. An incident is no fault of the visit: the plan keeps it
-    /// for [`Plan::take_incident`].
+    /// Counts a visit, and returns its fault, if any. If the fault is an incident, the visit itself succeeds:
+    /// the plan keeps the incident for [`Plan::take_incident`].
     pub fn at(&mut self, visit: Visit) -> Option<Fault> {
         let place = visit.place;
         let asked = self.asked.get_mut(place as usize)?;
@@ -261,8 +262,7 @@ impl Plan {
         })
     }
 
-    /// Returns whether the words of the plan name a place: a rule, or the word `only`. A seed alone names no
-    /// place.
+    /// Returns whether the plan names a place, in a rule or in the word `only`. A seed alone names no place.
     pub fn names(&self, place: Place) -> bool {
         let is_only = self.only != [true; Place::SEEDED];
         let is_chosen = is_only && self.only.get(place as usize).copied().unwrap_or(false);
@@ -270,7 +270,7 @@ impl Plan {
         is_chosen || self.rules.iter().any(|(rule, _)| is_of(rule))
     }
 
-    /// Returns the incidents that rules name, and those that have happened and were not taken.
+    /// Returns the incidents that rules name, and the past incidents that the device has not yet taken.
     pub fn named_incidents(&self) -> impl Iterator<Item = Incident> {
         let of = |(rule, _): &(Rule, u64)| match rule {
             Rule::At { fault: Fault::Happens(incident), .. } => Some(*incident),
@@ -279,8 +279,8 @@ impl Plan {
         self.rules.iter().filter_map(of).chain(self.incidents.iter().copied())
     }
 
-    /// Returns a number below `end` for details that a fault leaves open. Without a seed, the number depends
-    /// on the count of visits.
+    /// Returns a number below `end` for details that a fault leaves open, such as the invalid field of an
+    /// entry. Without a seed, the number depends on the count of visits.
     pub fn below(&mut self, end: u64) -> u64 {
         let mut asked = Dice(self.asked.iter().take(Place::SEEDED).sum());
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
@@ -327,7 +327,8 @@ mod tests {
         assert_eq!(plan.trace(), "call@2=ENOMEM,call@3=status:8,completion@1=twice,end@1=EBUSY");
     }
 
-    /// An error without a name in the list is traced by its number, and the trace is a plan.
+    /// The trace names an error without a name in `ERRORS` by its number. A plan can be parsed from the
+    /// trace.
     #[test]
     fn a_trace_names_every_error_as_a_plan_does() {
         for errno in 1..134 {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Line(String);
 
 impl Line {
-    /// Begins a line of a kind, with the time and the number of this process.
+    /// Begins a line of this kind, with the time and the number of this process.
     pub fn now(kind: &str) -> Self {
         Self::new(kind, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), std::process::id())
     }
@@ -109,7 +109,7 @@ pub fn completed(line: Line, cqn: u32, entry: &[u8; 64], cause: Option<Cause>) -
     line.bytes("bytes", entry.bytes()).end()
 }
 
-/// Returns the line of a request of a peer, from queue pair `from` to queue pair `to`.
+/// Returns the line of a request that a peer sends from its queue pair `from` to queue pair `to`.
 pub fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
     let line = line.number("queue_pair", to).text("direction", "in").number("peer", from);
     match request {
@@ -146,7 +146,8 @@ pub fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
 mod tests {
     use super::*;
 
-    /// The expected lines are in a file that the test of `cargo xtask decode` also reads.
+    /// The expected lines are in a file that the test of `cargo xtask decode` also reads, so that both tests
+    /// agree on the format.
     #[test]
     fn lines_are_as_decode_reads_them() {
         let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];

@@ -1,10 +1,10 @@
-//! The queue of a request, and the device that executes it.
+//! The queue pair whose requests are recorded, and the properties of its device.
 
 use mlx5_mkey::inspect::{DeviceContext, QueueKind};
 use mlx5_mkey::mkey;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Transport, XtsEngine};
 
-/// Returns the properties of a device on which findings depend.
+/// Returns the properties of a device on which the findings of `inspect` depend.
 pub const fn context(profile: &DeviceProfile) -> DeviceContext {
     let engine = match profile.xts {
         _ if matches!(profile.crypto, CryptoMode::None) => None,
@@ -22,7 +22,7 @@ pub struct Queue {
     pub number: u32,
     /// The transport of the queue pair.
     pub transport: Transport,
-    /// The properties of the device on which findings depend.
+    /// The properties of the device on which the findings of `inspect` depend.
     pub device: DeviceContext,
 }
 

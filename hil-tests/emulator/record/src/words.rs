@@ -1,10 +1,10 @@
-//! Requests in words.
+//! Posted requests in words, as `--log` prints them.
 
 use super::queue::Queue;
 use mlx5_mkey::inspect::{Style, WorkRequest};
 
-/// Returns a request in words, with the findings for which a device would refuse it. `block` is the number of
-/// its first block. `cargo xtask decode` parses this text.
+/// Returns a request in words, with the findings: the errors for which a device would refuse it. `block` is
+/// the number of its first block. `cargo xtask decode` parses this text.
 pub fn request(queue: &Queue, block: u16, bytes: &[u8]) -> String {
     let between = if queue.kind_name().is_empty() { "" } else { " " };
     let place = format!("mlx5_0{between}{} qp {:#x} block {block}", queue.kind_name(), queue.number);
@@ -21,7 +21,8 @@ mod tests {
     use super::*;
     use mlx5_softdev::Transport;
 
-    /// The expected lines are in a file that the test of `cargo xtask decode` also reads.
+    /// The expected lines are in a file that the test of `cargo xtask decode` also reads, so that both tests
+    /// agree on the format.
     #[test]
     fn requests_are_written_as_decode_reads_them() {
         let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];

@@ -1,5 +1,6 @@
-//! A host for tests: memory, two queue pairs that are connected to each other, and a small encoder of
-//! requests. The encoder uses the wire structs, and is independent of the library's encoder.
+//! The host in tests of the software device: memory, two queue pairs that are connected to each other, and a
+//! small encoder of requests. The encoder uses the structures of `mlx5_mkey::wire`, but none of the library's
+//! encoder.
 #![allow(missing_docs, clippy::new_without_default)]
 
 use mlx5_mkey::types::Key;
@@ -53,7 +54,7 @@ impl Queue {
     }
 }
 
-/// Memory that counts the bytes read from it.
+/// The host's memory. It counts the bytes that the device reads.
 #[derive(Clone, Debug)]
 pub struct Counted {
     arena: Arena,
@@ -106,7 +107,7 @@ impl Seen {
     pub fn vendor(&self) -> u8 {
         self.0.as_error().vendor_syndrome
     }
-    /// Returns the kind of the reason for which the request failed.
+    /// Returns the kind of reason for which the request failed.
     pub fn why(&self) -> Refusal {
         self.1.expect("an error has a cause").refusal()
     }
@@ -198,7 +199,7 @@ impl Host {
     }
 
     /// Makes the device call `look` for each message, completion and command. The host still records the
-    /// causes of errors.
+    /// causes of errors, which [`Seen`] contains.
     pub fn watch(&mut self, mut look: impl FnMut(mlx5_softdev::Seen<'_>) + Send + 'static) {
         let causes = Arc::clone(&self.causes);
         self.device.set_tap(move |seen| {
@@ -318,7 +319,7 @@ impl Host {
         self.poll(|q| &mut q[at].recv_cq)
     }
 
-    /// Takes the only completion of send queue `at`, which must be a success.
+    /// Takes the next completion of send queue `at`, which must be a success and the only one.
     pub fn good(&mut self, at: usize) -> Seen {
         let seen = self.poll_send(at).expect("a completion");
         assert_eq!(
@@ -495,7 +496,7 @@ pub fn local_inv(key: Key) -> Wqe {
     Wqe::new(Opcode::UMR, key.get()).silent().with(&control).with(&context)
 }
 
-/// The signature of a domain for [`Config::signature`]: none, T10-DIF or a CRC.
+/// The signature of one domain (memory or wire) for [`Config::signature`]: none, T10-DIF or a CRC.
 #[derive(Clone, Copy, Debug)]
 pub enum Sig {
     None,
@@ -585,7 +586,8 @@ impl Config {
         };
         let mut mask = 1 << 29 | 1 << 13;
         if mkey.signature {
-            // The mask always includes the error count, which arms error reports.
+            // The mask always includes the error count. Writing the error count makes the device report
+            // signature errors again.
             mask |= 1 << 9 | 1 << 12;
             context.flags_pd = FlagsPd::new().with_sig_err_count(mkey.errors).into_bits().into();
         }
@@ -706,7 +708,8 @@ impl Config {
     }
 
     pub fn umr(mut self) -> Wqe {
-        // An mkey with both features needs both BSFs.
+        // The UMR of an mkey with signature and crypto must contain a BSF for each, even if the test sets
+        // only the crypto BSF.
         if self.mkey.signature && self.mkey.crypto && self.crypto.is_some() && self.signature.is_none() {
             self.signature = Some(SignatureBsf::default());
         }
@@ -742,7 +745,7 @@ impl Config {
     }
 }
 
-/// Bits of the access byte of an mkey context.
+/// Bits of the access byte of an mkey context: local write, remote read, remote write, atomic.
 pub const LW: u8 = 0x08;
 pub const RR: u8 = 0x10;
 pub const RW: u8 = 0x20;

@@ -1,4 +1,5 @@
-//! Functions for tests that start their own program again, with the stand-in (`libmlx5_uverbs.so`) preloaded.
+//! Functions for tests that start their own program again, with the kernel's stand-in (`libmlx5_uverbs.so`)
+//! preloaded.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

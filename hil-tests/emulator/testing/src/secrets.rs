@@ -4,16 +4,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A part of a secret, masked, so that the needle itself is never found.
+/// Bytes of a secret to search for, masked, so that the search does not find the needle itself.
 pub struct Needle([u8; LENGTH]);
 
-/// Bytes of a needle. An expanded key begins with the key itself, so a needle of this length finds both.
+/// The length of a needle. The expanded form of a cipher key begins with the key itself, so a needle of this
+/// length finds both.
 pub const LENGTH: usize = 16;
 const MASK: u8 = 0xa5;
 /// Bytes of memory that are searched at once.
 const CHUNK: usize = 1 << 16;
 const PAGE: usize = 1 << 12;
-/// Bytes of room for the list of this process's mappings.
+/// The most bytes of the list of this process's mappings.
 const MAPS: usize = 1 << 20;
 const PLACES: usize = 1 << 10;
 
@@ -40,7 +41,7 @@ pub struct Scan {
     text: Vec<u8>,
     buffer: Vec<u8>,
     zeros: Vec<u8>,
-    /// The found needles: the number of each, and the address of the chunk that contains it.
+    /// The numbers of the found needles, each with the address of the chunk that contains it.
     places: Vec<(usize, u64)>,
 }
 
@@ -52,8 +53,8 @@ impl Scan {
         Self { memory, maps, text: vec![0; MAPS], buffer, zeros, places: Vec::with_capacity(PLACES) }
     }
 
-    /// Returns the needles that this process's memory contains: the number of each, and the address of the
-    /// chunk that contains it.
+    /// Searches this process's memory for the needles. Returns the numbers of the found needles, each with
+    /// the address of the chunk that contains it.
     pub fn find(&mut self, needles: &[Needle]) -> &[(usize, u64)] {
         let Self { memory, maps, text, buffer, zeros, places } = self;
         places.clear();
@@ -88,7 +89,7 @@ impl Scan {
                 let found = (0..).zip(needles).filter(|(_, needle)| needle.is_in(bytes));
                 let room = PLACES - places.len();
                 places.extend(found.map(|(number, _)| (number, at)).take(room));
-                // The search must not find this buffer's copy of the needle.
+                // Later steps of the search must not find this buffer's copy of the needle.
                 buffer.fill(0);
             }
         }
@@ -103,7 +104,7 @@ impl Scan {
     }
 }
 
-/// Fills `secret` in place with bytes that were never used before.
+/// Fills `secret` in place with bytes that no earlier call returned.
 pub fn fill(secret: &mut [u8]) {
     static SEED: AtomicU64 = AtomicU64::new(0);
     let seed = SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

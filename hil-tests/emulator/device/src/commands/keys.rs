@@ -35,8 +35,8 @@ pub enum KeySpace {
         log_page: u8,
         /// Whether UMRs may change the mkey (PRM `umr_en`).
         umr: bool,
-        /// The page entries: addresses, with rights in the lowest two bits. The command lists them unless the
-        /// mkey is free. Without `pg_access`, each entry gets all rights.
+        /// The page entries: addresses, with rights in the lowest two bits. The command lists them, except
+        /// for an mkey in the state free. Without `pg_access`, each entry gets all rights.
         entries: Vec<u64>,
     },
     /// A region of registered user memory (access mode MTT with `mkey_umem_valid`).
@@ -70,7 +70,7 @@ impl MkeyCommand {
     ///
     /// # Errors
     /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and (an
-    /// assumption) for a free region that UMRs cannot change.
+    /// assumption) for a region in the state free that no UMR may change.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         let context = MkeyContext::read_from_bytes(request.bytes(MKC, size_of::<MkeyContext>())?);
         let context = context.map_err(|_| Refused::INPUT_LENGTH)?;

@@ -130,8 +130,8 @@ impl QpCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused`] for an unknown transport or kind of receive queue, for a format of time stamps, and for
-    /// copies or draining that the device lacks.
+    /// [`Refused`] for an unknown transport or kind of receive queue, and for a format of time stamps, copies
+    /// or draining that the device does not support.
     pub fn read(request: &Request, profile: &DeviceProfile) -> Result<Self, Refused> {
         let at = |offset: usize| QPC + offset;
         let (transport, number) = match request.u8(at(1))? {
@@ -232,8 +232,8 @@ pub struct QpStep {
     pub rights: Access,
     /// The Q_Key.
     pub qkey: u32,
-    /// The number of repetitions of a request while the peer has no receive, if the command sets it (PRM
-    /// `rnr_retry`).
+    /// The number of repetitions of a request while the peer has no receive request, if the command sets it
+    /// (PRM `rnr_retry`).
     pub retries: Option<Retries>,
     /// Whether a signature error stops the send queue, if the command selects this property (`drain_sigerr`).
     pub drains: Option<bool>,
@@ -324,8 +324,8 @@ impl QpStep {
     }
 }
 
-/// Returns whether the extension of a context permits copies. `None` if the command has no extension
-/// (`qpc_ext`, `mmo`; `prm.h` of DPDK and `mlx5_ifc.h`).
+/// Returns whether the extension of a context permits copies of memory (`qpc_ext`, `mmo`; `prm.h` of DPDK and
+/// `mlx5_ifc.h`). Returns `None` if the command has no extension.
 fn copies(request: &Request, profile: &DeviceProfile) -> Result<Option<bool>, Refused> {
     if request.u8(8)? & 0x80 == 0 {
         return Ok(None);
@@ -376,7 +376,7 @@ pub fn context_reply(context: &Context, view: &QpView) -> Vec<u8> {
         *byte = *byte & 0x0f | state << 4;
     }
     // `hw_sq_wqebb_counter` is the number of the next block that the device executes, `hw_rq_counter` that of
-    // the next receive.
+    // the next receive request.
     answer.splice(QPC + 0xb4..QPC + 0xb6, view.hw_sq_wqebb_counter.to_be_bytes());
     answer.splice(QPC + 0xb8..QPC + 0xbc, u32::from(view.hw_rq_counter).to_be_bytes());
     answer

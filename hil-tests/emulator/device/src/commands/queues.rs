@@ -68,7 +68,7 @@ impl CqCommand {
 /// pool (PRM `rmpc`, `wq`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmpCommand {
-    /// The place of the slots.
+    /// The place of the ring of receive requests.
     pub ring: Place,
     /// The place of the doorbell record.
     pub record: Record,
@@ -82,8 +82,8 @@ impl RmpCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused`] for strided queues and signatures of slots, which this device lacks, and for a wrong
-    /// number or size of slots.
+    /// [`Refused`] for strided queues and for signatures in receive requests, which this device does not
+    /// support, and for a wrong number or size of slots in the ring.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         const WQ: usize = 0x50;
         let at = |offset: usize| WQ + offset;

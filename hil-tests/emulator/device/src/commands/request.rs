@@ -20,7 +20,7 @@ impl Request {
     /// Returns `length` bytes from offset `at` on.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`] if the request ends before, as for each field.
+    /// [`Refused::INPUT_LENGTH`] if the request ends before the last of these bytes.
     pub fn bytes(&self, at: usize, length: usize) -> Result<&[u8], Refused> {
         let end = at.checked_add(length).ok_or(Refused::INPUT_LENGTH)?;
         self.0.get(at..end).ok_or(Refused::INPUT_LENGTH)
@@ -33,7 +33,7 @@ impl Request {
     /// Returns the number in a byte at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`] if the request ends before.
+    /// [`Refused::INPUT_LENGTH`] if the request ends before the end of the number.
     pub fn u8(&self, at: usize) -> Result<u8, Refused> {
         Ok(self.number(at, 1)? as u8)
     }
@@ -41,7 +41,7 @@ impl Request {
     /// Returns the number in two bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`] if the request ends before.
+    /// [`Refused::INPUT_LENGTH`] if the request ends before the end of the number.
     pub fn u16(&self, at: usize) -> Result<u16, Refused> {
         Ok(self.number(at, 2)? as u16)
     }
@@ -49,7 +49,7 @@ impl Request {
     /// Returns the number in three bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`] if the request ends before.
+    /// [`Refused::INPUT_LENGTH`] if the request ends before the end of the number.
     pub fn u24(&self, at: usize) -> Result<u32, Refused> {
         Ok(self.number(at, 3)? as u32)
     }
@@ -57,7 +57,7 @@ impl Request {
     /// Returns the number in four bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`] if the request ends before.
+    /// [`Refused::INPUT_LENGTH`] if the request ends before the end of the number.
     pub fn u32(&self, at: usize) -> Result<u32, Refused> {
         Ok(self.number(at, 4)? as u32)
     }
@@ -65,13 +65,13 @@ impl Request {
     /// Returns the number in eight bytes at an offset.
     ///
     /// # Errors
-    /// [`Refused::INPUT_LENGTH`] if the request ends before.
+    /// [`Refused::INPUT_LENGTH`] if the request ends before the end of the number.
     pub fn u64(&self, at: usize) -> Result<u64, Refused> {
         self.number(at, 8)
     }
 
-    /// Returns the number of a umem, or `None` if the command says that the queue or the record is in no umem
-    /// (`is_valid`).
+    /// Returns the number of the umem that contains a queue or a record. Returns `None` if the command says
+    /// that it is in no umem (`is_valid` is false).
     pub(super) fn umem(&self, is_valid: bool, at: usize) -> Result<Option<u32>, Refused> {
         is_valid.then(|| self.u32(at)).transpose()
     }

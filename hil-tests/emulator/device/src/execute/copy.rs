@@ -36,9 +36,9 @@ impl<M: Memory> Device<M> {
         self.copy(qpn, pd, from, to)
     }
 
-    /// Returns the block, the source and the target of the copy at a block. Returns `None` on a device that
-    /// keeps the order of copies, for a copy with a strong fence, for any other request, and for a block that
-    /// no doorbell has announced.
+    /// Returns the block, the source and the target of the copy that begins at this block. Returns `None` on
+    /// a device that keeps the order of copies, for a copy with a strong fence, for any other request, and
+    /// for a block that no doorbell has announced.
     fn next_copy(&mut self, qpn: u32, block: u16) -> Option<(u16, DataSegment, DataSegment)> {
         let qp = self.objects.qps.get_mut(qpn).filter(|_| self.profile.unordered_copies)?;
         let rung = qp.sq_producer.wrapping_sub(block);

@@ -107,8 +107,8 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Executes a request as the gate decides. Returns whether it was executed or has failed. `first` says
-    /// whether no earlier request is outstanding.
+    /// Executes a request as the gate (a function that tests set) decides. Returns whether the request was
+    /// executed or has failed. `first` says whether no earlier request is outstanding.
     fn begin(&mut self, qpn: u32, wqe: &Wqe, first: bool) -> bool {
         let posted = wqe.posted;
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
@@ -147,8 +147,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Executes a request. Returns whether it was executed: a request that fails or reports an error waits
-    /// until it is the oldest.
+    /// Executes a request. Returns whether the request was executed. A request that fails or reports a
+    /// signature error waits until it is the oldest.
     fn start(&mut self, qpn: u32, wqe: &Wqe, ruling: Ruling) -> bool {
         let posted = wqe.posted;
         let outcome = self.execute(qpn, wqe);
@@ -160,8 +160,9 @@ impl<M: Memory> Device<M> {
             outcome => outcome,
         };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
-        // A request with an effect waits for the answers to all earlier requests, and is then executed again.
-        // `alone` prevents attempts in between, which would gather its data after each answer.
+        // A request that only sends a message, and reports nothing, may start before earlier requests are
+        // answered. Any other request waits for these answers, and is then executed again. `alone` prevents
+        // attempts in between, which would gather the request's data after each answer.
         let waits = has_effect && !qp.outstanding.is_empty();
         qp.alone = waits.then_some(posted.counter);
         if waits {
@@ -291,8 +292,8 @@ impl<M: Memory> Device<M> {
         if mkey.is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfUnderList { key: range.key }.into());
         }
-        // Assumption: the driver's queue pair reads lists by keys of all domains. Linux makes the queue pair
-        // in domain 0, and names a key of another domain.
+        // Assumption: the kernel driver's queue pair for UMRs reads lists by keys of all protection domains.
+        // Linux makes this queue pair in domain 0, and names a key of another domain.
         let pd = mkey.filter(|_| transport == Transport::Umr).map_or(pd, |mkey| mkey.pd);
         let (bytes, _) = self.path(qpn, pd).gather(&self.memory.host, range, Right::LocalRead)?;
         let (translations, bsfs) = fetch::lists(&bytes, octowords);
@@ -334,7 +335,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Sends a request to its peer. Without a peer, the request is answered as unreachable. The gate (a
-    /// function that tests set) may answer as a peer without a receive.
+    /// function that tests set) may answer in place of the peer that no receive request is posted.
     fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
         let oldest = self.objects.qps.get_mut(qpn).and_then(|qp| qp.outstanding.oldest_mut());
         if let Some(oldest) = oldest.filter(|oldest| oldest.sequence == sequence)
@@ -365,8 +366,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends all outstanding requests again, if the peer had no receive for the oldest. The peer has dropped
-    /// the later ones.
+    /// Sends all outstanding requests again, if the peer had no receive request for the oldest. The peer has
+    /// dropped the later ones.
     pub(crate) fn ask_again(&mut self, qpn: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.outstanding.is_not_ready()) else {
             return;
@@ -436,8 +437,8 @@ impl<M: Memory> Device<M> {
                 Err(cause) => return self.fail(qpn, posted, cause.local(), cause),
             }
         }
-        // A request with a signature error succeeds. Assumption: also on a queue pair that drains on
-        // signature errors.
+        // A request with a signature error succeeds. For a queue pair that drains on signature errors, this
+        // is an assumption.
         let silent = signature_error && attributes.drain_sigerr && self.faults.failing_request_silent;
         let ce = if silent { FmCeSe::CE_NO_FLUSH_ERROR } else { posted.ce };
         self.complete(qpn, Posted { ce, ..posted }, outstanding.bytes);

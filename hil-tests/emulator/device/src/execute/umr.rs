@@ -57,9 +57,9 @@ mod mask {
 
 /// Applies a UMR that a queue pair executes.
 ///
-/// Assumption: a queue pair of the driver ([`Transport::Umr`]) changes mkeys of all protection domains, and
-/// may move an mkey to another domain. Linux moves a region that it has revoked into the domain of its cache,
-/// so that the user's domain can be freed.
+/// Assumption: the kernel driver's queue pair ([`Transport::Umr`]) changes mkeys of all protection domains,
+/// and may move an mkey to another domain. Linux moves a region that it has revoked into the domain of its
+/// cache, so that the user's domain can be freed.
 pub(super) fn apply(
     objects: &mut Objects,
     asker: Asker,
@@ -96,7 +96,7 @@ pub(super) fn apply(
     if select & mask::QPN != 0 && faults.binding_refused {
         return Err(Reason::UmrBinding);
     }
-    // The caller has already read lists that are in memory into the UMR.
+    // The caller ensures that lists in memory were read into the UMR before.
     let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else { return Err(Reason::UmrReserved) };
     let change = layout(mkey, umr.translation_offset, translations)?;
     let length = if select & mask::LEN != 0 { umr.context.len.get() } else { 0 };
@@ -168,8 +168,8 @@ fn set<T>(field: &mut T, selected: bool, value: T) {
     }
 }
 
-/// Checks the flags of a UMR. Assumption: an mkey that is bound to no queue pair passes the check of the
-/// queue pair, which LOCAL_INV asks for.
+/// Checks the flags of a UMR. Assumption: an mkey that is bound to no queue pair passes CHECK_QPN, the check
+/// of the bound queue pair that LOCAL_INV asks for.
 fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Reason> {
     let flags = umr.control.flag_bits();
     let key = umr.key;
@@ -192,7 +192,7 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
 enum Change {
     None,
     All(Layout),
-    /// Replaces whole blocks of list entries. The number is that of the first replaced entry.
+    /// Replaces list entries in groups of four (64 bytes). The number is that of the first replaced entry.
     From(usize, Vec<Klm>),
     /// Replaces page entries. The number is that of the first replaced entry; `None` replaces all page
     /// entries.
@@ -221,8 +221,8 @@ fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]
     let mut entries: Vec<Klm> = translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
     let written = entries.len();
     trim(&mut entries, Klm::PADDING);
-    // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as
-    // well.
+    // Entries are written in groups of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`), so padding overwrites
+    // entries too.
     if let Some(offset) = offset
         && mkey.layout.is_list()
     {
@@ -276,7 +276,7 @@ fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let (signature, crypto, size) = match list {
         [] => return Ok(None),
         [one] if kind(one).0 => (None, Some(one), BsfSize::WITH_INLINE),
-        // The shorter BSF ends before the attributes of blocks. It describes a transaction (DEVICE.md,
+        // The shorter BSF has no attributes of block signatures. It describes a transaction (DEVICE.md,
         // "Transaction signatures").
         [one] if kind(one).1 == BsfSize::EXTENDED => (Some(one), None, BsfSize::EXTENDED),
         [one] => (Some(one), None, BsfSize::WITH_INLINE),

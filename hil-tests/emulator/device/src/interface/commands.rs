@@ -33,8 +33,8 @@ mod opcode {
     pub(super) const ACCESS_REGISTER: u16 = 0x805;
 }
 
-/// The numbers of pages that the firmware wants at boot and before INIT_HCA. Neither number is a power of
-/// two.
+/// The numbers of pages that the firmware wants at boot and before INIT_HCA. Neither is a power of two, since
+/// drivers must not expect one.
 const BOOT_PAGES: u32 = 5;
 const INIT_PAGES: u32 = 150;
 
@@ -49,8 +49,8 @@ const DISABLED: u8 = 0;
 const INITIAL_STATE: u8 = 1;
 const ENABLED: u8 = 3;
 
-/// The function number that QUERY_PAGES returns, and that MANAGE_PAGES must repeat. The number differs from 0
-/// to expose drivers that ignore it.
+/// The function number that QUERY_PAGES returns, and that MANAGE_PAGES must repeat. The number differs from
+/// 0, so that drivers that ignore it fail.
 const PAGES_OF: u16 = 7;
 
 /// The number of bytes of a page.

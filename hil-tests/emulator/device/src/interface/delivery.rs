@@ -114,7 +114,8 @@ impl<M: Memory> Device<M> {
         given.is_ok() && self.memory.publish(at.wrapping_add(0x3f), entry.byte(0x3f)).is_ok()
     }
 
-    /// Carries out or refuses a command, as the gate of a test decides, and returns the reply.
+    /// Carries out or refuses a command, as the gate (a function that tests set) decides, and returns the
+    /// reply.
     fn judged(&mut self, request: &Request) -> Vec<u8> {
         let opcode = request.u16(0).unwrap_or_default();
         let course = self.gate.course(opcode, opcode::ended(opcode).is_some());

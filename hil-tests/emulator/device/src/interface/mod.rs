@@ -52,8 +52,8 @@ const REVISION: u32 = 5;
 const LOG_SIZE: u32 = 4;
 const LOG_STRIDE: u32 = 7;
 
-/// The state of the driver's interface, in bits 8 to 10 of the lower half of the queue's address
-/// (`MLX5_NIC_IFC_*` of Linux).
+/// The state of the driver's interface, in bits 8 to 10 of the register with the lower half of the command
+/// queue's address (`MLX5_NIC_IFC_*` of Linux).
 mod driver {
     pub(super) const OFFSET: u32 = 8;
     pub(super) const DISABLED: u32 = 1;

@@ -237,7 +237,8 @@ impl<M: Memory> Device<M> {
                 }
                 self.insert_mkey(mkey)?
             }
-            // The memory of a user of the driver would need a umem, which a region does not keep here.
+            // A region in a umem is refused: a region of this device does not keep its umem from being
+            // destroyed.
             KeySpace::Umem { .. } => return Err(Refused::PARAMETER),
             KeySpace::Umr => self.create_mkey(attributes)?,
             KeySpace::Entries(space) => self.create_mkey_over(attributes, space)?,

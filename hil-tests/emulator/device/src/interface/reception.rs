@@ -1,7 +1,7 @@
 //! Receive queues of frames (`en_rx.c` of Linux's mlx5_core).
 //!
 //! Assumption: flow tables have no behaviour. A frame for the port's MAC address or for a group goes to the
-//! first ready receive queue that has a posted receive. A frame that finds none is lost.
+//! first ready receive queue that has a posted receive request. A frame that finds none is lost.
 
 use super::frames::received_sum;
 use super::opcode;
@@ -26,7 +26,7 @@ const CYCLIC: u8 = 1;
 /// The state in which a receive queue takes frames (`MLX5_RQC_STATE_RDY` of Linux).
 const READY: u8 = 1;
 
-/// The key that ends the buffers of a receive (`MLX5_INVALID_LKEY` of Linux).
+/// The key that ends the buffers of a receive request (`MLX5_INVALID_LKEY` of Linux).
 const NO_KEY: u32 = 0x100;
 
 /// The most frames that wait for other ports. Later frames are lost.
@@ -64,7 +64,8 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// MODIFY_RQ: makes a receive queue ready, or stops it. A queue that is stopped begins anew.
+    /// MODIFY_RQ: makes a receive queue ready, or stops it. A queue in state 0 (reset) begins at its first
+    /// slot again.
     pub(super) fn modify_rq(&mut self, request: &Request) {
         let (Ok(number), Ok(state)) = (request.u24(9), request.u8(0x21)) else { return };
         if let Some(queue) = self.interface.receivers.get_mut(&number) {
@@ -105,7 +106,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Takes an Ethernet frame of another port. Frames for other addresses, and frames for which no receive
-    /// is posted, are lost.
+    /// request is posted, are lost.
     pub fn deliver_frame(&mut self, frame: &[u8]) {
         let own = self.mac();
         let is_wanted =
@@ -116,7 +117,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Stores a frame in the next receive of a queue. Returns false if the queue takes no frame now.
+    /// Stores a frame in the next posted receive request of a queue. Returns false if the queue takes no
+    /// frame now.
     fn receive_frame(&mut self, number: u32, frame: &[u8]) -> bool {
         let Some(queue) = self.interface.receivers.get(&number).copied().filter(|queue| queue.is_ready)
         else {
@@ -125,7 +127,7 @@ impl<M: Memory> Device<M> {
         let mut record = [0; 4];
         let is_read = self.memory.read(queue.record, &mut record).is_ok();
         let posted = (u32::from_be_bytes(record) as u16).wrapping_sub(queue.next);
-        // A producer that is further ahead than the ring has slots is a fault of the host.
+        // If the producer is further ahead than the ring has slots, the host has made a mistake.
         if !is_read || posted == 0 || posted > 1 << queue.log_slots {
             return false;
         }

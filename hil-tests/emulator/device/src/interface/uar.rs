@@ -37,9 +37,9 @@ impl<M: Memory> Device<M> {
     /// another page reaches none of the queue's doorbells.
     ///
     /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
-    /// the next request in the ring is the doorbell's, and is a NOP without completion, the device waits for
-    /// the other 56 bytes of the block, in writes of 8 bytes. It then executes this block instead of the one
-    /// in the ring (BlueFlame). A driver finds out in this way whether the bus combines writes
+    /// this work request is the next one in the ring, and is a NOP without completion, the device first waits
+    /// for the other 56 bytes of the block, in writes of 8 bytes. It then executes this block instead of the
+    /// one in the ring (BlueFlame). A driver finds out in this way whether the bus combines writes
     /// (`mlx5_ib_test_wc` and `mlx5_core_test_wc` of Linux). A fast host may have announced further requests
     /// when the doorbell arrives. If the rest does not arrive before the next doorbell or before
     /// [`Device::settle_doorbells`], the device executes the ring.
@@ -122,7 +122,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Adds bytes to the block that is still incomplete, if they continue it. Returns whether they do.
+    /// Adds bytes to the incomplete block of a doorbell, if they continue the block. Returns whether they do.
     fn continue_block(&mut self, offset: u64, part: [u8; 8]) -> bool {
         let Some(coming) = self.interface.blue_flame.as_mut().filter(|coming| coming.next == offset) else {
             return false;

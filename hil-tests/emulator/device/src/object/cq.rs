@@ -11,7 +11,7 @@ pub struct CqAttributes {
     pub entry_bytes: u8,
     /// Address of the doorbell record: big-endian u32 consumer index, then the arm word.
     pub doorbell_record: u64,
-    /// Entries that the host has not taken are overwritten (PRM `oi`).
+    /// Whether the device overwrites entries that the host has not taken (PRM `oi`).
     pub ignore_overrun: bool,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Cq {
     pub(crate) consumer: u32,
     /// Count of entries up to the last solicited or error entry.
     pub(crate) solicited: u32,
-    /// The queue counts as full, independent of the consumer index ([`crate::Device::fill`]).
+    /// Whether the queue counts as full, independent of the consumer index ([`crate::Device::fill`]).
     pub(crate) full: bool,
-    /// The queue has overrun; the device writes no more entries.
+    /// Whether the queue has overrun. The device then writes no more entries.
     pub(crate) overrun: bool,
 }
 

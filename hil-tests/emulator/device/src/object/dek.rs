@@ -48,7 +48,7 @@ pub struct DekAttributes<'a> {
     pub pd: u32,
     /// Key size.
     pub size: KeySize,
-    /// The last 8 bytes of the plaintext are a keytag.
+    /// Whether the last 8 bytes of the plaintext are a keytag.
     pub has_keytag: bool,
     /// The key.
     pub key: KeyMaterial<'a>,
@@ -86,9 +86,9 @@ pub(crate) struct Dek {
     pub(crate) keytag: Option<[u8; 8]>,
     /// The login under which the key was loaded, if any. This login may have ended.
     pub(crate) login: Option<u32>,
-    /// The key was used since the last [`crate::Device::sync_crypto`].
+    /// Whether the key was used since the last [`crate::Device::sync_crypto`].
     pub(crate) used: AtomicBool,
-    /// The value from the next [`crate::Device::sync_crypto`] on.
+    /// The value that the next [`crate::Device::sync_crypto`] puts in force.
     pub(crate) next: Option<Box<Dek>>,
 }
 

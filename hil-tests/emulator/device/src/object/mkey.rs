@@ -54,24 +54,24 @@ pub struct MkeyAttributes {
     pub pd: u32,
     /// Room for translation entries, in entries of 16 bytes (PRM `translations_octword_size`).
     pub translations: u32,
-    /// The mkey has room for a signature BSF (`BLOCK_SIGNATURE`).
+    /// Whether the mkey has room for a signature BSF (`BLOCK_SIGNATURE`).
     pub signature: bool,
-    /// The mkey has room for a crypto BSF (`CRYPTO`). Its transfers are refused until a UMR writes crypto
-    /// attributes.
+    /// Whether the mkey has room for a crypto BSF (`CRYPTO`). Transfers through this mkey are refused until a
+    /// UMR writes crypto attributes.
     pub crypto: bool,
     /// Access rights until a UMR changes them.
     pub access: Access,
     /// The low byte of the key.
     pub tag: u8,
-    /// SEND with invalidation may free the key (`REMOTE_INVALIDATE`).
+    /// Whether SEND with invalidation may free the key (`REMOTE_INVALIDATE`).
     pub remote_invalidate: bool,
-    /// The key starts free, that is unusable until a UMR configures it.
+    /// Whether the key starts free, that is, unusable until a UMR configures it.
     pub free: bool,
     /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where
     /// each has a length of its own (KLM).
     pub log_entry: Option<u8>,
-    /// Writes through the key may pass one another, and reads may pass writes (`relaxed_ordering_write`,
-    /// `relaxed_ordering_read`).
+    /// Whether writes through the key may pass one another (`relaxed_ordering_write`), and whether reads may
+    /// pass writes (`relaxed_ordering_read`).
     pub relaxed_ordering: [bool; 2],
 }
 
@@ -177,7 +177,7 @@ impl Layout {
         matches!(self, Self::List(_) | Self::Equal(..))
     }
 
-    /// Replaces the entries of a list from `first` on. The mkey has room for them.
+    /// Replaces the entries of a list from `first` on. The caller ensures that the mkey has room for them.
     pub(crate) fn replace(&mut self, first: usize, new: &[Klm]) {
         let (Self::List(entries) | Self::Equal(_, entries)) = self else { return };
         write_over(entries, first, new, Klm::PADDING);
@@ -242,7 +242,7 @@ pub(crate) struct Mkey {
     /// 2 is bound to a queue pair.
     pub(crate) qpn: Option<u32>,
     pub(crate) remote_invalidate: bool,
-    /// UMRs may change the key (PRM `umr_en`).
+    /// Whether UMRs may change the key (PRM `umr_en`).
     pub(crate) umr: bool,
     pub(crate) signature: bool,
     pub(crate) crypto: bool,
@@ -258,7 +258,8 @@ pub(crate) struct Mkey {
     pub(crate) errors_expected: bool,
     /// Bit 0 of the count of signature errors that the device has reported.
     pub(crate) errors_counted: bool,
-    /// Writes may pass one another, and reads may pass writes. This device never reorders them.
+    /// Whether writes may pass one another, and whether reads may pass writes. This device never reorders
+    /// them.
     pub(crate) relaxed_ordering: [bool; 2],
 }
 

@@ -26,10 +26,12 @@ pub(crate) struct Waiting {
     pub(crate) bytes: u32,
     /// Whether a signature error was found while the data was gathered.
     pub(crate) signature_error: bool,
-    /// Whether the peer had no receive. The next [`crate::Device::run`] then sends the request again.
+    /// Whether the peer had no receive request for it. The next [`crate::Device::run`] then sends the request
+    /// again.
     pub(crate) not_ready: bool,
     pub(crate) attempts: u8,
-    /// The number of attempts that the gate answers as if the peer had no receive.
+    /// The number of attempts for which the gate (a function that tests set) answers in place of the peer
+    /// that no receive request is posted.
     pub(crate) refusals: u32,
 }
 
@@ -72,14 +74,15 @@ impl Outstanding {
         *self = Self::default();
     }
 
-    /// Returns whether the peer had no receive for the oldest request.
+    /// Returns whether the peer had no receive request for the oldest request.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.requests.front().is_some_and(|oldest| oldest.not_ready)
     }
 
-    /// Returns whether a request that pushes data may be sent before the outstanding ones are answered. The
-    /// request may be sent if the last outstanding request pushes data too and has no signature error, the
-    /// peer had a receive for the oldest one, and number and bytes of all are below the limits.
+    /// Returns whether a request that sends data to the peer may be sent before the outstanding requests are
+    /// answered. This is so if the last outstanding request also sends data and has no signature error, if
+    /// the peer had a receive request for the oldest one, and if number and bytes of all are below the
+    /// limits.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.len() < MAX_REQUESTS
             && self.bytes < MAX_BYTES

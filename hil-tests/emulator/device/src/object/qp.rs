@@ -11,7 +11,7 @@ use mlx5_mkey::wire::ctrl::Opcode;
 pub enum QpState {
     /// The state after creation and after a reset.
     Reset,
-    /// Receives may be posted.
+    /// Receive requests may be posted.
     Init,
     /// Ready to receive: the queue pair answers its peer.
     ReadyToReceive,
@@ -19,7 +19,8 @@ pub enum QpState {
     ReadyToSend,
     /// The send queue is drained: it stands still before the next request.
     SendQueueDrained,
-    /// The send queue failed; receives continue. No error of a reliable connection leads to this state.
+    /// The send queue failed; the receive queue continues. No error of a reliable connection leads to this
+    /// state.
     SendQueueError,
     /// Both queues flush their requests.
     Error,
@@ -95,7 +96,7 @@ impl Transport {
     }
 
     /// Returns the state of the queue pair after a failed send request (InfiniBand 10.3.1). On a transport
-    /// without answers, only the send queue stops, and receives continue.
+    /// without answers, only the send queue stops, and the receive queue continues.
     pub(crate) const fn failed(self) -> QpState {
         if self.is_reliable() { QpState::Error } else { QpState::SendQueueError }
     }
@@ -122,7 +123,7 @@ impl Peer {
     }
 }
 
-/// The number of repetitions of a request while the peer has no receive for it (PRM `rnr_retry`).
+/// The number of repetitions of a request while the peer has no receive request for it (PRM `rnr_retry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retries {
     /// The number of repetitions has no limit.
@@ -142,7 +143,7 @@ pub struct QpAttributes {
     pub sq: u64,
     /// Logarithm of the number of 64-byte blocks of the send ring, 0 to 15.
     pub log_sq_blocks: u8,
-    /// The source of receives.
+    /// The source of receive requests.
     pub receive: ReceiveQueue,
     /// Address of the doorbell record: two big-endian u32, the receive counter and the send counter in
     /// blocks.
@@ -153,20 +154,20 @@ pub struct QpAttributes {
     pub recv_cqn: Option<u32>,
     /// The number by which completions name the queue pair, 24 bits.
     pub user_index: u32,
-    /// A signature error stops the send queue (`drain_sigerr`).
+    /// Whether a signature error stops the send queue (`drain_sigerr`).
     pub drain_sigerr: bool,
-    /// The number of repetitions while the peer has no receive.
+    /// The number of repetitions while the peer has no receive request.
     pub rnr_retry: Retries,
 }
 
-/// The source of a queue pair's receives (PRM `rq_type`).
+/// The source of a queue pair's receive requests (PRM `rq_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveQueue {
-    /// The queue pair has no receives (3).
+    /// The queue pair has no receive requests (3).
     None,
     /// The queue pair has a ring of its own (0).
     Own(ReceiveRing),
-    /// Receives come from the shared receive queue with this number (1).
+    /// Receive requests come from the shared receive queue with this number (1).
     Shared(u32),
 }
 
@@ -217,30 +218,31 @@ pub(crate) struct Qp {
     /// The number of the block after the last one that a doorbell has announced.
     pub(crate) sq_producer: u16,
     pub(crate) read_ahead: ReadAhead,
-    /// The copy at this block was executed before the copy in front of it.
+    /// On a device with unordered copies: the copy at this block was executed before the copy in front of it.
     pub(crate) copied_ahead: Option<u16>,
     pub(crate) rq_consumer: u16,
-    /// The count of posted receives when the device has last read the doorbell record.
+    /// The count of posted receive requests when the device has last read the doorbell record.
     pub(crate) rq_posted: u16,
     /// Requests that were sent and have no answer yet, in the order of sending.
     pub(crate) outstanding: Outstanding,
-    /// The request at this block starts only when no request is outstanding: a first attempt has shown that
-    /// it fails or reports an error.
+    /// The block of a request that starts only when no request is outstanding: a first attempt has shown that
+    /// the request fails or reports an error.
     pub(crate) alone: Option<u16>,
-    /// The gate's decision about the request at a block, until the request is executed.
+    /// The decision of the gate (a function that tests set) about the request at a block. It is kept until
+    /// the request is executed.
     pub(crate) ruling: Option<(u16, Ruling)>,
     /// Sequence number of the next request message.
     pub(crate) sequence: u32,
     /// Sequence number that the peer's next request must have. `None` if no request has come yet.
     pub(crate) expected: Option<u32>,
-    /// The user has asked to drain the send queue, and waits for the event.
+    /// Whether the user has asked to drain the send queue, and waits for the event.
     pub(crate) draining: bool,
-    /// Requests may copy memory (PRM `mmo`).
+    /// Whether requests may copy memory (PRM `mmo`).
     pub(crate) copies: bool,
-    /// Time stamps are in real time (PRM `ts_format`).
+    /// Whether time stamps are in real time (PRM `ts_format`).
     pub(crate) real_time: bool,
-    /// The event [`crate::Event::LastWqe`] was raised: in the error state, the queue pair takes no more
-    /// shared receives.
+    /// Whether the event [`crate::Event::LastWqe`] was raised: in the error state, the queue pair takes no
+    /// more shared receive requests.
     pub(crate) last_told: bool,
 }
 

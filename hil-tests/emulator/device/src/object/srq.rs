@@ -1,11 +1,11 @@
-//! Shared receive queues: receives for any number of queue pairs (PRM `rmpc`, `wq`).
+//! Shared receive queues: receive requests for any number of queue pairs (PRM `rmpc`, `wq`).
 
 /// The order in which slots are taken (PRM `wq_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// Each slot names the next one. Completions name the slot.
     LinkedList,
-    /// Slots are taken one after the other. Completions count the receives, modulo 2^16.
+    /// Slots are taken one after the other. Completions count the receive requests, modulo 2^16.
     Cyclic,
 }
 
@@ -23,7 +23,8 @@ pub struct SrqAttributes {
     /// Size of a slot in bytes: a power of two from 32 to 1024. In a linked list, the first 16 bytes name the
     /// next slot. In a cyclic queue they are ignored.
     pub stride: u16,
-    /// Address of the doorbell record: the count of posted receives, modulo 2^16, as a big-endian u32.
+    /// Address of the doorbell record: the count of posted receive requests, modulo 2^16, as a big-endian
+    /// u32.
     pub doorbell_record: u64,
 }
 
@@ -32,11 +33,12 @@ pub(crate) struct Srq {
     pub(crate) attributes: SrqAttributes,
     /// The slot of a linked list that is taken next.
     pub(crate) head: u16,
-    /// Count of receives that were taken, modulo 2^16.
+    /// Count of receive requests that were taken, modulo 2^16.
     pub(crate) taken: u16,
-    /// An event is raised when fewer receives than this limit are left. 0 means no limit.
+    /// An event is raised when fewer receive requests than this limit are left. 0 means no limit.
     pub(crate) limit: u16,
-    /// A link of the list names no slot. The device takes no more receives.
+    /// Whether a link of the list names a slot that does not exist. The device then takes no more receive
+    /// requests.
     pub(crate) failed: bool,
 }
 
@@ -45,7 +47,7 @@ impl Srq {
         Self { attributes, head: 0, taken: 0, limit: 0, failed: false }
     }
 
-    /// Returns the next slot, and the number of the receive in its completion.
+    /// Returns the next slot, and the number of the receive request in its completion.
     pub(crate) fn next(&self) -> (u16, u16) {
         match self.attributes.topology {
             Topology::LinkedList => (self.head, self.head),

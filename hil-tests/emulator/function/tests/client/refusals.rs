@@ -122,14 +122,15 @@ fn a_driver_gone_wild_harms_nobody_but_itself() {
     let mut machine = Machine::new(&served.socket(), BASE, 1 << 20);
     machine.set_master(true);
     while machine.register(0x1fc) >> 31 != 0 {}
-    // Command queues stand at unmapped addresses, at the end of memory, and at an unaligned address. All
-    // their entries are rung.
+    // Command queues stand at unmapped addresses, at the end of memory, and at an unaligned address. Each
+    // time, the command doorbell rings for all entries.
     for queue in [0, BASE - 0x1000, BASE + (1 << 20) - 0x1000, BASE + 0x123, u64::MAX] {
         machine.write_register(0x10, (queue >> 32) as u32);
         machine.write_register(0x14, queue as u32);
         machine.write_register(0x18, u32::MAX);
     }
-    // The entries of the command queue get random bytes, and the device owns them.
+    // The entries of the command queue get random bytes, except that their owner bit gives them to the
+    // device.
     let mut state = 0x1234_5678_9abc_def0_u64;
     machine.write_register(0x10, 0);
     machine.write_register(0x14, BASE as u32);

@@ -1,5 +1,4 @@
-//! Calls for address handles, and checks of the network addresses (GIDs) to which handles and queue pairs
-//! lead.
+//! Calls for address handles, and checks of the GIDs (network addresses) at both ends of a path.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
@@ -52,8 +51,8 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// an invalid path.
 pub(super) fn leads_to_a_port(state: &mut State, path: &AddressPath) -> Option<bool> {
     let port = PathPort::from_bits(path.port.get()).vhca_port_num();
-    // Traffic that never leaves the device needs neither port nor address (DEVICE.md, "Queue pairs moved by
-    // commands").
+    // The flag `fl` forces loopback. Traffic that never leaves the device needs neither port nor address
+    // (DEVICE.md, "Queue pairs moved by commands").
     if PathFlags::from_bits(path.flags.get()).fl() {
         return (port <= port::NUMBER).then_some(true);
     }

@@ -31,11 +31,11 @@ impl Call<'_> {
     }
 
     /// Returns the number of the channel whose descriptor an attribute holds, or `None` if the attribute is
-    /// missing. The channel belongs to this call's context, and `wanted` accepts its purpose.
+    /// missing. The channel must belong to this call's context, and `wanted` must accept its kind.
     ///
     /// # Errors
-    /// [`Errno::BADF`] for a descriptor of anything else; [`Errno::INVAL`] for a number that no descriptor
-    /// has.
+    /// [`Errno::BADF`] for any other descriptor; [`Errno::INVAL`] for a number that does not fit into 32
+    /// bits.
     pub(crate) fn channel(&self, id: u16, wanted: fn(Kind) -> bool) -> Result<Option<u32>, Errno> {
         let Some(descriptor) = self.request.descriptor(id)? else { return Ok(None) };
         let (number, channel) = self.state.channel_of(descriptor).ok_or(Errno::BADF)?;

@@ -15,8 +15,8 @@ use zerocopy::IntoBytes;
 /// The most entries of a completion queue.
 const MAX_ENTRIES: u64 = (1 << 22) - 1;
 
-/// Flags of the driver (`enum mlx5_ib_create_cq_flags`): entries of 128 bytes padded, the call names a
-/// doorbell page, time stamps in real time.
+/// Flags of the driver (`enum mlx5_ib_create_cq_flags`): entries are padded to 128 bytes, the call names a
+/// doorbell page, time stamps are in real time.
 const PADDED: u16 = 1;
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 const REAL_TIME: u16 = 1 << 2;
@@ -94,8 +94,8 @@ pub(super) fn never_armed(record: u64) -> Option<()> {
     ProcessMemory.write(record.wrapping_add(4), &NEVER_ARMED).ok()
 }
 
-/// Carries out CQ_DESTROY: destroys a completion queue, and answers with the numbers of its events that the
-/// program has read.
+/// Carries out CQ_DESTROY: destroys a completion queue. Answers with the number of completion events and the
+/// number of asynchronous events that the program has read.
 pub(super) fn destroy_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let cq = call.cq(handle)?.clone();

@@ -26,8 +26,8 @@ const DYNAMIC_PAGES: u64 = 1 << 1;
 const REGISTERS: u32 = 2;
 const MAX_REGISTERS: u32 = 512;
 
-/// The answer's mask of GET_CONTEXT: `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and
-/// `_MKEY_UPDATE_TAG`.
+/// The mask of the optional parts in the answer of GET_CONTEXT:
+/// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and `_MKEY_UPDATE_TAG`.
 const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
 
 /// The versions of the clock's information page: a bit for `MLX5_IB_CLOCK_INFO_V1`.
@@ -49,8 +49,8 @@ const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 /// reports.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
-    // The input has 8 bytes, as the first version of the structure, or at least the second version's fields
-    // up to `max_cqe_version`.
+    // The first version of the input has 8 bytes. The second version needs 16: all fields up to
+    // `max_cqe_version` and its padding.
     if (9..16).contains(&call.request.room(UHW_IN)) {
         return Err(Errno::INVAL);
     }
@@ -117,7 +117,8 @@ const CAPABILITIES: u32 = 1 << 11 | 1 << 12 | 1 << 21;
 const WINDOWS: u32 = 1 << 17 | 1 << 24;
 
 fn description(profile: &DeviceProfile, guid: [u8; 8]) -> DeviceResponse {
-    // The device offers memory windows only if a window may grant rights that its region lacks.
+    // A memory window may grant remote rights that its region lacks. A device that also checks the region's
+    // remote rights (`inner_remote_rights`) therefore offers no windows.
     let windows = !profile.inner_remote_rights;
     DeviceResponse {
         firmware: 22 << 32 | 99 << 16,

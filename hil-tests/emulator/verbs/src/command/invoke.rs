@@ -8,8 +8,7 @@ use crate::command::request::Request;
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, CallId, Course};
 
-/// Carries out a call by `run`, or makes it fail if the plan of faults (MLX5_UVERBS_FAULTS) has a failure for
-/// it.
+/// Carries out a call by `run`, unless the plan of faults (MLX5_UVERBS_FAULTS) has a failure for this call.
 pub(super) fn perform(call: &mut Call<'_>, run: Run) -> Result<(), Errno> {
     let Request { object, method, .. } = *call.request;
     let command = if (object, method) == INVOKE_WRITE { call.request.number(COMMAND) } else { 0 };

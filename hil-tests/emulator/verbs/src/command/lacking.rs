@@ -79,14 +79,14 @@ fn is(request: &Request, method: (u16, u16)) -> bool {
     (request.object, request.method) == method
 }
 
-/// Returns the number of a command of the older `write` interface. Returns 0 for other calls: no command in
-/// this table has this number.
+/// Returns the number of the command, if the call carries one of the older `write` interface. Returns 0 for
+/// other calls, because [`SIGNS`] has no command with the number 0.
 fn command(request: &Request) -> u64 {
     if is(request, INVOKE_WRITE) { request.number(COMMAND) } else { 0 }
 }
 
-/// Returns the kind of the queue pair that a call makes. Returns 0 for other calls: no kind in this table has
-/// this number.
+/// Returns the kind of the queue pair, if the call makes one. Returns 0 for other calls, because [`SIGNS`]
+/// has no kind with the number 0.
 fn kind_of_qp(request: &Request) -> u64 {
     if is(request, (QP, 0)) { request.number(9) } else { 0 }
 }

@@ -29,7 +29,7 @@ const AF_IB: i32 = 27;
 /// Bytes of `struct rdma_ucm_conn_param` and of its private data.
 const PARAMETERS: usize = 272;
 const DATA: usize = 256;
-/// Bytes of `struct rdma_ucm_event_resp`, and the fewest bytes for which a library has room.
+/// Bytes of `struct rdma_ucm_event_resp`, and its bytes in older versions of librdmacm.
 const EVENT: usize = 336;
 const OLD_EVENT: usize = 324;
 
@@ -147,7 +147,8 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Carries out a command. GET_EVENT, which waits, and MIGRATE, which names two files, are handled elsewhere.
+/// Carries out a command, except GET_EVENT, which waits, and MIGRATE, which names two files: the layer
+/// `process` carries out these two.
 ///
 /// # Errors
 /// The errno with which the kernel refuses the call.
@@ -286,8 +287,8 @@ fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<()
         path.extend(u32::from(state.mtu_of(device)).to_ne_bytes());
         path.extend(0xffff_u16.to_be_bytes()); // partition key
         path.extend([HOPS, 0, 1, 0]); // traffic class, number of paths, service level
-        // The code 2 before rate and lifetime says that the value is exact, and so does the first 2 for the
-        // MTU. 16 is 100 Gb/s.
+        // The bytes are: MTU selector, rate selector and rate, lifetime selector and lifetime, preference.
+        // The selector 2 marks an exact value. The rate 16 is 100 Gb/s.
         path.extend([2, 2, 16, 2, ACK_TIMEOUT, 0]);
     }
     path.resize(2 * 64, 0);
@@ -374,8 +375,8 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         (3, false) if is_known => READY_TO_SEND,
         _ => return Err(Errno::INVAL),
     };
-    // The side that accepts a request takes responder resources and initiator depth from the request,
-    // exchanged. The requester uses its own.
+    // The side that accepts a request takes its two values from the request: its responder resources are the
+    // peer's initiator depth, and the reverse. The requester uses its own values.
     let accepts = matches!(id.step, Step::Asked);
     let (resources, depth) = match accepts {
         true => (id.theirs.initiator_depth, id.theirs.responder_resources),

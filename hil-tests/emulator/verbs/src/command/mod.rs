@@ -52,8 +52,9 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     if !method.early && !call.context()?.opened {
         return Err(Errno::INVAL);
     }
-    // The plan of faults counts INVOKE_WRITE once, by the command in it. A call that only tests whether the
-    // older `write` interface exists does not count.
+    // `perform` asks the plan of faults, which counts the call. For INVOKE_WRITE, `invoke_write` calls
+    // `perform` once it knows the command: a call without a known command, by which programs test whether the
+    // older `write` interface exists, does not count.
     let outcome = if method.ends {
         let outcome = fault::end().map_or_else(|| (method.run)(&mut call), Err);
         outcome.inspect_err(|_| call.state.refuse_destroying())

@@ -11,8 +11,8 @@ pub(crate) const CORE_IN: u16 = 0;
 pub(crate) const CORE_OUT: u16 = 1;
 pub(crate) const COMMAND: u16 = 2;
 
-/// The flag in the number of a command of the older `write` interface whose structures can grow
-/// (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
+/// The flag in the numbers of the extended commands of the older `write` interface
+/// (`IB_USER_VERBS_CMD_FLAG_EXTENDED`). Their structures may have more fields in later kernels.
 pub(crate) const EXTENDED: u64 = 0x8000_0000;
 
 /// Types of objects of the kernel's interface.

@@ -30,8 +30,8 @@ const SIGNAL_ALL: u64 = 1 << 12;
 const NO_OWN_MULTICAST: u64 = 1 << 1;
 /// All creation flags of the interface (`enum ib_uverbs_qp_create_flags`).
 const FLAGS: u64 = NO_OWN_MULTICAST | 1 << 8 | 1 << 9 | 1 << 11 | SIGNAL_ALL;
-/// The creation flags that only raw packets have: the frame check sequence is received, VLAN tags are
-/// removed.
+/// The creation flags that only queue pairs for raw packets have: received packets keep their frame check
+/// sequence, and lose their VLAN tags.
 const OF_RAW_PACKETS: u64 = 1 << 8 | 1 << 9;
 /// Kinds of queue pairs that this device lacks: raw packets, XRC, dynamic connections.
 const LACKING: &[u64] = &[8, 9, 10, 0xff];
@@ -41,8 +41,8 @@ const LACKING_FLAGS: u32 = 1 << 0 | 1 << 4 | 1 << 5;
 /// The driver's flags that have no effect on this device: scatter to CQE (optional for a device, and absent
 /// in this one), and the number of a doorbell page.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
-/// The flag for credits by packets, which only reliable connections have. The flag has no effect on this
-/// device.
+/// The flag for flow control by packets (`MLX5_QP_FLAG_PACKET_BASED_CREDIT_MODE`), which only reliable
+/// connections have. The flag has no effect on this device.
 const PACKET_CREDITS: u32 = 1 << 9;
 /// The flag of a call that names a doorbell page (`MLX5_QP_FLAG_UAR_PAGE_INDEX`).
 const UAR_PAGE_INDEX: u32 = 1 << 10;
@@ -69,7 +69,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::OPNOTSUPP);
     }
     let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::INVAL)?.1;
-    // Only XRC has an XRC domain, and only raw packets an indirection table.
+    // Attribute 1 is an XRC domain, attribute 6 an indirection table. The supported kinds of queue pairs have
+    // neither.
     if [1, 6].into_iter().any(|attribute| call.request.has(attribute)) {
         return Err(Errno::INVAL);
     }
@@ -87,8 +88,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     };
     let async_channel = call.async_channel(12)?;
     check_driver(call.context()?, &asked, transport)?;
-    // This device supports neither a source queue pair number chosen by the program, nor creation flags other
-    // than this one.
+    // This device supports neither a source queue pair number chosen by the program (attribute 11), nor
+    // creation flags other than `SIGNAL_ALL` and `NO_OWN_MULTICAST`.
     if call.request.has(11) || extra & !NO_OWN_MULTICAST != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -184,7 +185,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Checks the driver's input of QP_CREATE as Linux does: flags, user index, doorbell page.
 fn check_driver(context: &Context, asked: &CreateQp, transport: Transport) -> Result<(), Errno> {
     let credits = if transport == Transport::ReliableConnection { PACKET_CREDITS } else { 0 };
-    // The kernel knows all bytes before these (`check_ucmd_data`).
+    // `reserved` holds the bytes behind the last field that Linux knows. They must be zero
+    // (`check_ucmd_data`).
     if asked.reserved != 0 || asked.flags & !(LACKING_FLAGS | HARMLESS_FLAGS | credits) != 0 {
         return Err(Errno::INVAL);
     }
@@ -201,8 +203,8 @@ fn check_driver(context: &Context, asked: &CreateQp, transport: Transport) -> Re
 }
 
 /// Returns the fields of the context that say which data the kernel lets the device write into completion
-/// entries. The program must allow it. For requesters, all requests must be signalled, or the program must
-/// ask for it explicitly.
+/// entries. The program must allow such data by a flag. For the data of requesters, all requests must be
+/// signalled too, or a second flag must be set.
 fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
     // The codes are MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
     let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };
@@ -292,7 +294,8 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         call.state.device.set_rights(number, rights)?;
     }
     call.state.touch();
-    // The extended command answers with its length (`struct ib_uverbs_ex_modify_qp_resp`).
+    // The extended command answers with an empty mask and the answer's length (`struct
+    // ib_uverbs_ex_modify_qp_resp`).
     call.request.answer(CORE_OUT, [0, 8].map(u32::to_ne_bytes).as_flattened())?;
     call.request.answer(UHW_OUT, &[0; 16])
 }

@@ -132,8 +132,8 @@ impl Request {
     /// Reads the call at `address`.
     ///
     /// # Errors
-    /// [`Errno::FAULT`] for an unmapped address, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] where the
-    /// kernel returns them.
+    /// [`Errno::FAULT`] for an unmapped address, [`Errno::INVAL`] for a wrong length or driver,
+    /// [`Errno::PROTONOSUPPORT`] for reserved fields that are not zero.
     pub(crate) fn read(address: u64) -> Result<Self, Errno> {
         let header: Header = load(address)?;
         let length = size_of::<Header>() + usize::from(header.attributes) * size_of::<Attribute>();
@@ -226,8 +226,8 @@ impl Request {
     /// Returns the object handle that an attribute holds.
     ///
     /// # Errors
-    /// [`Errno::NOENT`] if the attribute is missing, or for a number that no object has; [`Errno::INVAL`] for
-    /// a negative number.
+    /// [`Errno::NOENT`] if the attribute is missing, or for a number of more than 32 bits; [`Errno::INVAL`]
+    /// for a negative number.
     pub(crate) fn handle(&self, id: u16) -> Result<u32, Errno> {
         let (_, attribute) = self.find(id).ok_or(Errno::NOENT)?;
         let number = u64::try_from(attribute.data.cast_signed()).map_err(|_| Errno::INVAL)?;

@@ -20,8 +20,8 @@ const TAG_MATCHING: u32 = 2;
 /// The bit of `attr_mask` for the limit (`enum ib_srq_attr_mask`).
 const LIMIT: u32 = 1 << 1;
 
-/// The minimum bytes of a slot, and the bytes of an octoword. A slot has one segment less than it has
-/// octowords.
+/// The minimum bytes of a slot (the place of one receive request), and the bytes of an octoword. A slot has
+/// one segment less than it has octowords.
 const LEAST: u32 = 32;
 const OCTOWORD: u32 = 16;
 
@@ -37,7 +37,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     if kind > TAG_MATCHING || asked.reserved0 != 0 || asked.reserved1 != 0 {
         return Err(Errno::INVAL);
     }
-    // This device lacks signatures of slots, XRC domains and tag matching.
+    // This device lacks signatures of receive requests (a flag), XRC and tag matching (kinds).
     if kind != 0 || asked.flags != 0 {
         return Err(Errno::OPNOTSUPP);
     }

@@ -47,7 +47,7 @@ const LATE_RIGHTS: u32 = mask::ALTERNATE | mask::ACCESS | mask::PKEY;
 const SENDING: u32 = mask::CURRENT_STATE | mask::ALTERNATE | mask::ACCESS | mask::MIGRATION;
 const SENDING_DATAGRAM: u32 = mask::CURRENT_STATE | mask::QKEY;
 
-/// The attributes of transitions from one sending state to another.
+/// The attributes of transitions from one sending state (RTS, SQD, SQE) to another.
 const BETWEEN: [Attributes; 3] = [(0, SENDING | mask::MIN_RNR_TIMER), (0, SENDING), (0, SENDING_DATAGRAM)];
 
 /// The transitions to all states but RESET and ERR. InfiniBand also has the transitions RTS to SQD and SQD to
@@ -108,7 +108,7 @@ pub(super) fn is_allowed(asked: u32, transport: Transport, from: QpState, to: Qp
 }
 
 /// Checks the values of a call's attributes, apart from states and from the path to the peer. `most_reads` is
-/// the number of reads and atomics at once that the device has.
+/// the largest number of RDMA READs and atomics in flight that the device supports.
 ///
 /// # Errors
 /// The errno with which the kernel refuses the call.

@@ -1,5 +1,5 @@
-//! The fabric of this process (`mlx5-peers`): its descriptors are kept from the program, and its plan of
-//! faults decides about messages.
+//! Adapts the fabric (`mlx5-peers`), which carries messages between the devices of several processes, to this
+//! library: the program cannot close the fabric's descriptors, and the plan of faults decides about messages.
 
 use crate::ground::descriptors;
 use crate::ground::fault::{self, Fault, Place};
@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 /// The fabric of this process.
 pub(crate) type Fabric = mlx5_peers::Fabric<Preloaded>;
 
-/// A process of which this library is a part.
+/// The host of the fabric: a program's process that has preloaded this library.
 #[derive(Debug)]
 pub(crate) struct Preloaded;
 

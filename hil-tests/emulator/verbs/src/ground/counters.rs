@@ -1,6 +1,7 @@
-//! The counters of the port: their files below `/sys`, and the numbers of all processes.
+//! The counters of the port: the values of all processes, and the files of their sums below `/sys`.
 //!
-//! Each process of a directory has a file with its numbers, named by its slot. A later process of the same
+//! Processes whose devices find each other share a directory (`MLX5_UVERBS_DIR`), in which each has a small
+//! number, its slot. The file with the values of a process is named by the slot. A later process of the same
 //! slot continues with the earlier one's values, so the sums over all files never become smaller. The files
 //! below `/sys` are written when a program looks for them.
 
@@ -24,9 +25,9 @@ pub(crate) enum Counter {
     RxWriteRequests,
     RxReadRequests,
     RxAtomicRequests,
-    /// Requests of peers that found no receive.
+    /// Requests of peers for which this side had no receive posted.
     OutOfBuffer,
-    /// Answers of peers that no receive was posted for a request of this side.
+    /// Requests of this side for which a peer had no receive posted (RNR NAKs).
     RnrNakRetry,
     /// Requests without an answer.
     LocalAckTimeout,
@@ -102,19 +103,19 @@ pub(crate) const FILES: &[(&str, Option<Counter>)] = &[
 /// The most milliseconds that the files are behind the device, which is the content of the file `lifespan`.
 pub(crate) const LIFESPAN: u64 = 10;
 
-/// The first part of the names of the files with numbers.
+/// Returns the first part of the names of the files that hold the values of one process.
 fn prefix(view: &str) -> String {
     format!("counters-{view}-")
 }
 
-/// The file with the numbers of this process.
+/// The file with the counter values of this process.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     file: File,
 }
 
 impl Numbers {
-    /// Opens the file of a slot. Returns also the values of the slot's earlier processes.
+    /// Opens the file of a slot. Also returns the values that the slot's earlier processes left there.
     ///
     /// # Errors
     /// An error of the system.
@@ -131,7 +132,7 @@ impl Numbers {
         &self.file
     }
 
-    /// Writes the values. A failure leaves the file as it was, which the next call mends.
+    /// Writes the values. If the write fails, the file keeps its old values until the next call.
     pub(crate) fn write(&self, values: &Values) {
         let _ = self.file.write_all_at(values.map(u64::to_ne_bytes).as_flattened(), 0);
     }
@@ -172,7 +173,7 @@ pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Writes the files that `wanted` names, which is one file, or a folder with all its files. `ports` is the
-/// folder of the port in the tree of `view`.
+/// folder `ports/1` in the emulated `/sys` of `view`.
 pub(crate) fn refresh(directory: &Path, view: &str, ports: &Path, wanted: &str) {
     let sums = sums(directory, view);
     let wanted = wanted.trim_end_matches('/');

@@ -19,8 +19,7 @@ use std::time::Duration;
 /// The delay of the answer to a call that the plan makes late.
 const LATE: Duration = Duration::from_micros(200);
 
-/// A late completion is written after at most this many turns. In a turn, a thread does all outstanding work
-/// of the device.
+/// A late completion is written after the device has looked for work at most this many times.
 const MAX_LOOKS: u64 = 8;
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -32,13 +31,13 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 /// Whether the answer of the last call is to be late.
 static PAUSE: AtomicBool = AtomicBool::new(false);
 
-/// The number of turns of the device until late completions are written.
+/// How many times the device still looks for work until late completions are written.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether an incident has taken the port down.
 static PORT_DOWN: AtomicBool = AtomicBool::new(false);
 
-/// Whether an incident has removed the GIDs of addresses.
+/// Whether an incident has removed the GIDs of IP addresses, so that only the default GID is left.
 static GIDS_GONE: AtomicBool = AtomicBool::new(false);
 
 /// The number of incidents and new plans that may have changed the ports.
@@ -59,7 +58,7 @@ pub(crate) fn set(new: Option<Plan>) {
     *plan() = new;
 }
 
-/// Adds words to the plan.
+/// Adds faults, given as words of `mlx5-emulate --faults`, to the plan.
 ///
 /// # Errors
 /// A sentence that names the invalid word. The plan stays as it is.
@@ -117,7 +116,8 @@ fn ask(visit: Visit) -> Option<Fault> {
     Some(fault)
 }
 
-/// Returns the decision about the next request of a queue pair. A port that is down loses all requests.
+/// Returns the decision about the next request of a queue pair. While the port is down, all requests that the
+/// queue pair sends are lost.
 pub(crate) fn request(side: Side, queue_pair: u32) -> Ruling {
     let place = if side == Side::Send { Place::Request } else { Place::Receive };
     match mlx5_plan::ruling(ask(Visit::of(place, queue_pair))) {
@@ -126,7 +126,8 @@ pub(crate) fn request(side: Side, queue_pair: u32) -> Ruling {
     }
 }
 
-/// Returns the oldest incident that has happened and was not returned yet. Changes of the port are in force.
+/// Returns the oldest incident that has happened and was not returned yet. If the incident changes the port,
+/// this function has made the change.
 pub(crate) fn incident() -> Option<Incident> {
     if !ACTIVE.load(Ordering::Acquire) {
         return None;
@@ -210,7 +211,7 @@ pub(crate) fn pause() {
     }
 }
 
-/// Returns whether late completions are to be written now. The device asks once in each turn.
+/// Returns whether late completions are to be written now. The device asks each time when it looks for work.
 pub(crate) fn late_ones_are_due() -> bool {
     let less = |looks: u32| looks.checked_sub(1);
     LOOKS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)

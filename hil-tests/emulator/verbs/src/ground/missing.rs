@@ -56,8 +56,8 @@ pub(crate) fn met(missing: Missing) {
 mod tests {
     use super::*;
 
-    /// Limits that this library cannot report when a program meets them: the program does not load it, or the
-    /// library does not see the call.
+    /// Limits that this library cannot report when a program meets them: the program does not load this
+    /// library, or the library does not see the program's call.
     const UNTOLD: &[(&str, &str)] = &[
         ("static programs", "they see no device, nor do set-user-id ones: both load no library of ours"),
         ("system calls", "those that go past the C library do not see the device"),

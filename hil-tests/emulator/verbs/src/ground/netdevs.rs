@@ -137,8 +137,8 @@ fn link(body: &[u8]) -> Option<Netdev> {
     Some(netdev)
 }
 
-/// Returns the address in a message with the index of its interface, or `None` for an address that is not in
-/// use.
+/// Returns the address in a message with the index of its interface, or `None` for an address that this host
+/// cannot use ([`UNUSABLE`]).
 fn address(body: &[u8]) -> Option<(u32, IpAddr)> {
     let family = i32::from(*body.first()?);
     let (mut flags, mut local, mut other) = (u32::from(*body.get(2)?), None, None);

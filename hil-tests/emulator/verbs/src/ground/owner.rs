@@ -1,4 +1,5 @@
-//! Tells whether a thread runs code of the program or of the device, and which process owns the state.
+//! Tells whether a thread runs code of the program or of the device, and which process owns the state (the
+//! devices and their objects).
 
 use crate::ground::sys;
 use std::cell::Cell;
@@ -32,7 +33,7 @@ pub(crate) fn take_over() {
     OWNER.store(sys::pid(), Ordering::Release);
 }
 
-/// Returns the number of the process that owns the state.
+/// Returns the number of the process that owns the state, or this process's number before there is a state.
 pub(crate) fn owner() -> i32 {
     match OWNER.load(Ordering::Acquire) {
         0 => sys::pid(),

@@ -75,7 +75,8 @@ pub(crate) struct Port {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// The devices of this process, and the interfaces that belong to their ports.
+/// The part of the system that a process sees: its network namespace, the number of devices, and the
+/// interfaces of their ports. Processes with equal views share one emulated `/sys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// The number of the network namespace.
@@ -95,7 +96,8 @@ impl View {
         Self { namespace, netdevs, devices }
     }
 
-    /// Returns the part of a file name that tells the interfaces of this view from those of other views.
+    /// Returns a part for file names that tells views with different namespaces or interfaces apart. Views
+    /// that differ only in the number of devices have the same part.
     pub(crate) fn network(&self) -> String {
         let netdevs = &self.netdevs;
         // Names of interfaces have no slash, but the environment may have one.
@@ -107,7 +109,8 @@ impl View {
         )
     }
 
-    /// Returns the part of a file name that tells this view from other views.
+    /// Returns a part for file names that tells views with different namespaces, interfaces or numbers of
+    /// devices apart.
     pub(crate) fn name(&self) -> String {
         match self.devices() {
             Ok(2..) => format!("{}.x{}", self.network(), self.devices),
@@ -241,7 +244,7 @@ pub(crate) const fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Gid {
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
-/// Returns whether a GID is link-local: its second half contains the MAC address.
+/// Returns whether a GID is link-local. The second half of a link-local GID contains the MAC address.
 pub(crate) const fn is_link_local([a, b, ..]: Gid) -> bool {
     a == 0xfe && b & 0xc0 == 0x80
 }

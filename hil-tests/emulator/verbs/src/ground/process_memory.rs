@@ -147,7 +147,8 @@ impl Memory for ProcessMemory {
         self.write(address, &[byte])
     }
 
-    /// Stores the entry by one system call: x86-64 keeps the order of the stores of two copies.
+    /// Stores the entry by one system call, which copies `body` and then `last`. On x86-64, other threads see
+    /// the stores in this order.
     #[cfg(target_arch = "x86_64")]
     fn publish_entry(&mut self, address: u64, body: &[u8], last: u8) -> Result<(), Fault> {
         let length = body.len() + 1;

@@ -16,7 +16,8 @@ pub(crate) fn pid() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Reads a link by the system call alone. Returns the number of bytes of its target that `room` has taken.
+/// Reads a symbolic link by the system call, because the C library's function is replaced by this library.
+/// Returns the number of bytes of the link's target that `room` has taken.
 pub(crate) fn read_link(path: &CStr, room: &mut [u8]) -> Option<usize> {
     // SAFETY: the path is a string, and the room has the given length.
     let length = unsafe {
@@ -194,7 +195,7 @@ pub(crate) fn is_nonblocking(descriptor: RawFd) -> bool {
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Returns a duplicate of a program's eventfd, which belongs to this library.
+/// Returns a duplicate of a program's eventfd. The duplicate belongs to this library.
 ///
 /// # Errors
 /// [`Errno::BADF`] if the descriptor is not open, [`Errno::INVAL`] if it is not an eventfd.
@@ -278,12 +279,12 @@ impl Mapping {
     }
 
     /// Writes a word of 8 bytes with one store, so that processes that read it at the same time see it whole.
-    /// `at` is a multiple of 8 within the mapping, which is writable.
+    /// The caller ensures that `at` is a multiple of 8 within the mapping, and that the mapping is writable.
     pub(crate) fn store(&self, at: u64, word: u64) {
         self.word(at).store(word, Ordering::Release);
     }
 
-    /// Reads a word of 8 bytes. `at` is a multiple of 8 within the mapping.
+    /// Reads a word of 8 bytes. The caller ensures that `at` is a multiple of 8 within the mapping.
     #[cfg(test)]
     pub(crate) fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::Acquire)
@@ -343,8 +344,8 @@ unsafe extern "C" {
 /// The state of a thread that cannot be cancelled (`PTHREAD_CANCEL_DISABLE`).
 const NO_CANCELLATION: c_int = 1;
 
-/// Runs `body` to its end on a thread of the program, and leaves no trace: signals and cancellation wait, and
-/// `errno` is as before.
+/// Runs `body` on a thread of the program so that the program notices nothing: signals and cancellation wait
+/// until `body` is done, and `errno` is as before.
 pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: a signal set of zeros is valid. All calls fill or read variables that live until the call is
     // over, and change only this thread. The location of errno is always valid for its thread.

@@ -22,7 +22,7 @@ pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
 /// Programs see the files of [`write`] below this directory.
 pub(crate) const ROOT: &str = "/sys";
 
-/// The first part of the name of the directory with the files of [`write`]. The name of the view follows.
+/// The first part of the name of the directory with the files of [`write`]. The name of the [`View`] follows.
 const TREE: &str = "sys-";
 
 /// Returns the directory and the name of the view for which [`write`] has returned `tree`.
@@ -214,7 +214,8 @@ fn files(index: usize, port: &Port) -> Vec<(String, String)> {
         fixed.iter().map(|(folder, name, content)| (format!("{folder}/{name}"), (*content).to_owned()));
     let zeros = counters::FILES.iter().map(|(name, _)| (format!("{of_function}/ports/1/{name}"), "0".into()));
     let lifespan = (format!("{of_function}/ports/1/hw_counters/lifespan"), LIFESPAN.to_string());
-    // The real directory of an interface has more files. Programs look for its name.
+    // The kernel's directory of an interface has more files. Verbs programs need little more than the
+    // interface's name.
     let Interface { index, name, mac } = &port.interface;
     let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
     let netdev = [

@@ -1,4 +1,5 @@
-//! Moves this process's memory through a window: a small file in memory, which this library has mapped.
+//! Copies bytes from and to any address of this process through a window: a small file in memory, which this
+//! library has mapped.
 //!
 //! `pwritev` copies bytes from any addresses into the window, and `preadv` copies bytes from the window to
 //! any address. Both stop at the first address without memory, and respect the protection of pages. The
@@ -14,8 +15,8 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 /// The most bytes that the window holds.
 pub(crate) const ROOM: usize = 1 << 16;
 
-/// The window of the process `owner`. A forked child makes its own window, because it would share its
-/// parent's.
+/// The window of the process `owner`. A forked child makes its own window, because parent and child would
+/// write to the same bytes of an inherited one.
 struct Window {
     owner: i32,
     file: File,
@@ -52,7 +53,7 @@ impl Window {
     }
 
     /// Stores the pieces, one after the other, from an address on. Returns the number of bytes before the
-    /// first bad address. The pieces have at most [`ROOM`] bytes.
+    /// first bad address. Stores nothing if the pieces have more than [`ROOM`] bytes.
     fn store(&mut self, address: u64, pieces: [&[u8]; 2]) -> usize {
         let [first, second] = pieces;
         let length = first.len() + second.len();

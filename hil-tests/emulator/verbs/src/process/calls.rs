@@ -78,7 +78,7 @@ pub(crate) fn with_devices(change: impl FnMut(&mut Device<ProcessMemory>)) {
     lock().devices.all().map(|state| &mut state.device).for_each(change);
 }
 
-/// Carries out the incidents of the plan of faults.
+/// Carries out the incidents that are due by the plan of faults.
 pub(crate) fn happen() {
     {
         let mut inside = lock();
@@ -93,8 +93,8 @@ pub(crate) fn counts() -> Counts {
     lock().devices.counts()
 }
 
-/// Releases a descriptor that a program is about to close. [`descriptors::is_ours`] is true for the
-/// descriptor. With its last descriptor, a context or channel ends.
+/// Releases a descriptor that a program is about to close. A context or channel ends with its last
+/// descriptor. The caller ensures that [`descriptors::is_ours`] is true for the descriptor.
 pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
     descriptors::take_back(descriptor);
@@ -102,8 +102,8 @@ pub(crate) fn close(descriptor: RawFd) {
     inside.devices.all().for_each(|state| state.close(descriptor));
 }
 
-/// Records that a program has made `new` as a duplicate of `old`. [`descriptors::is_ours`] is true for one of
-/// them. The former file of `new` is closed.
+/// Records that a program has made `new` a duplicate of `old`. The duplication has closed the former file of
+/// `new`. The caller ensures that [`descriptors::is_ours`] is true for one of the two.
 pub(crate) fn duplicate(old: RawFd, new: RawFd) {
     let mut inside = lock();
     if descriptors::is_ours(old) {
@@ -172,8 +172,8 @@ pub(crate) fn page(descriptor: RawFd, asked: &PageRequest) -> Result<Option<(Raw
 }
 
 /// Returns the errno with which a read from a device file fails: `EINVAL` for the file of a context, and for
-/// an event channel the errno after its last event. The caller has found that the channel is empty, and that
-/// its context is closed. Returns `None` for descriptors of other files.
+/// an event channel the errno after its last event. Returns `None` for descriptors of other files. The caller
+/// ensures that the channel is empty and its context closed.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
     let mut inside = lock();
@@ -246,7 +246,7 @@ pub(crate) fn write_command(descriptor: RawFd, address: u64, count: usize) -> Re
         }
         _ => manager::dispatch(state, file, &command),
     };
-    // The command may leave work for the worker: messages to peers, and waits that end.
+    // The command may leave work for the worker: messages to peers, and timeouts.
     bell::ring();
     outcome
 }

@@ -1,5 +1,5 @@
-//! The fuzzing entry: makes the calls of the kernel's interface that arbitrary bytes encode. The device has
-//! no file.
+//! The entry of the fuzz target `standin`: makes the calls of the kernel's interface that arbitrary bytes
+//! encode. The calls go directly to the device, without an open file.
 //!
 //! All memory that a call can name is one arena at a fixed address. All other addresses count as unmapped.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -98,7 +98,7 @@ impl Input<'_> {
 /// fabric.
 struct Standin {
     states: [State; 2],
-    /// The directory in which only these devices meet.
+    /// The directory of the fabric through which these two devices, and no others, exchange messages.
     _directory: TempDir,
 }
 
@@ -164,7 +164,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     ProcessMemory.write(ARENA, &[0; ARENA_BYTES as usize]).expect("the arena is memory");
     state.open(DESCRIPTOR);
     let mut made = Vec::new();
-    // Most sequences begin with a call that opens the device.
+    // Most sequences begin with GET_CONTEXT, because almost all other calls need an open context.
     if input.below(16) != 0 {
         call(state, GET_CONTEXT, &mut Input(&[]), &mut made);
     }
@@ -176,7 +176,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
             0 => {
                 let (address, value) =
                     (QUEUES + u64::from(u16::from_le_bytes(input.bytes())) % 0x8000, input.number());
-                // A write over the arena's end stores a part of the value.
+                // A write that crosses the arena's end fails, which is no fault of the device.
                 let _ = ProcessMemory.write(address, &value.to_be_bytes());
             }
             1 => {
@@ -315,7 +315,7 @@ fn attribute(
         Kind::NewObject => (0, 0),
         Kind::Flags => (8, input.number()),
         Kind::In(least, ..=8) => (least, input.number()),
-        // A list of events is the only input of at least 2 bytes.
+        // Only one input has a minimum of 2 bytes: the list of events of DEVX_SUBSCRIBE_EVENT.
         Kind::In(2, _) => events(input, inputs),
         Kind::In(least, _) => {
             let least = match command {

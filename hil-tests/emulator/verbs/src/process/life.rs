@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 use std::sync::{MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-/// How long the end of the process waits for peers to read their last messages.
+/// How long the end of the process is delayed until peers have read the last messages of this process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 static PREPARED: Once = Once::new();
@@ -72,8 +72,8 @@ extern "C" fn at_exit() {
     }
     let _ = catch_unwind(|| {
         let deadline = Instant::now() + LAST_WORDS;
-        // The worker releases the lock soon. A thread that ends the process in the middle of a call never
-        // releases it.
+        // If another thread holds the lock, such as the worker, it releases the lock soon. If this thread
+        // ends the process in the middle of a call, the lock stays taken, and the loop ends at the deadline.
         while Instant::now() < deadline {
             if let Some(mut inside) = lock::try_lock() {
                 if !inside.devices.is_empty() {

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 /// polls does the work. A doorbell waits at most as long as the worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread of the program has done the device's work since the worker's last question
-/// ([`is_polled`]).
+/// Whether a thread of the program has done the device's work since the worker last called [`is_polled`].
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program waits for events, in addition to polling.
@@ -25,14 +24,14 @@ static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 /// The number of calls of [`look`] in a row that found no work.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// The time after a call of [`look`] in which further calls of the same thread do nothing, if several answers
-/// are still to come, and nothing else. Requests that the thread posts in this time are sent together. A
-/// program with one request under way waits for its answer, so its calls look at once.
+/// If the device only waits for several answers of peers after a call of [`look`], further calls of the same
+/// thread do nothing for this time. Requests that the thread posts in this time are sent together. A program
+/// with one request in flight waits for its answer, so its calls do the device's work at once.
 const TOGETHER: Duration = Duration::from_micros(5);
 
 thread_local! {
-    /// The end of this thread's last call of [`look`], if the call was short and only answers are still to
-    /// come.
+    /// The end of this thread's last call of [`look`], if the call was short and the device then only waits
+    /// for answers of peers.
     static AWAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -43,7 +42,7 @@ static BY_HAND: AtomicBool = AtomicBool::new(false);
 /// small, because the thread or process with the awaited answer may wait for this core.
 const PATIENCE: usize = 4;
 
-/// The result of one turn of the device's work by the worker.
+/// The result of doing the device's work once, for the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Whether there was work.
@@ -76,14 +75,14 @@ pub(crate) fn work_before_call(devices: &mut Devices) {
     }
 }
 
-/// Does the device's work on a thread of the program, unless another thread does it or waits for its turn.
+/// Does the device's work on a thread of the program, unless another thread holds the lock or waits for it.
 /// Signals and cancellation wait until the work is done.
 pub(crate) fn look() {
     if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
         return;
     }
-    // A second turn serves a thread that has come in the meantime. More turns would keep this thread from its
-    // own work.
+    // The second time serves a thread that has found the lock taken in the meantime. A third time would keep
+    // this thread from its own work.
     for _ in 0..2 {
         let Some(moved) = sys::undisturbed(|| owner::as_device(look_once)) else { return };
         LOOKED.store(true, Ordering::Relaxed);
@@ -143,7 +142,7 @@ pub(crate) fn by_hand() -> bool {
 /// Sets whether only a test drives the device.
 pub(crate) fn set_by_hand(on: bool) {
     BY_HAND.store(on, Ordering::Release);
-    // Waiting for the lock makes sure that a turn in progress is over.
+    // This call waits for the lock. Afterwards, no thread is still doing the device's work.
     lock::in_turn(|_| ());
     bell::ring();
 }
@@ -153,7 +152,7 @@ pub(crate) fn work_by_hand() -> bool {
     lock::in_turn(|devices| turn(devices, |devices| caught(devices, Pace::Step)))
 }
 
-/// Returns whether a thread found the lock taken since the last turn.
+/// Returns whether a thread found the lock taken since the device's work was last begun.
 pub(crate) fn was_missed() -> bool {
     MISSED.load(Ordering::Acquire)
 }

@@ -25,7 +25,8 @@ pub(crate) const KILOHERTZ: u64 = 1_000_000;
 const MASK: u64 = (1 << 41) - 1;
 const SHIFT: u32 = 31;
 
-/// The nanoseconds after which the base is written anew, long before the clock's 41 bits overflow.
+/// The nanoseconds after which the base (a time of day, and the ticks at this time) is written anew, long
+/// before the clock's 41 bits overflow.
 const OVERFLOW: u64 = 1 << 30;
 
 /// Offsets in bytes in `struct ib_uverbs_clock_info` of the words that are written: sign, nanoseconds,
@@ -42,7 +43,7 @@ const OVERFLOWS: u64 = 48;
 pub(crate) struct ClockPages {
     file: OwnedFd,
     pages: Mapping,
-    /// The ticks at the last update of the base.
+    /// The ticks in the base (a time of day, and the ticks at this time) that was written last.
     base: Option<u64>,
     sign: u32,
 }

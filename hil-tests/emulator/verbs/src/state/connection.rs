@@ -234,8 +234,8 @@ impl State {
         let own: Vec<(SocketAddr, bool)> =
             own.filter_map(|id| Some((id.source?, id.may_share_port))).collect();
         let view = self.view_name();
-        // Two `rdma_cm_id`s that want one port get different errnos: EADDRNOTAVAIL if one of them is bound to
-        // all addresses of this machine, EADDRINUSE if both have the same address (kernel `cma_check_port`).
+        // If another `rdma_cm_id` has the port, the errno is EADDRNOTAVAIL if one of the two is bound to all
+        // addresses of this machine, and EADDRINUSE if both have the same address (kernel `cma_check_port`).
         let conflict = |port, other: SocketAddr| match other.ip() {
             _ if other.port() != port => None,
             ip if ip.is_unspecified() || asked.ip().is_unspecified() => Some(libc::EADDRNOTAVAIL),
@@ -336,7 +336,7 @@ impl State {
         }
     }
 
-    /// Returns the address of a port from which this machine's routes lead to `other`.
+    /// Returns this machine's own address on the route to `other`, if an RDMA port has this address.
     fn routed_address(&self, other: IpAddr) -> Option<IpAddr> {
         let any = match other {
             IpAddr::V4(_) => IpAddr::from([0; 4]),
@@ -416,7 +416,8 @@ impl State {
         })
     }
 
-    /// Returns slot and `rdma_cm_id` of the listener at an address, in this process or in another one.
+    /// Returns the listener at an address, in this process or in another one: the slot of its process, and
+    /// the number of its `rdma_cm_id`.
     fn listener(&mut self, space: u16, to: SocketAddr) -> Option<(u32, u32)> {
         let takes = |at: SocketAddr| {
             let is_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
@@ -434,7 +435,8 @@ impl State {
         let found: Vec<(u32, Service)> = self
             .services_of_others()
             .filter(|(_, service)| service.space == space && takes(service.address))
-            // All processes of this network namespace have the addresses of this machine.
+            // An address of this machine leads only to listeners in this network namespace, and any other
+            // address only to listeners outside.
             .filter(|(_, service)| (service.view == view) == is_own)
             .collect();
         let wanted = gid(to.ip());
@@ -643,7 +645,8 @@ impl State {
     pub(crate) fn manage(&mut self, news: News) {
         match news {
             News::Notice(notice) => self.take_notice(notice),
-            // The interface of the port belongs to the kernel, which sends its frames itself.
+            // Only the virtual PCI function sends and takes Ethernet frames. Here, the port's network
+            // interface belongs to the kernel, which carries the interface's frames itself.
             News::Frame(_) => {}
             News::Gone(slot) => {
                 let of_it = self.book.ids.iter().filter(|(_, id)| id.peer.is_some_and(|peer| peer.0 == slot));
@@ -741,8 +744,8 @@ impl State {
                 id.step = Step::Established;
                 self.raise(to, EventKind::Established, 0, Shown::Nothing);
             }
-            // The listener has ended, or has no room. Linux drops a request without room, and the requester
-            // repeats it.
+            // The listener has ended, or has no room for more requests. On Linux, a requester repeats a
+            // request that a full listener has dropped. Here, the requester looks for a listener again.
             (Content::Reject(NOBODY_LISTENS, _), Step::Asking(until))
                 if now + (PATIENCE - SEARCH) < until =>
             {
@@ -838,7 +841,7 @@ fn connection(theirs: &Parameters, room: usize) -> Shown {
     })
 }
 
-/// A listener, as a line of its process's list of services.
+/// A listener, as a line of the list of services that its process publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Service {
     number: u32,

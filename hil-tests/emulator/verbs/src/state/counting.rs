@@ -22,7 +22,8 @@ const IMMEDIATE: usize = 4;
 const DETH: usize = 8;
 const ORIGINAL: usize = 8;
 
-/// The counts of this process, shared with the device's tap.
+/// The counts of this process. The device's tap, a function that sees all messages and completions, shares
+/// them.
 #[derive(Debug)]
 pub(crate) struct Tally {
     slot: u32,
@@ -45,8 +46,8 @@ impl Tally {
         self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Counts what the device's tap shows. A message between two queue pairs of this process counts as sent
-    /// and as received.
+    /// Counts a message or completion. The device's tap calls this function with each. A message between two
+    /// queue pairs of this process counts as sent and as received.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Sent(message) => {
@@ -166,8 +167,8 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Begins to count for the port of a device. Without a view of interfaces or without a file, the counts
-    /// stay in this process.
+    /// Begins to count for the port of a device. If the settings have no view, or the file cannot be opened,
+    /// the counts stay in this process.
     pub(crate) fn new(settings: &Settings, port: &Port, device: usize, slot: u32) -> Self {
         let open = |view: &View| {
             let name = View::device_name(&view.name(), device);
@@ -182,7 +183,7 @@ impl Counting {
         Self { tally, numbers, written: before, since: Instant::now() }
     }
 
-    /// Returns the counts, for the device's tap.
+    /// Returns the counts, for the function that sees all messages and completions (the device's tap).
     pub(crate) fn tally(&self) -> Arc<Tally> {
         self.tally.clone()
     }

@@ -38,7 +38,7 @@ impl Devices {
         }
     }
 
-    /// Returns the first device, whose slot on the fabric has the connections of rdma_cm.
+    /// Returns the first device, `mlx5_0`, which handles all rdma_cm files and their connections.
     pub(crate) fn first(&mut self) -> Option<&mut State> {
         self.0.get_mut(&0)
     }
@@ -57,7 +57,7 @@ impl Devices {
     pub(crate) fn work(&mut self, pace: Pace) -> bool {
         self.take_incidents();
         let releases = fault::late_ones_are_due();
-        // A device may have messages for an earlier one, which takes them in the next turn.
+        // A device may have messages for an earlier one, which takes them in the next call of this function.
         self.all().fold(false, |moved, state| state.work(pace, releases) | moved)
     }
 

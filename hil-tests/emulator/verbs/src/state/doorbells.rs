@@ -20,7 +20,7 @@ impl Doorbells {
     /// Replaces the watched records. The next [`Doorbells::look`] returns each of them as changed.
     pub(super) fn watch(&mut self, records: impl Iterator<Item = (Subject, u64)>) {
         self.0 = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
-        // Records in one page are read together.
+        // Neighbouring addresses stand together, because records in one page are read together.
         self.0.sort_by_key(|watched| watched.address);
     }
 

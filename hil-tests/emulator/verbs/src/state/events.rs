@@ -35,8 +35,8 @@ mod device {
     pub(super) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// The device's numbers of the events of objects to which the kernel lets programs subscribe in any case,
-/// without a look at the device's capabilities.
+/// The events of objects to which the kernel lets programs subscribe, whatever the device's capabilities. The
+/// numbers are the device's.
 const ASKABLE: [u16; 15] =
     [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x1c, 0x1d];
 

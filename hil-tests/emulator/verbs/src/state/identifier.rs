@@ -55,7 +55,8 @@ pub(crate) enum Step {
     Resolving(Instant),
     Resolved,
     Routed,
-    /// Nobody listens at the peer's address yet. The search ends at `until`, and continues at `next`.
+    /// Nobody listens at the peer's address yet. The next look for a listener is at `next`, and the search
+    /// ends at `until`.
     Searching {
         until: Instant,
         next: Instant,
@@ -91,7 +92,7 @@ pub(crate) struct Id {
     /// Whether the `rdma_cm_id` itself has bound its port. A new connection uses the port of its listener.
     pub(crate) owns_port: bool,
     pub(crate) may_share_port: bool,
-    /// Slot and `rdma_cm_id` of the peer.
+    /// The slot of the peer's process, and the number of the peer's `rdma_cm_id`.
     pub(crate) peer: Option<(u32, u32)>,
     /// The parameters that this side has sent.
     pub(crate) own: Parameters,

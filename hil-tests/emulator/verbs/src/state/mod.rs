@@ -79,9 +79,9 @@ pub(crate) struct State {
     pub(crate) ports: Vec<Port>,
     /// The ports of all devices without the effects of incidents.
     real_ports: Vec<Port>,
-    /// The incidents that `ports` takes into account.
+    /// The number of changes by incidents that `ports` takes into account ([`fault::has_port_changed`]).
     port_changes: u32,
-    /// The kernel's news of changes of the port, if the kernel sends any.
+    /// The subscription to the kernel's notifications of changed interfaces, if the kernel sends any.
     news: Option<News>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
@@ -95,11 +95,12 @@ pub(crate) struct State {
     /// Messages that are not delivered yet, each with the time of its arrival.
     waiting: Waiting,
     doorbells: Doorbells,
-    /// Whether queues have changed. The next turn then collects `doorbells` anew, and looks for work without
-    /// a doorbell.
+    /// Whether queues have changed. The next call of [`State::work`] then collects `doorbells` anew, and
+    /// looks for work without a doorbell.
     changed: bool,
     last_period: Instant,
-    /// Whether the last turn skipped the messages of peers, because doorbell records had changed.
+    /// Whether the last call of [`State::work`] skipped the messages of peers, because doorbell records had
+    /// changed.
     peers_wait: bool,
     /// Whether a completion queue was ever armed.
     armed: bool,
@@ -124,7 +125,7 @@ pub(crate) struct Counts {
 pub(crate) enum Pace {
     /// Timers follow the system's clock.
     Clock,
-    /// Each turn counts as one timer period, for tests that run the device step by step.
+    /// Each call of [`State::work`] counts as one timer period, for tests that run the device step by step.
     Step,
 }
 
@@ -355,7 +356,7 @@ impl State {
         self.changed || self.channels.values().any(Channel::is_behind)
     }
 
-    /// Records that queues have changed, so that the next turn looks for work.
+    /// Records that queues have changed, so that the next call of [`State::work`] looks for work.
     pub(crate) fn touch(&mut self) {
         self.changed = true;
     }
@@ -445,8 +446,8 @@ impl State {
         }
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
-        // A turn without changed doorbell records takes the messages of peers. Of the turns with changed
-        // records, every second one takes them too.
+        // A call that finds no changed doorbell records takes the messages of peers. Of successive calls that
+        // find changed records, every second one takes them too.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();

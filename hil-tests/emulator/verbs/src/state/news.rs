@@ -16,8 +16,8 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Subscribes to notifications of the port's interfaces. Returns `None` if the port has no view of
-    /// interfaces, or if the kernel sends no notifications.
+    /// Subscribes to notifications of changed network interfaces. `view` is the selection of interfaces that
+    /// the ports follow. Returns `None` without `view`, or if the kernel sends no notifications.
     pub(super) fn new(view: Option<&View>) -> Option<Self> {
         Some(Self { view: view?.clone(), watch: Watch::new()?, looked: Instant::now() })
     }
@@ -27,7 +27,7 @@ impl News {
         self.watch.descriptor()
     }
 
-    /// Returns the view of interfaces that determines the port.
+    /// Returns the selection of network interfaces that the ports follow.
     pub(super) const fn view(&self) -> &View {
         &self.view
     }
@@ -38,7 +38,7 @@ impl News {
             return None;
         }
         self.looked = Instant::now();
-        // Ports stay as they were if a chosen interface is gone.
+        // If an interface that the environment names is gone, `ports` fails, and the ports stay as they were.
         if self.watch.has_news() { self.view.ports().ok() } else { None }
     }
 }

@@ -208,7 +208,7 @@ impl Object {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
 
-    /// Returns whether the object is a queue. The device checks each queue for work in every turn.
+    /// Returns whether the object is a queue: an object that may have work for the device.
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
@@ -241,8 +241,8 @@ pub(crate) struct Context {
     pub(crate) async_channel: Option<u32>,
     /// How the device has ended for this context, if it has.
     pub(crate) ending: Option<Ending>,
-    /// Queues, apart from the other objects. The device looks through all queues in each turn, and a program
-    /// may have tens of thousands of other objects.
+    /// Queues, apart from the other objects. The stand-in looks through all queues often, and a program may
+    /// have tens of thousands of other objects.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,
     /// Objects that the device has destroyed at its removal, until the program destroys them too.

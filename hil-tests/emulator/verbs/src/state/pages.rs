@@ -46,7 +46,7 @@ impl State {
     /// # Errors
     /// The errno with which Linux refuses the mapping.
     pub(crate) fn page(&self, descriptor: RawFd, asked: &PageRequest) -> Result<Option<(RawFd, i64)>, Errno> {
-        // A channel cannot be mapped, and the system says so.
+        // A channel is a socket, which the kernel itself refuses to map.
         let Some(context) = self.context_of(descriptor) else { return Ok(None) };
         let write_combining = self.write_combining;
         let context = self.contexts.get(&context).filter(|context| context.opened).ok_or(Errno::INVAL)?;

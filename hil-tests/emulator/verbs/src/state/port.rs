@@ -1,4 +1,4 @@
-//! The port of this process: resolves GIDs to MAC addresses, and follows changes of the port.
+//! The port of a device: resolves GIDs to MAC addresses, and follows changes of the port.
 
 use super::State;
 use crate::ground::fault;
@@ -15,8 +15,8 @@ const PORT_ERROR: u32 = 10;
 const GID_CHANGE: u32 = 18;
 
 impl State {
-    /// Returns the MAC address for a GID of this port or of another process's port, or `None` if no process
-    /// has the GID.
+    /// Returns the MAC address for a GID of this device's port, of another device of this process, or of
+    /// another process. Returns `None` if no port has the GID.
     pub(crate) fn resolve(&mut self, gid: Gid) -> Option<[u8; 6]> {
         self.port.mac_of(gid).or_else(|| {
             let of_others = self.ports.iter().find_map(|port| port.mac_of(gid));
@@ -31,7 +31,8 @@ impl State {
         guid(self.index)
     }
 
-    /// Tells the device the GIDs of the port, and the other processes the GIDs of all ports.
+    /// Gives the device the GIDs of its port, and publishes the GIDs of all ports of this process to the
+    /// other processes of the fabric.
     pub(super) fn announce(&mut self) {
         let entries = self.ports.iter().flat_map(|port| &port.entries);
         self.fabric.publish(entries.map(|entry| (entry.gid, entry.interface.mac)));

@@ -17,7 +17,7 @@ use std::time::Instant;
 /// At most 8 requests may be outstanding. The completion queue has 16 entries, 4 of them for receives.
 const SPEC: AdoptSpec = AdoptSpec { signal_all: false, max_requests: Some(8) };
 
-/// Runs a test with libmlx5 set to receive into memory only.
+/// Runs a test with libmlx5 set to receive into memory only, never into completion entries.
 fn adopting(name: &str, body: impl FnOnce()) {
     with("MLX5_SCATTER_TO_CQE", "0", name, body);
 }
@@ -115,7 +115,8 @@ fn what_the_library_is_for_works_on_them() {
         assert_eq!(next(&mut completions, &mut queue).id, 2);
         assert_eq!(theirs.written(), 0x5a5a);
 
-        // After a failure, the queue pair can be reset and connected anew, as one that `devx` has made.
+        // After a failure, the queue pair can be reset and connected anew, like a queue pair that `devx` has
+        // made.
         queue
             .request(3)
             .signaled()
@@ -145,8 +146,8 @@ fn what_the_library_is_for_works_on_them() {
 #[test]
 fn events_come_to_the_channel_of_the_maker() {
     adopting("adopt::events_come_to_the_channel_of_the_maker", || {
-        // The test may have requested events through libibverbs before. The sequence number continues from
-        // there.
+        // `before` is the number of events that the test requests through libibverbs first. The sequence
+        // number in the doorbell record continues from there.
         for before in 0..6 {
             let theirs = VerbsQp::connected(Sizes::SMALL);
             for _ in 0..before {

@@ -20,8 +20,8 @@ fn nop(queue: &mut Queue, id: u64) {
     queue.ring_doorbell();
 }
 
-/// Waits for a completion, and returns its name. Returns `None` if the time is over. A completion must arrive
-/// well before the longest limit.
+/// Waits for a completion, and returns the id of its request. Returns `None` if the time is over. A
+/// completion must arrive well before the longest limit.
 fn wait(completions: &mut CqReader, queue: &mut Queue, timeout: Option<Duration>) -> Option<u64> {
     let mut router = QpRouter { queues: queue, mkeys: &mut [] };
     let start = Instant::now();
@@ -265,7 +265,8 @@ fn entries_of_one_s_own_making_retire_nothing() {
         queue.publish_receives();
         queue.ring_doorbell();
         let outstanding = (queue.outstanding(), queue.free_slots());
-        // The completion queue is memory of the program. Its entries name outstanding requests.
+        // The completion queue is memory of the program, so the program can write entries of its own. These
+        // name requests that are outstanding.
         let entry = |opcode: CqeOpcode| Cqe {
             sop_qpn: queue.qpn().get().into(),
             wqe_counter: 0.into(),

@@ -52,8 +52,8 @@ fn adopted(theirs: &VerbsQp) -> Bench {
     bench
 }
 
-/// Takes completions of `count` requests, and returns the names of the requests. Signature errors between
-/// them go to the mkey.
+/// Takes completions of `count` requests, and returns the ids of the requests. Signature errors between them
+/// go to the mkey.
 fn names(bench: &mut Bench, object: &mut MkeyObject, count: usize) -> Vec<u64> {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut taken = Vec::new();
@@ -82,8 +82,7 @@ fn stands(bench: &Bench) -> u16 {
     }
 }
 
-/// A send queue that has stopped at a signature error can be resumed. This is scenario m19, for a queue pair
-/// of libibverbs.
+/// A send queue that has stopped at a signature error can be resumed, if libibverbs has made its queue pair.
 #[test]
 fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     let name = "linux::a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error";
@@ -108,8 +107,8 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     });
 }
 
-/// Requests that are cancelled while the queue is drained complete without an effect. This is scenario m17,
-/// for a queue pair of libibverbs.
+/// Requests that are cancelled while the queue is drained complete without an effect. libibverbs has made the
+/// queue pair.
 #[test]
 fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
     let name = "linux::requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands";

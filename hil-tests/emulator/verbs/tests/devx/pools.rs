@@ -122,7 +122,8 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2 + 4);
         let positions = [0, 1, 2, 3, 2, 1, 1, 0];
         for (number, &position) in positions.iter().enumerate() {
-            // Rounds 2 and 3 both have an error, since PSVs that were set again report a second error.
+            // Two rounds in a row have an error: PSVs that are set again after an error must report the next
+            // one too.
             let corrupt = [2, 3, 6].contains(&number);
             let error = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
             let named = error.map(|(position, error)| (position, error.block_index()));
@@ -287,13 +288,14 @@ impl Worker {
         self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap();
     }
 
-    /// Takes completions up to the one with this name. Returns whether all were without an error.
+    /// Rings the doorbell, and takes completions up to the one with this id. Returns whether all were without
+    /// an error.
     fn completed(&mut self, id: u64) -> bool {
         let completions = self.completions_to(id);
         completions.iter().all(|work| matches!(work.outcome, Done::Sent { .. }))
     }
 
-    /// Rings the doorbell, and takes completions up to the one with this name.
+    /// Rings the doorbell, and takes completions up to the one with this id.
     fn completions_to(&mut self, id: u64) -> Vec<WorkCompletion> {
         self.queue.ring_doorbell();
         let mut taken = Vec::new();

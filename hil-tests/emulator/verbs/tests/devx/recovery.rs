@@ -5,7 +5,7 @@ use mlx5_mkey::devx::{Buffer, CqReader, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::wqe::{Local, Remote};
 
-/// Waits for a completion, which must be without an error, and returns the name of its request.
+/// Waits for a completion, which must be without an error, and returns the id of its request.
 fn completed(queue: &mut QueuePair, completions: &mut CqReader) -> u64 {
     let done = take(completions, queue, 1)[0].work().unwrap();
     assert!(matches!(done.outcome, Outcome::Sent { .. }), "{done:?}");

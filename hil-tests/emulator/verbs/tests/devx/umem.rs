@@ -250,7 +250,7 @@ fn a_region_of_a_umem_is_memory() {
             page_size: LogPageSize::P4K,
             tag: 0x55,
         };
-        // SAFETY: as above.
+        // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
         let made = |umem: &Umem, address| unsafe { bench.device.create_object(&region(umem, address), ()) };
         let (object, key): (DevxObject<()>, Key) = made(&umem, start).unwrap();
         assert_eq!(key.get() & 0xff, 0x55);
@@ -260,7 +260,7 @@ fn a_region_of_a_umem_is_memory() {
             bench.queue.request(1).signaled().rdma_write(Remote { address, rkey }, &[sge]).unwrap();
             bench.queue.ring_doorbell();
         };
-        // SAFETY: as above.
+        // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
         let read_only = unsafe {
             bench.device.register_umem(
                 first,

@@ -89,7 +89,7 @@ impl VerbsQp {
             max_recv_sge: 1,
             max_inline_data: sizes.inline,
         };
-        // `struct ibv_qp_init_attr` is the beginning of the extended structure.
+        // libibverbs takes `struct ibv_qp_init_attr` here, which is the beginning of this extended structure.
         let mut attr = QpInitAttr {
             context: ptr::null_mut(),
             send_cq: cq,

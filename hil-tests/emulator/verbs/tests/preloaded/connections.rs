@@ -77,8 +77,8 @@ impl Client {
         command(self.file, RESOLVE_IP, 0, &parts)
     }
 
-    /// Waits for the next event. Returns the program's name for the `rdma_cm_id`, the `rdma_cm_id`, the kind,
-    /// the status and the parameters.
+    /// Waits for the next event. Returns the program's name for the `rdma_cm_id`, the number of the
+    /// `rdma_cm_id`, the kind of the event, its status and its parameters.
     fn event(&self) -> (u64, u32, u32, i32, Vec<u8>) {
         command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()]).unwrap();
         let bytes = self.room.read(0, 336);
@@ -131,7 +131,7 @@ fn a_connection_lives_from_request_to_end() {
         let listener = server.create(10);
         server.bind(listener, [0; 4], 4711).unwrap();
         server.simple(LISTEN, listener, 5).unwrap();
-        // The listener has all addresses of this machine.
+        // The listener is bound to all addresses of this machine, so no other `rdma_cm_id` can have its port.
         assert_eq!(server.bind(server.create(11), [127, 0, 0, 1], 4711), Err(libc::EADDRNOTAVAIL));
         let (first, second) = (server.create(12), server.create(13));
         server.bind(first, [127, 0, 0, 1], 4710).unwrap();
@@ -188,7 +188,8 @@ fn a_request_waits_for_its_listener() {
         assert!(server.has_event(), "a request");
         let (_, child, kind, ..) = server.event();
         assert_eq!(kind, 4, "connect request");
-        // The first of these requests fills the backlog. The second one gets its turn afterwards.
+        // The first of these requests fills the backlog. The second one arrives after the program has taken
+        // the first.
         let (_, _) = (client.connect(3, 4713, b""), client.connect(4, 4713, b""));
         let (_, _, kind, ..) = server.event();
         assert_eq!(kind, 4, "connect request");

@@ -489,7 +489,7 @@ fn queue_pairs() {
         assert_eq!((flags(4, 2), flags(2, 2)), (Ok(()), Err(libc::EINVAL)), "own multicasts");
         assert_eq!(flags(4, 1 << 8), Err(libc::EINVAL), "of raw packets");
         assert_eq!(flags(4, 1 << 11), Err(libc::EOPNOTSUPP), "padded writes");
-        // With flags of the driver.
+        // The next requests differ in the driver's flags.
         assert_eq!(with(&[(28, 1 << 1)]), Ok(()), "scatter to CQE");
         assert_eq!(with(&[(28, 1 << 2)]), Err(libc::EINVAL), "tunnels");
         assert_eq!(with(&[(28, 1 << 3)]), Err(libc::EINVAL), "a register that is not there");
@@ -499,11 +499,11 @@ fn queue_pairs() {
         assert_eq!(with(&[(29, 1 << 4)]), Err(libc::EINVAL), "an unknown flag");
         assert_eq!(with(&[(28, 1)]), Err(libc::EOPNOTSUPP), "signatures of requests");
         assert_eq!(with(&[(54, 1)]), Err(libc::EINVAL), "a reserved field");
-        // With user indices of version 1.
+        // The next requests differ in the user index, in the form of completion entries of version 1.
         assert_eq!(with(&[(32, 7)]), Ok(()));
         assert_eq!(with(&[(32, 0xff), (33, 0xff), (34, 0xff)]), Err(libc::EINVAL), "none");
         assert_eq!(with(&[(35, 1)]), Err(libc::EINVAL), "25 bits");
-        // With wrong sizes of rings.
+        // The next requests differ in the sizes and addresses of the rings.
         assert_eq!(create(&[], 0, Vec::new()), Err(libc::EINVAL), "slots without receives");
         assert_eq!(create(&[(20, 0), (24, 0)], 0, Vec::new()), Ok(()), "neither");
         assert_eq!(with(&[(20, 0)]), Err(libc::EINVAL), "receives without slots");
@@ -644,7 +644,8 @@ fn reads_of_channels() {
         end.context.modify(qp, 0x39, 1, 0).unwrap();
         end.context.modify(qp, 0x12_9181, 2, qpn).unwrap();
         end.context.modify(qp, 0x1_2e01, 3, 0).unwrap();
-        // A WRITE by a key that does not exist. The queue pair that refuses the key has an event.
+        // An RDMA WRITE with a key that does not exist makes the queue pair that refuses the key raise an
+        // event.
         let (_, key) = end.context.register(pd, memory.0, 4096, 1).unwrap();
         let [high, low] = [memory.0 >> 32, memory.0].map(|half| half as u32);
         let request = [8, qpn << 8 | 3, 8, 0, high, low, 0x77, 0, 8, key, high, low].map(u32::to_be_bytes);

@@ -199,7 +199,8 @@ fn changes_of_addresses_and_links_are_events() {
         assert_eq!(kind(), 18, "IBV_EVENT_GID_CHANGE");
         assert!(has("::ffff:192.0.2.9"));
         assert!(ip("link set lo down"));
-        // The IPv6 addresses vanish with the link, in the same change or in another.
+        // The IPv6 addresses vanish with the link, so events of changed GIDs may arrive before the event of
+        // the port.
         while kind() != 10 {}
         assert!(ip("link set lo up"));
         while kind() != 9 {}

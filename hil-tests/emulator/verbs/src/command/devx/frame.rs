@@ -7,7 +7,8 @@ use crate::ground::errno::Errno;
 use crate::state::object::Object;
 use mlx5_softdev::commands::{Refused, Request};
 
-/// Attributes of the methods that take a command of the device (`mlx5_user_ioctl_cmds.h`).
+/// Attributes of the methods that take a command of the device (`mlx5_user_ioctl_cmds.h`): command and reply
+/// of DEVX_OTHER; object, command and reply of the methods for one object.
 pub(crate) const OTHER_IN: u16 = 0x1000;
 pub(crate) const OTHER_OUT: u16 = 0x1001;
 pub(crate) const HANDLE: u16 = 0x1000;
@@ -39,7 +40,7 @@ pub(crate) const TYPE_LOGIN: u16 = 0x1f;
 /// The number of the only event queue for completions.
 pub(crate) const EVENT_QUEUE: u32 = 1;
 
-/// The bytes of a command.
+/// Returns the command of the device that an attribute of the call contains.
 pub(crate) fn command(call: &Call<'_>, attribute: u16) -> Result<Request, Errno> {
     Ok(Request(call.request.bytes(attribute)?.into()))
 }
@@ -60,8 +61,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Writes a refusal with `status` as the reply to the command in a call. Returns `None` if `status` is 0 or
-/// the call carries no command.
+/// Writes a refusal with `status` as the reply to the command in a call, and returns the errno of the call.
+/// Returns `None` if `status` is 0 or the call carries no command.
 pub(crate) fn refuse(call: &Call<'_>, status: u8) -> Option<Errno> {
     let output = match (call.request.object, call.request.method) {
         (DEVX, 0x1000) => OTHER_OUT,

@@ -77,7 +77,7 @@ const CREATE_MKEY_BYTES: usize = 0x50;
 
 /// Commands that modify or query objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), each with the
 /// command that creates the object. Both tables have only commands for objects that the stand-in can create.
-/// Linux's list lacks SQD_RTS_QP, 0x50c.
+/// SQD_RTS_QP, 0x50c, is absent because Linux's list lacks it.
 const CHANGING: &[(u16, u16)] = &[
     (0x403, opcode::CREATE_CQ),     // MODIFY_CQ
     (0x502, opcode::CREATE_QP),     // RST2INIT_QP
@@ -100,7 +100,7 @@ const ASKING: &[(u16, u16)] = &[
 ];
 
 /// The identity of an object: the opcode that created the object, its type as a general object, and its
-/// number. The device's numbers alone are not unique.
+/// number. The number alone is not unique, because the device numbers each kind of object separately.
 type Identity = (u16, u16, u32);
 
 /// Checks as Linux does that a call without an object (DEVX_OTHER) may send a command.
@@ -156,7 +156,7 @@ pub(super) fn has_devx(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 fn is_ours(call: &mut Call<'_>, command: &Request) -> Result<(), Errno> {
-    // The bytes at offset 4 are `vhca_tunnel_id`.
+    // The bytes at offset 4 are `vhca_tunnel_id`, which a program must leave zero.
     if command.u16(4).is_ok_and(|tunnel| tunnel != 0) {
         return Err(Errno::INVAL);
     }
@@ -185,8 +185,9 @@ const fn identity(object: &Object) -> Option<Identity> {
     Some(match object {
         Object::Qp(qp) => (opcode::CREATE_QP, 0, qp.number),
         Object::Cq(cq) => (opcode::CREATE_CQ, 0, cq.number),
-        // Linux identifies a shared receive queue of verbs by the command that made it: CREATE_RMP with ISSI
-        // 1, as assumed here, CREATE_SRQ with ISSI 0.
+        // Linux identifies a shared receive queue of verbs by the command with which the driver made it. The
+        // command depends on the version of the command interface (ISSI): CREATE_RMP for 1, as assumed here,
+        // CREATE_SRQ for 0.
         Object::Srq(srq) => (opcode::CREATE_RMP, 0, srq.number),
         Object::Devx(Devx::Mkey(index) | Devx::Region { index, .. }) => (opcode::CREATE_MKEY, 0, index.get()),
         Object::Devx(Devx::Dek { number, .. }) => (opcode::CREATE_OBJECT, TYPE_DEK, *number),

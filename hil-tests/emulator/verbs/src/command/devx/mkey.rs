@@ -18,7 +18,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Request) -> Result<(Object, 
     let key = match space {
         KeySpace::Umem { start, length, number, offset } => {
             let memory = queue::inside(call, number, offset, length)?;
-            // Addresses of the region and of its memory have the same offset in a page.
+            // The region's first address and its memory must have the same offset in a page.
             if memory.address % PAGE != start % PAGE {
                 return Err(Refused::PARAMETER);
             }

@@ -86,8 +86,8 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Carries out DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made. An event arrives
-/// on a channel, or signals an eventfd. The only event of the device as a whole is a port change, which
-/// subscribers never get here.
+/// on a channel, or signals an eventfd. A call without an object can only subscribe to port changes. It
+/// succeeds, but the stand-in never reports port changes to subscribers.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let channel = call.channel(0x1000, |kind| matches!(kind, Kind::Devx { .. }))?.ok_or(Errno::INVAL)?;
     let subject = match call.request.has(0x1001) {

@@ -26,8 +26,8 @@ pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     answer(call, OUT, outcome)
 }
 
-/// Carries out OBJ_ASYNC_QUERY: a query whose answer the program reads from a descriptor, after the number
-/// that the program gave. The answer is ready when the call is over.
+/// Carries out OBJ_ASYNC_QUERY: a query whose answer the program reads from a descriptor. The program's own
+/// number for the query ([`USER_ID`]) comes before the answer. The answer is ready when the call returns.
 ///
 /// The kernel refuses a query when 1 MiB of answers is unread. The stand-in's limit is the room in a socket.
 /// A read with too little room cuts off the stand-in's answer, while the kernel keeps the answer.

@@ -69,7 +69,7 @@ pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// Returns the address of a ring of `length` bytes in a umem. Commands name a umem by its handle plus one.
 pub(crate) fn place(call: &mut Call<'_>, ring: Place, length: u64) -> Result<u64, Refused> {
-    // Linux sets the bits of `IN_UMEMS`: each ring is in a umem.
+    // Linux sets the bits of `IN_UMEMS` in each command, so that each ring is in a umem.
     let Place::Umem { number, offset } = ring else { return Err(Refused::PARAMETER) };
     inside(call, number, offset, length).map(|memory| memory.address)
 }
@@ -98,9 +98,9 @@ pub(crate) fn inside(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -
     Ok(Inside { address, writable: umem.writable })
 }
 
-/// Returns the objects that a queue depends on: the umems, which [`place`] and [`record`] have found before,
-/// and the doorbell page, which must exist if the command names one. Commands name each of these objects by
-/// its handle plus one.
+/// Returns the objects that a queue depends on: its umems and its doorbell page. Commands name each of these
+/// objects by its handle plus one. The caller has checked the umems by [`place`] and [`record`]. This
+/// function checks that the doorbell page exists, if the command names one.
 pub(crate) fn base(
     call: &mut Call<'_>,
     umems: [Option<u32>; 2],

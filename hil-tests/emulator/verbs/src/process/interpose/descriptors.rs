@@ -10,6 +10,9 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 /// Opens a device on `descriptor`, which is open on the file that replaces the device's file. Returns the
 /// descriptor. If the device cannot be opened, closes the descriptor and returns -1.
+///
+/// # Safety
+/// The caller ensures that nobody else has the descriptor.
 pub(super) unsafe fn adopt(device: usize, descriptor: c_int) -> c_int {
     if descriptor < 0 {
         return descriptor;

@@ -1,5 +1,5 @@
-//! Spin locks: a thread that releases a spin lock has probably posted or polled. The thread then does the
-//! device's work for a moment.
+//! Replacements for the functions of spin locks. libmlx5 takes a spin lock when a program posts or polls. A
+//! thread that releases one therefore does the device's work for a moment.
 #![allow(unsafe_code)]
 
 use super::next::next;

@@ -10,11 +10,13 @@ use libc::{c_int, c_void, off64_t, size_t};
 
 type Map = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
 
-/// The C library's function. Programs change its code to learn of mappings (UCX), and must see all mappings.
+/// The C library's `mmap`. UCX patches its code to learn of all mappings, so a system call in its place would
+/// hide mappings from UCX.
 static NEXT: Next = Next::new(c"mmap");
 
-/// Looks up the C library's function. The loader calls this before the program runs. A search on the first
-/// use might call `mmap` itself, through an allocator, and not end. Earlier calls go to the kernel.
+/// Looks up the C library's `mmap`. The loader calls this function before the program runs: a search on the
+/// first use might call `mmap` itself, through an allocator, and not end. Calls of `mmap` before the search
+/// go directly to the kernel.
 pub(super) fn prepare() {
     NEXT.find();
 }

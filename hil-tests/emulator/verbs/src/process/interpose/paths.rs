@@ -188,8 +188,8 @@ fn refresh(tree: &CStr, path: &CStr) {
 /// A word that occurs in all paths of the device. A relative path is looked up only if it contains this word.
 const SUBJECT: &[u8] = b"infiniband";
 
-/// Calls `body` with the whole path, if `path` is relative to a directory of `/sys` or `/dev` and may name a
-/// file of the device. Calls `body` with `path` itself otherwise.
+/// Calls `body` with the absolute path, if `path` contains [`SUBJECT`] and is relative to a directory of
+/// `/sys` or `/dev`. Calls `body` with `path` itself otherwise.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].
@@ -203,7 +203,8 @@ pub(super) unsafe fn resolved<T>(
     body(unsafe { absolute(directory, path, &mut room) }.map_or(path, CStr::as_ptr))
 }
 
-/// Returns the whole path of a path that is relative to a directory of `/sys` or `/dev`.
+/// Returns the absolute form of a path that contains [`SUBJECT`] and is relative to a directory of `/sys` or
+/// `/dev`. Returns `None` for other paths.
 ///
 /// # Safety
 /// `path` meets the conditions of [`place`].

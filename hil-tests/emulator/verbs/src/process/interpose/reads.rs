@@ -1,4 +1,5 @@
-//! Reads of events, whole or not at all as from Linux, unless a plan of faults cuts them short.
+//! The replacement of `read`: a read of an event returns the whole event or fails, as on Linux. A plan of
+//! faults may cut a read short.
 #![allow(unsafe_code)]
 
 use super::next::{fail, next};
@@ -12,8 +13,8 @@ use std::ffi::{c_int, c_void};
 /// The number of bytes of an event that a short read returns.
 const SHORT: usize = 4;
 
-/// Reads a file. A read of an event without room for the whole event fails, and so does a read after the end
-/// of the device. A read of an event returns fewer bytes if a plan of faults says so.
+/// Reads a file. A read of an event fails without room for the whole event, and after the end of the device.
+/// A read of an event returns fewer bytes if a plan of faults says so.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.

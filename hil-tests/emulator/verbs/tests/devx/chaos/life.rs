@@ -27,13 +27,14 @@ fn spec() -> QueuePairSpec {
     QueuePairSpec { send_blocks: BLOCKS, receive_slots: SLOTS, ..QueuePairSpec::default() }
 }
 
-/// The bit that is set in the name of a receive request.
+/// The bit that marks the id of a receive request.
 const RECEIVE: u64 = 1 << 63;
 
 /// The most steps that a life takes.
 const STEPS: u64 = 40;
 
-/// The number of turns after which all work of the device is done and late completions are written.
+/// The number of calls of `verbs::work` after which all work of the device is done and late completions are
+/// written.
 const LOOKS: usize = 32;
 
 /// How often the end of a life tries to recover the queue pairs.
@@ -48,7 +49,7 @@ pub(super) struct Life {
     /// flushes requests from the beginning of the ring on, while the library's queue has its outstanding
     /// requests at other positions.
     unsure: [bool; 2],
-    // `devx` allows any order in which these objects are dropped.
+    // These objects may be dropped in any order.
     completions: CqReader,
     cq: Cq,
     mkeys: Mkeys,
@@ -245,7 +246,8 @@ impl Life {
                 let is_unsure = |qpn| self.qpns.iter().zip(self.unsure).any(|(of, is)| is && of.get() == qpn);
                 let is_expected = match error {
                     CompletionError::UnknownRequest { qpn, .. } if is_unsure(qpn) => true,
-                    // A queue pair whose destruction was refused still completes requests.
+                    // Faults may have delayed or falsified completions. A queue pair whose destruction a
+                    // fault has refused (`end@`) still completes requests.
                     _ => is_lossy() || verbs::trace().contains("end@"),
                 };
                 return if is_expected { Ok(()) } else { Err(format!("{error}, and no fault")) };

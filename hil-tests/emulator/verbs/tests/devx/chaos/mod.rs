@@ -1,5 +1,5 @@
-//! Under all faults of device and kernel, each request is reported exactly once, no object is left, and no
-//! call hangs.
+//! Tests that under all faults of device and kernel, each request is reported exactly once, no object is
+//! left, and no call hangs.
 //!
 //! A seed determines the faults (`mlx5-emulate --help`) and the steps of the program. `cargo xtask chaos`
 //! runs more seeds.
@@ -85,7 +85,7 @@ fn seeds() -> std::ops::Range<u64> {
     first.parse().unwrap()..end.parse().unwrap()
 }
 
-/// Disables the C library's caches of freed memory, so that freed bytes count as free.
+/// Disables the C library's caches of freed memory, so that `verbs::heap` does not count freed bytes.
 fn prepare(command: &mut Command, _: &Path) {
     command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 }
