@@ -23,7 +23,7 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// The errors of [`SendRequest::configure_mkey`].
     pub fn configure_mkey_by_pointer(
-        mut self,
+        self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         list: &mut RegisteredList<'_>,
@@ -44,8 +44,8 @@ impl SendRequest<'_, '_> {
             false => LayoutKind::Unchanged,
         };
         let mut by_pointer = ByPointer { prepared, list, bsfs: [ZEROS; 2], mkey };
-        let request = RequestKind::MkeyConfigure;
-        self.post(request, POINTER_BLOCKS, prepared.psv_count.into(), &mut by_pointer)?;
+        let (request, psvs) = (RequestKind::MkeyConfigure, prepared.psv_count.into());
+        self.state.ring.post(self.id, self.flags, request, POINTER_BLOCKS, psvs, &mut by_pointer)?;
         let bsfs = by_pointer.bsfs;
         if let Some(count) = mkey.note(kind, list.length(), &prepared.config) {
             self.state.ring.tell_error_count(POINTER_BLOCKS + usize::from(prepared.psv_count), count);

@@ -4,14 +4,14 @@
 //! of the mkey, in one comparison that also covers the flags of both. If the kinds are equal, no flag is set
 //! and the layout has room, the configuration is written as it was prepared. Otherwise, or if this first way
 //! was refused, `configure_in_any_state` examines kind, tag and state of the mkey, encodes parts that stay,
-//! and finds the reason of a refusal. Both ways, and lists in registered memory, post through
-//! `SendRequest::post`.
+//! and finds the reason of a refusal.
 //!
-//! `SendRing::reserve` gives blocks in the ring, or in scratch space if too few blocks are free before the
-//! ring's end. `Request::write` fills the blocks. `SendRing::commit` makes them a request: it moves the
-//! producer past them, files each work request under its first block, and lets the next request wait if this
-//! one changes an mkey. A refused request may have written to uncommitted blocks, but posted requests,
-//! counters and mkey stay as before. The caller rings the doorbell.
+//! Both ways, and all other requests, post through `SendRing::post`. It takes blocks in the ring, or in
+//! scratch space if too few blocks are free before the ring's end. `Request::write` fills the blocks.
+//! `SendRing::commit` makes them a request: it moves the producer past them, files each work request under
+//! its first block, and lets the next request wait if this one changes an mkey. A refused request may have
+//! written to uncommitted blocks, but posted requests, counters and mkey stay as before. The caller rings the
+//! doorbell.
 
 use super::in_flight::{RequestKind, RequestNumber};
 use super::send_config::SendQueueConfig;
@@ -22,7 +22,7 @@ use crate::types::Qpn;
 use crate::wire::{
     Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
-use crate::wqe::control::{ControlFields, Request, RequestFlags};
+use crate::wqe::control::{ControlFields, RequestFlags};
 use crate::wqe::error::PostError;
 use crate::wqe::layout::{AnyLayout, ListOf};
 use crate::wqe::umr::{Finished, UmrRequest};
@@ -160,7 +160,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     // the posts that the bench measures take 27 to 79 % more.
     #[inline(always)]
     pub fn configure_mkey(
-        mut self,
+        self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         layout: impl AnyLayout,
@@ -176,10 +176,11 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         {
             // The compiler makes a copy of `post` for each number of SET_PSVs. With no SET_PSV and a list of
             // 4 entries, posting then takes a fifth fewer instructions.
+            let (ring, kind) = (&mut self.state.ring, RequestKind::MkeyConfigure);
             let posted = match prepared.psv_count {
-                0 => self.post(RequestKind::MkeyConfigure, blocks, 0, &mut umr),
-                1 => self.post(RequestKind::MkeyConfigure, blocks, 1, &mut umr),
-                _ => self.post(RequestKind::MkeyConfigure, blocks, 2, &mut umr),
+                0 => ring.post(self.id, self.flags, kind, blocks, 0, &mut umr),
+                1 => ring.post(self.id, self.flags, kind, blocks, 1, &mut umr),
+                _ => ring.post(self.id, self.flags, kind, blocks, 2, &mut umr),
             };
             // The slow path finds the reason of a refusal. If this fast path returned errors too, a whole I/O
             // would take 3 % more instructions (x86-64).
@@ -234,7 +235,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
 
     /// Posts any configuration to an mkey in any state, or returns the reason of a refusal.
     fn configure_in_any_state(
-        mut self,
+        self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         layout: &dyn AnyLayout,
@@ -245,42 +246,14 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.state.check_layout(form, prepared)?;
         let umr = UmrRequest::new(prepared, layout, mkey);
         let (blocks, psvs, mut finished) = (umr.umr_blocks, prepared.psv_count.into(), Finished(umr));
-        self.post(RequestKind::MkeyConfigure, blocks, psvs, &mut finished)?;
+        let kind = RequestKind::MkeyConfigure;
+        self.state.ring.post(self.id, self.flags, kind, blocks, psvs, &mut finished)?;
         let length = finished.0.length;
         if let Some(count) = mkey.note(form.kind, length, &prepared.config) {
             self.state.ring.tell_error_count(blocks + psvs, count);
         }
         mkey.note_known();
         Ok(())
-    }
-
-    /// Posts a work request of `blocks` blocks, and `psvs` SET_PSVs after it: reserves the blocks, writes
-    /// them, and commits them.
-    // Inlined: with a call, an RDMA WRITE takes 200 % more instructions on x86-64, and a list of 1 entry
-    // 100 % more. On Cortex-A72, the posts that the bench measures take 31 to 140 % more.
-    #[inline(always)]
-    pub(super) fn post(
-        &mut self,
-        kind: RequestKind,
-        blocks: usize,
-        psvs: usize,
-        request: &mut impl Request,
-    ) -> Result<(), PostError> {
-        let ring = &mut self.state.ring;
-        let begin = ring.producer;
-        let fields = ControlFields {
-            qpn: ring.qpn,
-            begin,
-            flags: self.flags.with_default(ring.next_flags),
-            set_psv: self.flags.with_default(RequestFlags::AFTER_UMR),
-            always: ring.flags,
-            psvs,
-        };
-        let space = ring.reserve(blocks + psvs)?;
-        request.write(space, fields)?;
-        let last = if psvs == 0 { space.first() } else { space.last() };
-        let start = last.and_then(|[control, ..]| control.first_chunk()).copied().unwrap_or_default();
-        ring.commit(begin, self.id, kind, blocks, psvs, start)
     }
 
     /// Posts a work request of `blocks` blocks, which `write` writes.
@@ -290,7 +263,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         blocks: usize,
         mut write: impl FnMut(&mut [Block], ControlFields) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
-        self.post(kind, blocks, 0, &mut write)
+        self.state.ring.post(self.id, self.flags, kind, blocks, 0, &mut write)
     }
 }
 

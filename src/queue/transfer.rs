@@ -117,10 +117,10 @@ impl SendRequest<'_, '_> {
 
     /// Posts a data-path request.
     #[inline(always)]
-    fn data_path(mut self, kind: RequestKind, mut request: DataPath<'_>) -> Result<(), PostError> {
+    fn data_path(self, kind: RequestKind, mut request: DataPath<'_>) -> Result<(), PostError> {
         if !self.state.has_room_for_payload(&request.payload) {
             return Err(self.state.too_much(&request.payload));
         }
-        self.post(kind, blocks_of(request.octowords()), 0, &mut request)
+        self.state.ring.post(self.id, self.flags, kind, blocks_of(request.octowords()), 0, &mut request)
     }
 }

@@ -26,7 +26,7 @@ pub trait AnyLayout {
     /// # Errors
     /// [`ConfigError::EntryLength`], [`ConfigError::StrideOver16Bits`].
     #[doc(hidden)]
-    fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError>;
+    fn write_entries(&self, blocks: &mut [Block]) -> Result<u64, ConfigError>;
 }
 
 impl AnyLayout for Layout<'_> {
@@ -42,10 +42,10 @@ impl AnyLayout for Layout<'_> {
     }
 
     #[inline(always)]
-    fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
+    fn write_entries(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
         match *self {
             Self::Unchanged => Ok(0),
-            Self::List(entries) => entries.write(blocks),
+            Self::List(entries) => entries.write_entries(blocks),
             Self::Interleaved { repeat, entries } => interleaved(blocks, repeat, entries),
         }
     }
@@ -58,7 +58,7 @@ impl AnyLayout for &[KlmEntry] {
     }
 
     #[inline(always)]
-    fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
+    fn write_entries(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
         list(blocks, self, |entry| *entry)
     }
 }
@@ -70,8 +70,8 @@ impl<const N: usize> AnyLayout for &[KlmEntry; N] {
     }
 
     #[inline(always)]
-    fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
-        self.as_slice().write(blocks)
+    fn write_entries(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
+        self.as_slice().write_entries(blocks)
     }
 }
 
@@ -89,7 +89,7 @@ impl<T, F: Fn(&T) -> KlmEntry> AnyLayout for ListOf<'_, T, F> {
     }
 
     #[inline(always)]
-    fn write(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
+    fn write_entries(&self, blocks: &mut [Block]) -> Result<u64, ConfigError> {
         list(blocks, self.entries, &self.to_klm)
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     const KEY: Key = Key::from_raw(0x5600);
 
     fn written(layout: Layout<'_>) -> Result<u64, ConfigError> {
-        layout.write(&mut [ZEROS; 2])
+        layout.write_entries(&mut [ZEROS; 2])
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         let entries = [KlmEntry { address: u64::MAX, length: 1, key: KEY }; 6];
         for count in 0..=entries.len() {
             let mut blocks = vec![[[0xa5; 16]; 4]; count.div_ceil(4)];
-            Layout::List(&entries[..count]).write(&mut blocks).unwrap();
+            Layout::List(&entries[..count]).write_entries(&mut blocks).unwrap();
             assert!(blocks.as_flattened()[count..].iter().all(|slot| *slot == [0; 16]), "{count}");
             assert!(blocks.as_flattened()[..count].iter().all(|slot| slot[8..] == [0xff; 8]), "{count}");
         }

@@ -52,9 +52,7 @@ impl Request for ByPointer<'_, '_> {
         }
         inline.finish(&mut scratch, length)?;
         let [[ctrl, umr @ ..], context, ..] = &mut scratch;
-        let flags = if fields.psvs == 0 { fields.flags } else { fields.flags.silent() };
-        let own = ControlFields { flags, ..fields };
-        control::write(ctrl, Opcode::UMR, POINTER_OCTOWORDS, own, mkey.key().get());
+        control::write(ctrl, Opcode::UMR, POINTER_OCTOWORDS, fields, mkey.key().get());
         let umr: &mut UmrControlSegment = transmute_mut!(umr);
         umr.flags = umr.flag_bits().with_inline(false).into_bits();
         umr.klm_octowords = U16::new(list.octowords() as u16);

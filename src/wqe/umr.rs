@@ -87,12 +87,9 @@ impl<L: AnyLayout + ?Sized> Request for UmrRequest<'_, L> {
         let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(()) };
         let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
         let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();
-        // The last SET_PSV carries the completion.
-        let flags = if fields.psvs == 0 { fields.flags } else { fields.flags.silent() };
-        let own = ControlFields { flags, ..fields };
-        control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, own, mkey.key.0);
+        control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, fields, mkey.key.0);
         // The layout is written early, while few other values occupy registers.
-        let mapped = layout.write(entries)?;
+        let mapped = layout.write_entries(entries)?;
         let is_unchanged = form.kind == LayoutKind::Unchanged;
         let length = if is_unchanged { mkey.length() } else { mapped };
         if length > prepared.max_length {
