@@ -249,7 +249,7 @@ fn a_frame_of_another_port_lands_in_a_receive() {
     // No receive request is left, so the next frame is lost. All ports take frames for a group address.
     frame[0] = 0xff;
     arrives(&mut setup, &frame);
-    assert_eq!(setup.host.get(cq.address + 64, 1), unwritten[..1]);
+    assert_eq!(setup.host.get(cq.address + 64, 64), unwritten, "no receive request is left");
     setup.host.put(record, &2_u32.to_be_bytes());
     setup.host.put(ring + 64, &segment(20, key.get(), data));
     arrives(&mut setup, &frame);
