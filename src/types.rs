@@ -225,8 +225,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// The size of a block with a signature, or of a data unit. The signature is not counted (`enum
-/// mlx5dv_block_size`, and DPDK's unit of 1 MiB).
+/// The number of data bytes in a block that has a signature, without the signature itself; or the size of a
+/// data unit of AES-XTS (`enum mlx5dv_block_size`, and DPDK's unit of 1 MiB).
 ///
 /// The value of each variant is the code in a BSF (PRM `bs_selector`).
 ///

@@ -19,7 +19,7 @@ pub enum SegmentKind {
     StridedHeader,
     /// An entry of an interleaved layout.
     StridedEntry,
-    /// Zeros that fill the translation entries up to a whole block.
+    /// Zeros that pad the translation entries to a multiple of 64 bytes.
     Padding,
     /// The pointer to translation entries and BSFs in memory.
     EntriesPointer,
@@ -76,7 +76,7 @@ pub enum SegmentKind {
     InlineHalf,
     /// A completion entry with 32 bytes of data.
     InlineCqe,
-    /// The first entry before compressed completion entries.
+    /// The first of several compressed completion entries.
     CompressedCqe,
     /// A completion entry of a failed request.
     ErrorCqe,

@@ -17,7 +17,8 @@ macro_rules! combine {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name {
-            /// x to the power of the second block's number of bits, modulo the polynomial.
+            /// The polynomial x to the power of the number of bits in the second block, modulo the CRC's
+            /// polynomial.
             power: $crc,
             /// A value that `combine` adds to the first CRC by XOR. It cancels the effect of the second CRC's
             /// start value.

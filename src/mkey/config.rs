@@ -27,7 +27,8 @@ pub enum SignatureChange {
     Digest(Digest),
 }
 
-// The type is as small as a block signature, because posting a request copies it into the mkey's state.
+// The type must not be larger than a block signature, because posting a request copies it into the mkey's
+// state.
 const _: () = assert!(size_of::<SignatureChange>() == size_of::<BlockSignature>());
 
 impl SignatureChange {

@@ -61,11 +61,12 @@ impl<'m> RegisteredList<'m> {
     /// Alignment of the list's address in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
     pub const ALIGNMENT: u64 = UmrControlSegment::POINTER_ALIGNMENT;
 
-    /// The largest number of entries of a list: a UMR counts entries with 16 bits, padded to whole blocks.
+    /// The largest number of entries of a list: a UMR counts entries with 16 bits, rounded up to a multiple
+    /// of 4.
     pub const MAX_ENTRIES: usize = 65_532;
 
-    /// Returns how many blocks of memory a list of `entries` entries takes, with room for the BSFs behind the
-    /// entries.
+    /// Returns how many blocks of 64 bytes a list of `entries` entries takes in memory, with room for the
+    /// BSFs behind the entries.
     pub const fn blocks_for(entries: usize) -> usize {
         blocks_of(entries) + BSFS
     }
@@ -88,7 +89,7 @@ impl<'m> RegisteredList<'m> {
         if room < Self::MAX_ENTRIES { room } else { Self::MAX_ENTRIES }
     }
 
-    /// Replaces the layout by a list of `entries`, padded with zeros to whole blocks.
+    /// Replaces the layout by a list of `entries`, padded with zeros to a multiple of 64 bytes.
     ///
     /// # Errors
     /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]. The list is then as before.
@@ -166,7 +167,8 @@ impl<'m> RegisteredList<'m> {
         Ok(())
     }
 
-    /// Writes `count` entries, padded with zeros to whole blocks. The caller has checked that they fit.
+    /// Writes `count` entries, padded with zeros to a multiple of 64 bytes. The caller ensures that they fit
+    /// into the memory.
     fn fill(&mut self, count: usize, mut entries: impl Iterator<Item = Octoword>) {
         for block in self.blocks.iter_mut().take(blocks_of(count)) {
             *block = Wqebb::ZERO;
@@ -214,13 +216,14 @@ impl<'m> RegisteredList<'m> {
         self.blocks.get(..Self::blocks_for(self.entries.into())).unwrap_or_default()
     }
 
-    /// Returns the pointer to the list for a request. The device ignores its length.
+    /// Returns the pointer to the list, as a request contains it. The device ignores the length in this
+    /// pointer.
     pub(crate) fn pointer(&self) -> Klm {
         let bytes = self.octowords() * OCTOWORD_BYTES;
         Klm { byte_count: (bytes as u32).into(), mkey: self.key.get().into(), address: self.address.into() }
     }
 
-    /// Returns the number of octowords of the entries, padded to whole blocks.
+    /// Returns the number of octowords that the entries take, rounded up to a multiple of 4.
     pub(crate) const fn octowords(&self) -> usize {
         (self.entries as usize).next_multiple_of(OCTOWORDS_PER_BLOCK)
     }

@@ -348,21 +348,21 @@ impl BlockSignature {
         })
     }
 
-    /// Returns how many bytes on the wire correspond to `memory_bytes` bytes in memory, or `None` if they are
-    /// not whole blocks. Work requests, and offsets in an mkey, count bytes as they are on the wire.
+    /// Returns how many bytes on the wire correspond to `memory_bytes` bytes in memory, or `None` if they end
+    /// within a block. Work requests, and offsets in an mkey, count bytes as they are on the wire.
     pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
         convert(memory_bytes, self.memory_domain(), self.wire_domain())
     }
 
-    /// Returns how many bytes in memory correspond to `wire_bytes` bytes on the wire, or `None` if they are
-    /// not whole blocks.
+    /// Returns how many bytes in memory correspond to `wire_bytes` bytes on the wire, or `None` if they end
+    /// within a block.
     pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
         convert(wire_bytes, self.wire_domain(), self.memory_domain())
     }
 }
 
 /// Returns the length in domain `to` of data whose length in domain `from` is `bytes`, or `None` if the data
-/// is not whole blocks.
+/// ends within a block.
 const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option<u64> {
     let data = match from {
         Some(from) => {

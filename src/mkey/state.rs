@@ -121,7 +121,7 @@ impl Mkey {
     }
 
     /// Returns the mkey's length on the wire in bytes, signatures included. Work requests count in these
-    /// bytes. Returns `None` if the mapped memory is not whole blocks.
+    /// bytes. Returns `None` if the mapped memory ends within a block.
     pub fn wire_length(&self) -> Option<u64> {
         match &self.signature {
             SignatureChange::Set(signature) => signature.wire_bytes(self.length()),

@@ -37,8 +37,8 @@ pub enum ArmFor {
 impl<E: CqeSlot> CompletionQueue<'_, E> {
     /// Continues where another reader of this queue has stopped. The argument is the two words of the
     /// doorbell record: the consumer index (24 bits), which also determines the queue's lap, and the arm
-    /// word. The device must already have raised all events that the other reader has asked for: the next arm
-    /// word has the next sequence number.
+    /// word. The caller ensures that the device has already raised all events that the other reader has asked
+    /// for, because the next arm word has the next sequence number.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
     pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {

@@ -1,5 +1,5 @@
 //! Proofs that a request has completed. A queue retires a request only for such a proof. Only a completion
-//! queue can make one, from an entry.
+//! queue can make a proof, from a completion entry of the device.
 
 use crate::types::Qpn;
 use core::marker::PhantomData;

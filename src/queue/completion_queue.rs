@@ -175,8 +175,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// # Errors
     /// [`CompletionError`] for a malformed entry, or an entry that names no request and no mkey of the
     /// router. The entry is taken and retires no request. Polling can continue.
-    // With `#[inline]` alone, a whole I/O takes 3 to 6 % more instructions on x86-64, and 6 % more on
-    // Cortex-A72.
+    // With `#[inline]` alone, the benchmark of a whole I/O takes 3 to 6 % more instructions on x86-64, and on
+    // Cortex-A72 it takes 6 % more.
     #[inline(always)]
     pub fn poll(
         &mut self,
@@ -185,8 +185,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.poll_with(router, |_| {})
     }
 
-    /// Polls as [`CompletionQueue::poll`] does. Calls `prepare` before the queue takes an entry that is no
-    /// success of a send request, and if the queue is empty.
+    /// Polls as [`CompletionQueue::poll`] does. Calls `prepare` if the queue is empty, and before the queue
+    /// takes an entry other than the success of a send request.
     #[inline(always)]
     pub(crate) fn poll_with(
         &mut self,
@@ -291,7 +291,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// for the user. `None` has two meanings: the next entry is no such success, or not written yet, and was
     /// not taken; or it completes a part of a configuration, and was taken. This call gives no slot back to
     /// the device.
-    // Inlined: with a call, a whole I/O takes 14 % more instructions and 50 % more time (x86-64).
+    // Inlined: with a call, the benchmark of a whole I/O takes 14 % more instructions and 50 % more time
+    // (x86-64).
     #[inline(always)]
     fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {
         let slot = self.ring.peek(self.consumer).cqe();
@@ -361,7 +362,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         {
             index = index.wrapping_add(1);
         }
-        // From the last entry backwards, each remaining entry moves to the end, over the dropped ones.
+        // Goes through the entries from the last to the first. Each entry that stays moves towards the end,
+        // into the place of a dropped entry.
         let mut target = index;
         while index != self.consumer {
             index = index.wrapping_sub(1);

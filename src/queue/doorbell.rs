@@ -8,8 +8,8 @@ use crate::wqe::control;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use zerocopy::FromBytes;
 
-/// The two counters in memory that publish a queue pair's progress, 8 bytes, big endian: slots posted to the
-/// receive queue, then blocks posted to the send queue (16 bits each).
+/// The two counters in memory that publish a queue pair's progress, 8 bytes, big endian: number of receive
+/// requests posted, then number of blocks posted to the send queue (16 bits each).
 ///
 /// The caller puts the record into memory whose address the device knows (PRM `dbr_addr`).
 ///

@@ -29,7 +29,7 @@ pub enum CompletionError {
         counter: u16,
     },
     /// A signature error names an mkey that the router does not have. The queue keeps the error until the
-    /// mkey is asked ([`CompletionQueue::check`](crate::queue::CompletionQueue::check)).
+    /// mkey is checked ([`CompletionQueue::check`](crate::queue::CompletionQueue::check)).
     UnknownMkey {
         /// Index of the mkey.
         index: u32,

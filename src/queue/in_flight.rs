@@ -46,8 +46,8 @@ impl RequestKind {
         low8::<4>(self as u8)
     }
 
-    /// Returns the kind with this number. The function gets only numbers of kinds, because no others are
-    /// filed.
+    /// Returns the kind with this number. The argument is always the number of a kind, because the slots of a
+    /// send queue store no other numbers.
     #[inline]
     pub(super) const fn from_bits(bits: u8) -> Self {
         match bits {
@@ -88,7 +88,7 @@ pub struct Retired {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RequestNumber(u64);
 
-/// The number of the next life. Life 0 has no requests.
+/// The number of the next life of a queue, see [`RequestNumber`]. Life 0 has no requests.
 static NEXT_LIFE: AtomicU64 = AtomicU64::new(1);
 
 /// How many low bits of a request's number count blocks. The other bits count lives.
@@ -120,8 +120,9 @@ impl RequestNumber {
         Self(self.0.wrapping_add(blocks))
     }
 
-    /// Returns whether the success of this request proves that the other request was executed: a queue pair
-    /// executes the requests of one life in order, and stops at a failure.
+    /// Returns whether the success of this request proves that the other request was executed. This is so if
+    /// both are of one life, and the other one is not the later: a queue pair executes the requests of a life
+    /// in order, and stops at a failure.
     pub(super) const fn proves(self, other: Self) -> bool {
         self.0 >> BLOCK_BITS == other.0 >> BLOCK_BITS && self.0 >= other.0
     }

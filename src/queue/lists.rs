@@ -37,8 +37,8 @@ impl SendRequest<'_, '_> {
         let prepared = prepared.completed(mkey, form, &mut place)?;
         check_size(mkey, list.entry_size())?;
         check_room(mkey, list.entries().into())?;
-        // For a list, `Unchanged` leaves the form that the mkey has noted: after the post, `note_list` notes
-        // form and length of the list.
+        // With `Unchanged`, the call of `note` below leaves the mkey's record of its layout as it is. For a
+        // list, `note_list` then records form and length.
         let kind = match list.is_interleaved() {
             true => LayoutKind::Interleaved,
             false => LayoutKind::Unchanged,
@@ -79,7 +79,8 @@ impl SendRequest<'_, '_> {
         entries: &[KlmEntry],
     ) -> Result<(), PostError> {
         check_place(mkey, first, entries.len(), None)?;
-        // The room of a request, rounded down to whole blocks, since entries are padded to whole blocks.
+        // The room of a request in entries, rounded down to a multiple of 4, since posting pads entries to
+        // whole blocks of 64 bytes.
         let max = self.state.max_octowords / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
         ConfigError::check_entries(entries.len(), max)?;
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
@@ -119,9 +120,9 @@ impl SendRequest<'_, '_> {
     /// is posted.
     ///
     /// The list in force must also come from registered memory ([`SendRequest::configure_mkey_by_pointer`]),
-    /// and end with a whole block: it has a multiple of 4 entries, also after entries were replaced.
-    /// Replacing entries by whole blocks never makes a list shorter. To append at an earlier place, configure
-    /// the mkey with the shorter list first.
+    /// and its number of entries must be a multiple of 4, also after entries were replaced. Replacing 4
+    /// entries, or a multiple of 4, never makes a list shorter. To append at an earlier place, configure the
+    /// mkey with the shorter list first.
     ///
     /// A list with more entries than a request can count ([`RegisteredList::MAX_ENTRIES`]) is appended part
     /// by part, as in the kernel (`mlx5r_umr_update_xlt`). If the mkey has a start address

@@ -171,9 +171,9 @@ impl<'m> MkeyPool<'m> {
     /// the request is not signalled, post a later one that is. The names (`wr_id`) of the requests do not
     /// matter. Ask for a fence if earlier requests still use the key.
     ///
-    /// The queue pair is one of the mkey's own card. No check finds another card: an mkey and a queue pair
-    /// know their numbers, and two cards may have the same numbers. Keep one pool for each card, beside its
-    /// queue pairs.
+    /// The caller ensures that the queue pair is on the mkey's own card. No check detects another card: an
+    /// mkey and a queue pair know only their numbers, and two cards may have the same numbers. Keep one pool
+    /// for each card, beside its queue pairs.
     ///
     /// The mkey stays in use. If the request fails, or its queue pair is reset before the request is
     /// executed, the key may still be in service. Invalidate the mkey again, on any queue pair.

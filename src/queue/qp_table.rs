@@ -65,8 +65,8 @@ impl<Q> TableSlot<Q> {
 }
 
 impl<'m, Q: QpQueues> QpTable<'m, Q> {
-    /// Makes a table without queue pairs, with room for one in each slot. Queue pairs that are left in the
-    /// slots are dropped.
+    /// Makes a table without queue pairs, with room for one in each slot. Queue pairs that the slots still
+    /// hold from an earlier use are dropped.
     pub fn new(slots: impl Into<Room<'m, TableSlot<Q>>>) -> Self {
         let mut slots = slots.into();
         slots.as_mut().iter_mut().for_each(|slot| *slot = TableSlot::EMPTY);
@@ -172,8 +172,8 @@ impl<'m, Q: QpQueues> QpTable<'m, Q> {
         }
     }
 
-    /// Returns the link that names this position, in the chain of a queue pair's number. [`NONE`] as position
-    /// selects the last link.
+    /// Returns the link (`first` or `next` of a slot) that holds this position, in the chain of a queue
+    /// pair's number. For the position [`NONE`], returns the last link of the chain.
     fn link(&mut self, qpn: Qpn, position: u32) -> Option<&mut u32> {
         let slots = self.slots.as_mut();
         let head = head(qpn, slots.len());
@@ -194,7 +194,8 @@ impl<'m, Q: QpQueues> QpTable<'m, Q> {
 /// Returns the slot where the chain of this number begins, in a table of `slots` slots.
 #[inline]
 const fn head(qpn: Qpn, slots: usize) -> usize {
-    // Device numbers often follow one another. A multiplication by the golden ratio spreads them.
+    // The numbers of a device's queue pairs often follow one another. A multiplication by the golden ratio
+    // spreads them over the slots.
     let spread = qpn.get().wrapping_mul(0x9e37_79b1);
     ((spread as u64 * slots as u64) >> 32) as usize
 }

@@ -55,12 +55,12 @@ pub struct ReceiveQueueConfig {
 pub struct ReceiveQueue<'r> {
     ring: Ring<'r, DataSegment>,
     record: &'r DoorbellRecord,
-    /// The user's names of the requests, each filed under its slot.
+    /// The user's names of the requests (`wr_id`), each at the index of its request's slot.
     ids: Ring<'r, u64>,
     qpn: Qpn,
     entries_per_slot: u32,
-    /// Numbers of slots posted, published and retired, and the number at which the ring is full. All are
-    /// counted from the queue pair's start.
+    /// Numbers of the next slot to post, to publish and to retire, and the number at which the ring is full.
+    /// All are counted from the queue pair's start.
     producer: u64,
     published: u64,
     consumer: u64,

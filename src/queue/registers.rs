@@ -257,7 +257,7 @@ pub struct DeviceClock {
 // SAFETY: the registers belong to the device, not to a thread, and are only read.
 unsafe impl Send for DeviceClock {}
 
-// SAFETY: as above.
+// SAFETY: as for `Send`. Several threads may read the registers at the same time.
 unsafe impl Sync for DeviceClock {}
 
 impl DeviceClock {

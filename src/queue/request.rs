@@ -34,7 +34,8 @@ pub(super) struct SendState<'r> {
     pub(super) qpn: Qpn,
     max_inline_data: u16,
     max_sge: u16,
-    /// The most octowords of layout and BSFs, and the most blocks of a UMR with them.
+    /// The largest number of octowords that layout and BSFs may have together, and the largest number of
+    /// blocks of a UMR with them.
     pub(super) max_octowords: usize,
     pub(super) max_umr_blocks: usize,
     pub(super) memcpy: Option<MemcpyConfig>,
@@ -62,7 +63,8 @@ impl<'r> SendState<'r> {
         if form.octowords > max {
             return Err(ConfigError::TooManyEntries { max: max.saturating_sub(header) as u32 });
         }
-        // BSFs and a layout before them fill whole blocks; a layout alone may end within one.
+        // A layout with BSFs after it is padded to a multiple of 64 bytes; a layout alone may end within a
+        // block.
         let bytes = (blocks_of(form.octowords) + usize::from(prepared.bsf_count)) * WQEBB_BYTES;
         let max = self.max_octowords * OCTOWORD_BYTES;
         if prepared.bsf_count > 0 && bytes > max {
@@ -157,7 +159,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// [`PostError::Config`] for properties that mkey or queue cannot hold; otherwise
     /// [`PostError::SendRingFull`] or [`PostError::TooManyRequests`]. Counters and mkey then stay as before.
     // Inlined: with a call, posting a list of 1 entry takes 75 % more instructions on x86-64. On Cortex-A72,
-    // the posts that the bench measures take 27 to 79 % more.
+    // the posts that the benchmarks measure take 27 to 79 % more.
     #[inline(always)]
     pub fn configure_mkey(
         self,
@@ -182,8 +184,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
                 1 => ring.post(self.id, self.flags, kind, blocks, 1, &mut umr),
                 _ => ring.post(self.id, self.flags, kind, blocks, 2, &mut umr),
             };
-            // The slow path finds the reason of a refusal. If this fast path returned errors too, a whole I/O
-            // would take 3 % more instructions (x86-64).
+            // The slow path finds the reason of a refusal. If this fast path returned errors too, the
+            // benchmark of a whole I/O would take 3 % more instructions (x86-64).
             if posted.is_ok() {
                 let length = umr.length;
                 if let Some(count) = mkey.note(form.kind, length, &prepared.config) {

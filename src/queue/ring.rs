@@ -160,7 +160,8 @@ pub(super) struct Line(pub(super) [core::sync::atomic::AtomicU64; 8]);
 
 #[cfg(test)]
 impl<'r> Ring<'r, Cqe> {
-    /// Makes a ring over lines that other code writes. The ring must only be read.
+    /// Makes a ring over slots that other code of a test writes. The caller ensures that the ring is only
+    /// read.
     pub(super) fn over(lines: &'r [Line]) -> Self {
         assert!(lines.len().is_power_of_two());
         let bytes = size_of_val(lines);

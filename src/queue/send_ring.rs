@@ -1,5 +1,5 @@
-//! The ring of a send queue, and the books of its requests. Blocks go round: they are free, reserved,
-//! committed, published, and free again when a completion retires their request.
+//! The ring of a send queue, and the records of its requests. The states of a block follow one another in a
+//! cycle: free, reserved, committed, published, and free again when a completion retires its request.
 //!
 //! Each work request is filed in the slot of its first block, so that a completion finds it by the
 //! completion's counter. A completion retires its request and all silent requests before it: the tail, which
@@ -31,7 +31,7 @@ const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS + 2;
 const BLOCKS: &str = "blocks of a send queue";
 const SLOTS: &str = "slots of a send queue";
 
-/// The books of one block of a send ring: name, kind and size of the work request that begins there. A
+/// The record of one block of a send ring: name, kind and size of the work request that begins there. A
 /// [`SendQueue`](super::SendQueue) needs one for each block of its ring, in memory that the device does not
 /// reach.
 ///
@@ -51,7 +51,7 @@ pub struct SendSlot {
 }
 
 impl SendSlot {
-    /// A slot in which no request was filed.
+    /// A slot without a request.
     pub const EMPTY: Self = Self { id: 0, place: u64::MAX };
 
     /// Returns slots for a ring of `N` blocks. Compiles only if a send queue can have a ring of this size:
@@ -77,7 +77,7 @@ impl defmt::Format for SendSlot {
     }
 }
 
-/// A work request that is filed in the slot of its first block.
+/// A work request, as the slot of its first block holds it.
 #[derive(Clone, Copy, Debug)]
 struct Filed {
     /// The user's name of the request (`wr_id`).
@@ -119,7 +119,7 @@ impl Filed {
 
 const _: () = assert!(size_of::<SendSlot>() == 16);
 
-/// The ring of a send queue, and its books.
+/// The ring of a send queue, and the records of its requests.
 ///
 /// Blocks are counted from the queue pair's start. Outstanding requests begin at block `tail` or later, and
 /// fill at most a lap, so each has its own slot. A slot may still hold a request of an earlier lap, with
@@ -129,7 +129,8 @@ pub(super) struct SendRing<'r> {
     pub(super) blocks: Ring<'r, Wqebb>,
     /// The number of the ring's last block.
     last_block: u32,
-    /// The requests, each filed under its first block. There are as many slots as blocks.
+    /// The records of the requests, each in the slot of the request's first block. There are as many slots as
+    /// blocks.
     filed: Ring<'r, SendSlot>,
     /// The number of the queue pair, at its place in control segments.
     qpn: u64,
@@ -161,12 +162,14 @@ pub(super) struct SendRing<'r> {
 }
 
 /// The limit of outstanding work requests. Few queues have a limit, so requests are not counted when they are
-/// posted or retired. A queue with a limit counts them when it knows of no more room.
+/// posted or retired. A queue with a limit counts them when the last count leaves no room for the next
+/// request.
 struct Limit {
     /// The most work requests that may be outstanding; `u32::MAX` if the queue has no limit.
     most: u32,
-    /// Number of work requests that begin at blocks from `from` up to, but without, `to`. All of them are
-    /// still filed: the next count happens before a request is filed a lap after `from`.
+    /// Number of work requests that begin at blocks from `from` up to, but without, `to`. The slots still
+    /// hold the records of all of them: the next count happens before a request reuses the slot of block
+    /// `from`.
     counted: u32,
     from: u64,
     to: u64,
@@ -179,7 +182,7 @@ impl Limit {
 }
 
 impl<'r> SendRing<'r> {
-    /// Makes an empty ring of these blocks, with books in these slots.
+    /// Makes an empty ring of these blocks, with the records of its requests in these slots.
     ///
     /// # Errors
     /// [`QueueError::Size`], [`QueueError::TooFewSlots`].
@@ -238,7 +241,7 @@ impl<'r> SendRing<'r> {
     /// blocks than any request has. The error then gives the most blocks of a request as free. No request of
     /// this library asks for more.
     // Inlined: with a call, an RDMA WRITE takes 200 % more instructions on x86-64, and a list of 1 entry
-    // 100 % more. On Cortex-A72, the posts that the bench measures take 31 to 140 % more.
+    // 100 % more. On Cortex-A72, the posts that the benchmarks measure take 31 to 140 % more.
     #[inline(always)]
     pub(super) fn post(
         &mut self,
@@ -294,8 +297,8 @@ impl<'r> SendRing<'r> {
     ///
     /// # Errors
     /// [`PostError::TooManyRequests`], [`PostError::SendRingFull`].
-    // With `#[inline]` alone, a whole I/O takes up to 2 % more instructions on x86-64, and a refusal takes 3
-    // % more there and 5 % more on Cortex-A72.
+    // With `#[inline]` alone, the benchmark of a whole I/O takes up to 2 % more instructions on x86-64, and a
+    // refusal takes 3 % more there and 5 % more on Cortex-A72.
     #[inline(always)]
     fn commit(
         &mut self,
@@ -398,13 +401,14 @@ impl<'r> SendRing<'r> {
         self.numbers.after(self.producer)
     }
 
-    /// Returns name, kind and number of a filed request, for the user to whom the request is given back.
+    /// Returns name, kind and number of a request that the queue gives back to the user.
     #[inline]
     const fn retired(&self, filed: &Filed) -> Retired {
         Retired { id: filed.id, kind: filed.place.kind(), number: self.numbers.after(filed.begin()) }
     }
 
-    /// Returns the request in the slot of a block. It may have begun at another block.
+    /// Returns the request that the slot of a block holds. It may be a request of an earlier lap, which began
+    /// at another block.
     #[inline]
     fn filed(&self, block: u64) -> Filed {
         let slot = self.filed.peek(block);
@@ -522,7 +526,8 @@ mod tests {
     use crate::types::Qpn;
     use std::collections::VecDeque;
 
-    /// First block, name, kind and number of blocks of each outstanding request, in a list that is searched.
+    /// The outstanding requests, as a list that the model searches. An item has first block, name, kind and
+    /// number of blocks.
     #[derive(Default)]
     struct Model(VecDeque<(u64, u64, RequestKind, u64)>);
 
@@ -553,7 +558,7 @@ mod tests {
                     dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let (blocks, producer) = (1 + u64::from(dice >> 28), table.producer);
                     if blocks <= table.free() {
-                        // The call is the one that a queue makes when it looks for room.
+                        // A queue makes the same call when it looks for room.
                         assert_eq!(table.free_requests() as usize, most as usize - model.0.len());
                         let kind = if dice >> 9 & 1 == 0 {
                             RequestKind::Send

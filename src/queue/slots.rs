@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// The number of the next pool. No pool has number 0.
 static NEXT_POOL: AtomicU64 = AtomicU64::new(1);
 
-/// Marks the end of a chain.
+/// Marks the end of a chain of slots.
 const NONE: u32 = u32::MAX;
 
 /// The handle of an element in use.

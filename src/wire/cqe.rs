@@ -1,5 +1,5 @@
-//! Completion queue entries (PRM `cqe64`). The same 64 bytes have three views: completion, error, and
-//! signature error.
+//! Completion queue entries (PRM `cqe64`). The same 64 bytes are read as one of three structs: [`Cqe`] for a
+//! completion, [`ErrorCqe`] for a failed request, [`SignatureErrorCqe`] for a signature error.
 
 use super::codes::codes;
 use super::low::{low8, low32};

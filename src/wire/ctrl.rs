@@ -165,7 +165,7 @@ pub struct ControlSegment {
     /// Bitwise NOT of the XOR over all bytes of the request, on queues with WQE signatures; 0 on other
     /// queues.
     pub signature: u8,
-    /// Channel of a DC stream; 0 for connected queue pairs.
+    /// Channel of a stream of a dynamically connected (DC) queue pair; 0 for connected queue pairs.
     pub dci_stream_channel: U16,
     /// Fences, completion and event flags, see [`FmCeSe`].
     pub fm_ce_se: u8,

@@ -21,7 +21,7 @@ pub struct Klm {
 impl Klm {
     /// The largest length of an entry, in bytes (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = 1 << 31;
-    /// The entry that fills a list up to a whole block.
+    /// The entry that pads a list to a multiple of 64 bytes.
     pub const PADDING: Self = Self { byte_count: U32::ZERO, mkey: U32::ZERO, address: U64::ZERO };
 }
 

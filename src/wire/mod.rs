@@ -1,7 +1,8 @@
 //! The wire formats, one per file. Each file contains only fields, their units, and the sources of numbers.
 //!
-//! Every struct is a zerocopy view with big-endian fields; its size and offsets are asserted beside it. This
-//! module contains no logic: [`crate::wqe`] encodes requests, [`crate::inspect`] decodes them.
+//! Every struct converts from and to bytes by zerocopy, and has big-endian fields; its size and offsets are
+//! asserted beside it. This module contains no logic: [`crate::wqe`] encodes requests, [`crate::inspect`]
+//! decodes them.
 //!
 //! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has. A debug build
 //! panics at a value with more bits.
@@ -48,32 +49,32 @@ pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 /// The 64 bytes of a block, the unit in which the device reads requests.
 pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
-/// Returns the number of blocks that `octowords` octowords fill.
+/// Returns the number of blocks that `octowords` octowords take, rounded up.
 #[inline]
 pub(crate) const fn blocks_of(octowords: usize) -> usize {
     octowords.div_ceil(OCTOWORDS_PER_BLOCK)
 }
 
-/// A block of zeros, in place of the translation entries that a request leaves out.
+/// A block of zeros, for the parts of a request that carry no value.
 pub(crate) const ZEROS: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 
 /// The largest number of octowords of one work request: the size field has 6 bits.
 pub const MAX_WQE_OCTOWORDS: u8 = 63;
 
-/// The largest number of whole blocks that a request can fill.
+/// The largest number of full blocks that a request can have.
 pub(crate) const MAX_WHOLE_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
 
 /// Number of blocks of a UMR before its layout. The first holds control segment and UMR control segment, the
 /// second the mkey context.
 pub(crate) const UMR_HEAD_BLOCKS: usize = 2;
 
-/// One slot of a send queue (WQEBB), 64 bytes. A work request fills one or more whole slots.
+/// One block of a send queue's ring (WQEBB), 64 bytes. A work request takes one or more blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Wqebb(pub [u8; WQEBB_BYTES]);
 
 impl Wqebb {
-    /// A slot full of zeros.
+    /// A block of zeros.
     pub const ZERO: Self = Self([0; WQEBB_BYTES]);
 }
 

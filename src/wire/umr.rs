@@ -102,7 +102,7 @@ pub struct UmrControlSegment {
     pub flags: u8,
     /// Reserved.
     pub reserved0: [u8; 3],
-    /// Size of the translation entries in octowords, padded to whole blocks.
+    /// Number of octowords of the translation entries, rounded up to a multiple of 4 (64 bytes).
     pub klm_octowords: U16,
     /// Size of the BSFs in octowords. With [`UmrFlags::translation_offset`], this field holds the low 16 bits
     /// of the number of the first translation entry that the UMR writes (`translation_offset`).

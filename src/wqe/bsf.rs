@@ -12,8 +12,8 @@ use crate::wire::psv::TransientSignature;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::transmute;
 
-/// Returns the BSF of a signature; the numbers of its PSVs are still 0. For `None`, returns a BSF that lets
-/// data pass. `size` is one of the codes of [`BsfSize`].
+/// Returns the BSF of a signature; the numbers of its PSVs are still 0. For `None`, returns a BSF with which
+/// the device checks and adds nothing. `size` is one of the codes of [`BsfSize`].
 pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> SignatureBsf {
     let mut size_sbs = BsfSize::new().with_size(size);
     let mut bsf = SignatureBsf { raw_data_size: U32::MAX_VALUE, ..SignatureBsf::default() };

@@ -75,7 +75,8 @@ pub(crate) struct ControlFields {
     pub(crate) begin: u64,
     /// Flags of the request and of its queue.
     pub(crate) flags: RequestFlags,
-    /// Flags of a SET_PSV that carries the completion of a configuration, without those of `always`.
+    /// Flags of the last SET_PSV after a configuration, which carries the configuration's completion. The
+    /// flags of `always` are not yet among them.
     pub(crate) set_psv: RequestFlags,
     /// Asks for a completion if each request of the queue gets one (`signal_all`), otherwise empty.
     pub(crate) always: RequestFlags,
@@ -84,10 +85,10 @@ pub(crate) struct ControlFields {
 }
 
 /// A request that a queue can post.
-// A trait instead of a closure, because the compiler may choose to call a closure. With calls, an RDMA WRITE
-// takes twice as many instructions on x86-64.
+// This is a trait instead of a closure, because the compiler may call a closure instead of inlining it. With
+// these calls, an RDMA WRITE takes twice as many instructions on x86-64.
 pub(crate) trait Request {
-    /// Writes the request into as many blocks as its caller has reserved for it.
+    /// Writes the request into `blocks`. The caller has reserved exactly as many blocks as the request takes.
     ///
     /// # Errors
     /// The reason why the request can never be posted.
@@ -105,9 +106,9 @@ pub(crate) const fn qpn_bits(qpn: Qpn) -> u64 {
     (qpn.get() as u64) << 8
 }
 
-/// Writes a control segment as two words of 8 bytes, because the doorbell takes the first word. A CPU core
-/// forwards a store to a load only if the store covers all bytes of the load. After a store in parts, a load
-/// of the word would wait until the parts have reached the cache.
+/// Writes a control segment as two words of 8 bytes, because the code that rings the doorbell soon loads the
+/// first word again. A CPU core forwards a store to a load only if the store covers all bytes of the load.
+/// After several smaller stores, this load would wait until they have reached the cache.
 #[inline]
 pub(crate) fn write(
     segment: &mut Octoword,

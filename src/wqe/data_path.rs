@@ -179,8 +179,8 @@ impl Request for DataPath<'_> {
     ///
     /// # Errors
     /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`].
-    // This function is inlined: with a call, an RDMA WRITE takes 100 % more instructions on x86-64, and rows
-    // of the bench on Cortex-A72 take 31 to 140 % more.
+    // This function is inlined: with a call, an RDMA WRITE takes 100 % more instructions on x86-64, and
+    // benchmarks of posting on Cortex-A72 take 31 to 140 % more.
     #[inline(always)]
     fn write(&mut self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
         let mut slots = blocks.as_flattened_mut().iter_mut();
@@ -209,7 +209,7 @@ impl Request for DataPath<'_> {
     }
 }
 
-/// Writes an octoword into the next slot.
+/// Writes an octoword to the iterator's next place in the request, if there is one.
 #[inline]
 fn put(slots: &mut IterMut<'_, Octoword>, octoword: Octoword) {
     if let Some(slot) = slots.next() {

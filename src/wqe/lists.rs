@@ -23,14 +23,15 @@ pub(crate) const POINTER_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
 /// "Non-inline KLM UMR WQE size must be 9 WQE_DS").
 const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 
-/// The largest number of blocks of a UMR without a layout, but with two BSFs, and of two SET_PSVs.
+/// Number of blocks in which the inline form of a configuration is built: a UMR without a layout and with two
+/// BSFs, and two SET_PSVs after it.
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
 /// A configuration whose layout and BSFs the device reads from registered memory.
 pub(crate) struct ByPointer<'a, 'l> {
     pub(crate) prepared: &'a PreparedConfig,
     pub(crate) list: &'a RegisteredList<'l>,
-    /// The BSFs. Only as many as the configuration has are valid. Once the request is posted, the caller
+    /// The encoded BSFs; the first `prepared.bsf_count` are valid. Once the request is posted, the caller
     /// writes them behind the list in memory ([`write_bsfs`]).
     pub(crate) bsfs: [Block; 2],
     /// The mkey to configure.
@@ -43,7 +44,8 @@ impl Request for ByPointer<'_, '_> {
         let mut scratch = [ZEROS; SCRATCH];
         let mut inline = UmrRequest::new(prepared, &Layout::List(&[]), mkey);
         // The SET_PSVs stand after the UMR with the pointer, whose size differs from that of the inline UMR
-        // that is built here. `begin` makes their block numbers right. Block numbers count modulo 2^16.
+        // that is built here. `begin` is shifted by this difference, so that the SET_PSVs get the right block
+        // numbers. The added 2^16 prevents an underflow; block numbers count modulo 2^16.
         let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
         inline.write(&mut scratch, ControlFields { begin, ..fields })?;
         let length = list.length();

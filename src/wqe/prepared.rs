@@ -63,10 +63,11 @@ pub struct PreparedConfig {
     pub(crate) bsf_count: u8,
     /// The BSFs contain the exact length of the data, instead of all ones.
     pub(super) exact_size: bool,
-    /// The data unit may differ from a block with its signature.
+    /// The data unit of the cipher may differ from a block with its signature
+    /// ([`PreparedConfig::with_any_data_unit`]).
     any_data_unit: bool,
-    /// Mask of the mkey's PSV numbers that the BSF of a block signature names. The upper 32 bits stand for
-    /// the wire domain, the lower 32 bits for the memory domain.
+    /// Selects the mkey's PSV numbers that go into the BSF of a block signature: all ones in the upper 32
+    /// bits for the PSV of the wire domain, and in the lower 32 bits for that of the memory domain.
     pub(super) psv_mask: u64,
     /// The domains whose PSVs a post sets, in this order. Only the first `psv_count` are valid.
     pub(super) psv_domains: [DomainKind; 2],
@@ -137,8 +138,8 @@ impl PreparedConfig {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
         let plan = Plan::new(&kind, config, &InForce::NOTHING, any_data_unit)?;
-        // An mkey for entries of one length takes no layout within a request: `PreparedConfig::completed`
-        // refuses it.
+        // An mkey whose entries all have one length (KSM) accepts no layout inside a request. The flag
+        // `finished_later` makes posting call `PreparedConfig::completed`, which refuses the layout.
         let is_finished_later = plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some();
         let flags = ConfigFlags::new()
             .with_keeps(keeps_signature || keeps_crypto)

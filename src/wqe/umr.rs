@@ -19,7 +19,7 @@ use zerocopy::{transmute, transmute_mut};
 
 const ZERO: Octoword = [0; OCTOWORD_BYTES];
 
-/// The place of the tag in an mkey context, the last byte of its word.
+/// The offset of the tag in an mkey context: the tag is the last byte of the word `qpn_mkey`.
 const TAG: usize = offset_of!(MkeyContext, qpn_mkey) + 3;
 
 /// The bit of an mkey mask that makes a UMR set the length.
@@ -37,7 +37,7 @@ pub(crate) struct UmrRequest<'a, L: ?Sized> {
     pub(crate) umr_blocks: usize,
     /// The mkey to configure.
     pub(crate) mkey: &'a Mkey,
-    /// Number of bytes that the mkey maps after the execution. Known once the request is written.
+    /// Number of bytes that the mkey maps once the device has executed the request. `write` sets this field.
     pub(crate) length: u64,
 }
 
@@ -76,10 +76,10 @@ impl<'a, L: AnyLayout + ?Sized> UmrRequest<'a, L> {
     }
 }
 
-/// A configuration that is written as it was prepared.
+/// Writes a configuration as it was prepared, with only the key, tag, PSVs and layout of this mkey added.
 impl<L: AnyLayout + ?Sized> Request for UmrRequest<'_, L> {
     // This function is inlined: with a call, a list of 4 entries takes 75 % more instructions on x86-64, and
-    // rows of the bench on Cortex-A72 take 44 to 131 % more.
+    // benchmarks of posting on Cortex-A72 take 44 to 131 % more.
     #[inline(always)]
     fn write(&mut self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
         let Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks, mkey, .. } = *self;
@@ -88,7 +88,7 @@ impl<L: AnyLayout + ?Sized> Request for UmrRequest<'_, L> {
         let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
         let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();
         control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, fields, mkey.key.0);
-        // The layout is written early, while few other values occupy registers.
+        // The layout is written before the other parts, while few other values occupy registers.
         let mapped = layout.write_entries(entries)?;
         let is_unchanged = form.kind == LayoutKind::Unchanged;
         let length = if is_unchanged { mkey.length() } else { mapped };
@@ -130,7 +130,8 @@ impl<L: AnyLayout + ?Sized> Request for UmrRequest<'_, L> {
     }
 }
 
-/// A configuration of which parts depend on the state of the mkey.
+/// A configuration of which [`UmrRequest::finish`] writes some fields at the end, because they depend on the
+/// layout or are seldom used.
 pub(crate) struct Finished<'a>(pub(crate) UmrRequest<'a, dyn AnyLayout + 'a>);
 
 impl Request for Finished<'_> {
@@ -146,7 +147,8 @@ pub(crate) fn select_error_count([_, umr @ ..]: &mut Block) {
     umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
 }
 
-/// Writes the count of signature errors into the second block of a UMR. The device holds only the low bit.
+/// Writes the count of signature errors into the second block of a UMR, the mkey context. The device holds
+/// only the low bit of the count.
 pub(crate) fn write_error_count(context: &mut Block, count: u32) {
     let context: &mut MkeyContext = transmute_mut!(context);
     context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count & 1 != 0).into_bits());

@@ -58,7 +58,7 @@ fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option
     })
 }
 
-/// Returns how many of the `length` bytes that an mkey maps are data, or `None` if they are not whole blocks.
+/// Returns how many of the `length` bytes that an mkey maps are data, or `None` if they end within a block.
 fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     match signature.memory_domain() {
         Some(memory) => BlockSignature::memory(memory).wire_bytes(length),
@@ -66,8 +66,8 @@ fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
     }
 }
 
-/// Checks that the mkey maps whole blocks with their signatures, and that the data in them are whole blocks
-/// of the wire domain.
+/// Checks that the mapped bytes are a whole number of blocks with their signatures, and that their data are a
+/// whole number of blocks of the wire domain.
 fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
     let Some(data) = data_bytes(signature, length) else {
         let stride = signature.memory_domain().map_or(0, |memory| memory.stride());

@@ -70,7 +70,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let access = context.access_bits();
     let key_word = context.qpn_mkey_word();
     let bound = key_word.qpn();
-    // Tag and queue pair may be the values in force although the mask does not select them.
+    // Tag and queue pair may repeat the values in force, although the mask does not select them. This is no
+    // fault.
     let same_key = bound == QpnMkey::ANY && key_word.tag() == umr.key().tag();
     let new_key = context.qpn_mkey.get() != 0 && !same_key;
     let rights = [mask.local_write(), mask.remote_read(), mask.remote_write(), mask.atomic()];

@@ -284,8 +284,8 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
     assert_eq!(found(&filled), []);
     let unwritten = joined(&[&ring(&[(8, 4, 1)]), &[0; 64], &ring(&[(8, 6, 1)])]);
     assert_eq!(found(&unwritten), []);
-    // In a whole ring, the requests behind the producer are of the lap before. This is a note. In a part of a
-    // ring, the same block numbers are out of order.
+    // In a whole ring, the requests after the last posted one are left from the lap before, which is only a
+    // note. In a part of a ring, the same block numbers are out of order.
     let lap = ring(&[(8, 8, 1), (8, 9, 1), (8, 6, 1), (8, 7, 1)]);
     assert_eq!(found(&lap), [(129, Problem::OtherLap)]);
     assert_eq!(found(&lap[..192]), [(129, out(6, 10))]);

@@ -1,4 +1,5 @@
-//! Generators of all configurations that a user can post.
+//! Generators of random configurations for property tests. They cover all configurations that a user can
+//! post.
 
 use super::std::vec::Vec;
 use crate::mkey::*;
@@ -102,8 +103,8 @@ impl Entries {
     }
 }
 
-/// Returns a generator of keys of memory, without 0x400: a list that begins with this key cannot be
-/// distinguished from an interleaved layout.
+/// Returns a generator of all memory keys except 0x400. The decoder would read a list that begins with this
+/// key as an interleaved layout.
 pub(super) fn keys() -> impl Strategy<Value = Key> {
     any::<u32>().prop_filter("0x400 is ambiguous", |key| *key != 0x400).prop_map(Key::from_raw)
 }

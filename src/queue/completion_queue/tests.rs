@@ -1,4 +1,5 @@
-//! Polling, compared with a model that searches lists.
+//! Tests of polling: a completion queue returns the same results as a model that searches lists of
+//! outstanding requests.
 
 mod endless;
 mod events;
@@ -100,7 +101,7 @@ fn m56_entries_of_128_bytes_are_read_in_their_second_half() {
     assert_eq!(completions.discard(|entry| entry.wqe_counter.get() == 1), 1);
     assert_eq!((counters(&mut completions), completions.is_empty()), (vec![0, 2], true));
     assert_eq!(ring.map(|slot| slot.inline_64[0]), [0; 4]);
-    // A queue in the second lap.
+    // A reader that starts in the second lap of the ring takes the entries of this lap.
     let mut ring = [long(4, 1), long(1, 0), long(2, 0), long(3, 0)];
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at([3, 0]);
     assert_eq!(counters(&mut completions), [3, 4]);
@@ -179,8 +180,8 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     assert!(mkeys[1].error_count().is_some_and(|count| count.pending && count.seen == 3));
 }
 
-/// If the router lacks the mkey of an error, the queue keeps the error until the mkey is checked. No check
-/// calls wrong data right.
+/// If the router lacks the mkey of an error, the queue keeps the error until the mkey is checked. Wrong data
+/// never passes a check.
 #[test]
 fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
     let of = |key: u32| -> Cqe {
@@ -223,7 +224,8 @@ fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
     assert_eq!(completions.check(&mut right), Ok(None));
     completions.forget_mkey(gone.key().index());
     assert_eq!(completions.check(&mut gone), Ok(None), "another mkey of that number");
-    // The queue keeps 8 errors. If there are more, no check calls an mkey right any more.
+    // The queue keeps the errors of 8 mkeys. After an error of one more, no check may call an mkey free of
+    // errors, because the lost error may belong to any mkey.
     for _ in 4..12 {
         assert!(poll(&mut completions).is_some_and(|found| found.is_err()));
     }
@@ -594,7 +596,7 @@ impl<'r> CompletionRouter for Wrong<'_, 'r> {
 
 #[test]
 fn a_router_that_is_wrong_retires_nothing() {
-    // The second number differs from the entry's only in its highest byte.
+    // The number of the second queue pair differs from that in the entry only in its highest byte.
     for other in [0x43, 1 << 16 | QPN.get()] {
         let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
         let mut send = send(Qpn::from_low_bits(other), &mut sq_ring, &sq_record);

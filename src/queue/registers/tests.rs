@@ -65,10 +65,10 @@ fn whole_requests_reach_the_halves_in_turn() {
     let expected = blocks;
     let ring = Ring::new(&mut blocks, "blocks", 4).unwrap();
     let mut rung = |begin, end, alone| {
-        // SAFETY: as above; the doorbell writes only when it is rung.
+        // SAFETY: the page outlives the pointer, and the doorbell writes to the page only when it is rung.
         unsafe { register.cast::<[u64; 32]>().write([0; 32]) };
         doorbell.ring(&last(&ring, begin, end, alone));
-        // SAFETY: as above.
+        // SAFETY: the page outlives the pointer, and the doorbell has finished writing.
         let words = unsafe { register.cast::<[u64; 32]>().read_volatile() };
         words.map(u64::to_ne_bytes).as_flattened().to_vec()
     };

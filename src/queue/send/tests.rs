@@ -1,4 +1,4 @@
-//! Bytes of requests, filling and emptying of rings, and refusals.
+//! Tests of a send queue: bytes of requests, filling and emptying of rings, and refusals.
 
 use super::*;
 use crate::mkey::error::{ConfigError, ConfigPart};

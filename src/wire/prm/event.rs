@@ -3,8 +3,8 @@
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An entry of an event queue, 64 bytes. A program that receives events through rdma-core gets a cookie of
-/// its own, and then the entry.
+/// An entry of an event queue, 64 bytes. A program that receives events through rdma-core reads a cookie
+/// before each entry: the number that the program gave when it subscribed to the event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -1,5 +1,5 @@
-//! A configuration that was changed in place equals one that is prepared anew. Only mkeys of its own kind
-//! accept a configuration.
+//! Tests of prepared configurations: a configuration that was changed in place equals one that is newly
+//! prepared, and only mkeys of its kind accept a configuration.
 
 use super::*;
 use crate::mkey::Layout;

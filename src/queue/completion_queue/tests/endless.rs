@@ -1,10 +1,10 @@
-//! Calls return even if a device never stops writing entries.
+//! Tests that calls of a completion queue return even if a device never stops writing entries.
 
 use super::*;
 use crate::queue::ring::Line;
 use core::sync::atomic::Ordering;
 
-/// More entries than any call may take.
+/// More entries than any call may take before it returns.
 const TOO_MANY: u64 = 100;
 
 /// A device that writes the next entry whenever one was taken.
@@ -40,8 +40,8 @@ impl QpQueues for Endless<'_> {
     }
 }
 
-/// Passes `take` a queue over a ring that never runs dry. Returns the result of `take` and the number of
-/// entries that it took.
+/// Passes `take` a completion queue whose device always writes another entry. Returns the result of `take`
+/// and the number of entries that it took.
 fn taking<T>(
     kind: RequestKind,
     take: impl FnOnce(&mut CompletionQueue<'_>, &mut QpRouter<'_, &mut Endless<'_>>) -> T,

@@ -46,7 +46,8 @@ impl Device {
     fn write(&mut self) {
         let owner = ((self.producer / self.entries) & 1) as u8;
         let entry = cqe(CqeOpcode::RESPONDER_SEND, self.producer as u16, owner);
-        // SAFETY: inside the ring, which the tests keep; the queue reads it as memory that a device changes.
+        // SAFETY: the pointer is inside the ring, which the test keeps alive. The queue reads the ring as
+        // memory that a device changes.
         unsafe { self.ring.add((self.producer % self.entries) as usize).write_volatile(entry) };
         self.producer += 1;
         self.raise();
@@ -122,7 +123,7 @@ fn no_completion_is_slept_over() {
     let mut dice = Dice(7);
     let (mut next, mut sleeps) = (start, 0_u32);
     while next < start + 4000 {
-        // In most turns no entry comes, in the others any number for which there is room.
+        // In most rounds the device writes no entry, in the others any number for which the ring has room.
         let mut some = |room| if dice.below(3) == 0 { dice.below(room + 1) } else { 0 };
         let room = device.entries - (device.producer - next);
         let early = some(room);

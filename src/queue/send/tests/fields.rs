@@ -1,4 +1,5 @@
-//! Fields that few configurations change.
+//! Tests of the fields that few configurations change: PCIe ordering, invalidation by the peer, start
+//! address.
 
 use super::*;
 use crate::mkey::{RelaxedOrdering, UmrForm};

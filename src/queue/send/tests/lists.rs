@@ -1,4 +1,5 @@
-//! Lists by pointer, and replaced entries.
+//! Tests of lists that the device reads from registered memory, and of requests that replace entries of a
+//! list.
 
 use super::*;
 use crate::mkey::LayoutKind;

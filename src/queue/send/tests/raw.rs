@@ -1,4 +1,4 @@
-//! Requests that the caller built, and copies in memory.
+//! Tests of requests that the caller built, and of copies in memory.
 
 use super::*;
 use crate::wqe::{Local, MemcpyConfig};

@@ -1,4 +1,4 @@
-//! A refused request changes nothing, in a batch and outside.
+//! Tests that a refused request changes nothing, in a batch and outside.
 
 use super::*;
 use crate::mkey::InterleavedEntry;
@@ -132,7 +132,7 @@ fn prologue(queue: &mut Queue<'_>, mkey: &mut Mkey, number: u32) {
 #[test]
 fn what_is_refused_has_changed_nothing() {
     let states: [fn(&mut Mkey); 2] = [|_| (), Mkey::forget];
-    // Some queues start at block 56 of 64, so that requests are refused across the ring's end.
+    // Some queues start at block 56 of 64, so that the refused request would wrap around the ring's end.
     for (number, first_block) in (0..7).flat_map(|number| [(number, 0), (number, 56)]) {
         for (post, error) in CASES {
             for state in states {
@@ -146,7 +146,8 @@ fn what_is_refused_has_changed_nothing() {
                 assert_eq!(post(queue.request(9).signaled(), &mut mkey), Err(error));
                 assert_eq!((known(&queue), &mkey), (queue_before, &before));
                 refuse_in_batch(&mut queue, &mut mkey, post, error);
-                // A queue without a refusal ends in the same state.
+                // A second queue gets the same requests without the refused one, and must end in the same
+                // state.
                 let other_record = DoorbellRecord::new();
                 let mut other = super::queue(other_ring, &other_record, first_block);
                 let mut other_mkey = signature_mkey();

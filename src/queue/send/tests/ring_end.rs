@@ -1,5 +1,5 @@
-//! Requests have the same bytes wherever they begin in the ring, even across its end, and no other block is
-//! written.
+//! Tests that requests have the same bytes wherever they begin in the ring, even across its end, and that no
+//! other block is written.
 
 use super::*;
 use crate::mkey::InterleavedEntry;

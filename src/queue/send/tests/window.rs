@@ -1,4 +1,4 @@
-//! Memory windows.
+//! Tests of memory windows and of their pools.
 
 use super::*;
 use crate::mkey::MemoryWindow;
@@ -77,7 +77,8 @@ fn m81_the_queue_pair_that_has_bound_a_window_revokes_it() {
     window.note_bound(KEY, Qpn::from_low_bits(0x78), 0);
     let other = Err(ConfigError::WindowOfOtherQueuePair { qpn: 0x78 }.into());
     assert_eq!(queue.request(1).invalidate_window(&window), other);
-    // The queue pair of another card has the same number.
+    // A queue pair on another card has the same number. Only the queue pair that bound the window can
+    // invalidate it.
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
     let mut card = super::queue(&mut ring, &record, 0);
     let mut window = MemoryWindow::new(KEY);

@@ -1,5 +1,5 @@
-//! Digests: which are refused, how they depend on the layout, and how they start anew after a signature
-//! error.
+//! Tests of digests: combinations that are refused, sizes that depend on the layout, and the new start of a
+//! digest after a signature error.
 
 use super::*;
 use crate::mkey::{MkeyKind, SignatureErrorKind, UmrForm};
@@ -97,7 +97,8 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
     let mut shared = own;
     shared.set_digest(span).unwrap();
-    // The first UMR to a new mkey also writes the error count.
+    // The first UMR to a new mkey also writes the error count. A SET_PSV then follows for the mkey's own PSV,
+    // but none for the PSV of a transaction.
     assert_eq!(configured(&mut mkey.clone(), &shared, LIST).len(), 1);
     assert_eq!(configured(&mut mkey, &own, LIST).len(), 2);
     let usual = configured(&mut mkey, &own, LIST);

@@ -1,4 +1,5 @@
-//! Properties that a configuration leaves out stay in force. A post writes them again where necessary.
+//! Tests that properties that a configuration leaves out stay in force. A post writes them again where
+//! necessary.
 
 use super::*;
 use crate::mkey::error::ConfigPart;

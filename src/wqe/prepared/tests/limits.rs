@@ -1,4 +1,4 @@
-//! Limits: layouts that fit, and layouts that are too long.
+//! Tests of the limits of layouts: layouts that just fit, and layouts that are too long.
 
 use super::*;
 use crate::mkey::InterleavedEntry;

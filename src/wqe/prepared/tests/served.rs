@@ -1,4 +1,4 @@
-//! An mkey accepts a prepared configuration of its own kind, and refuses those of other kinds.
+//! Tests that an mkey accepts a prepared configuration of its own kind, and refuses those of other kinds.
 
 use super::*;
 use crate::wire::bsf::BfsPsv;
