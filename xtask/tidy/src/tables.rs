@@ -432,6 +432,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/emulator/faults/src/emulator.rs",
     "hil-tests/emulator/function/src/memory.rs",
     "hil-tests/emulator/function/tests/client/lent.rs",
+    "hil-tests/emulator/peers/src/ring.rs",
     "hil-tests/emulator/verbs/src/ground/allocator.rs",
     "hil-tests/emulator/verbs/src/ground/sys.rs",
     "hil-tests/emulator/verbs/src/ground/window.rs",

@@ -158,9 +158,10 @@ impl Directory {
         let _ = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, self.file(slot, what)));
     }
 
-    /// Removes the files of a process of another member.
+    /// Removes the files of a process of another member. Without a file of rings, programs write messages to
+    /// their connections, which a gateway can carry on.
     pub(crate) fn hide(&self, slot: u8) {
-        for what in ["addresses", "services", "socket"] {
+        for what in ["addresses", "rings", "services", "socket"] {
             remove(&self.file(slot, what));
         }
     }

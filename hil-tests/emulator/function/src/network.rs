@@ -4,7 +4,7 @@
 use crate::memory::GuestMemory;
 use mlx5_faults::{Fault, Place};
 use mlx5_mkey::wire::prm::qp_context::Qpc;
-use mlx5_peers::{Fabric, Gid, Host, News, Waiting, slot_of};
+use mlx5_peers::{Fabric, Gid, Host, News, SLOT_SHIFT, Waiting, slot_of};
 use mlx5_record::capture::{Capture, Endpoint, Route};
 use mlx5_softdev::{Datagram, Device, Message, Seen};
 use std::io;
@@ -15,9 +15,6 @@ use zerocopy::FromBytes;
 /// The first slot that a function cannot take. Queue pair numbers from this slot on are reserved for the send
 /// queues of Ethernet packets.
 const SLOTS: u32 = 0xf0;
-
-/// The number of low bits of a queue pair's number that do not name its slot.
-const SLOT_SHIFT: u32 = 16;
 
 /// The highest number of a management queue pair (QP0, QP1). All ports have these two numbers, so the GID of
 /// a message to them selects the port.
@@ -121,7 +118,7 @@ impl Network {
             if let Some(capture) = &mut self.capture {
                 capture.seen(Seen::Sent(&message));
             }
-            self.fabric.send(&message).into_iter().for_each(|answer| self.waiting.push(answer));
+            self.waiting.extend(self.fabric.send(&message));
         }
         while let Some(frame) = device.take_frame() {
             self.see_frame(&frame);

@@ -5,22 +5,29 @@
 //! the upper part of the process's queue pair numbers, so a number alone identifies its process. A message
 //! leaves over a connection that the sender has opened, and its answer comes back over one that the receiver
 //! has opened. Both ends may vanish at any time.
+//!
+//! A slot with a file of rings takes messages by a ring in shared memory. The connection then only wakes the
+//! receiver, and shows the end of either side. Gateways have no such file, and get the messages as bytes of
+//! the connection.
 
 use crate::address::{Gid, Mac};
 use crate::codec::{self, Packet};
 use crate::connection::Notice;
+use crate::ring::{Beginning, Nonsense, Reader, Writer};
 use mlx5_faults::{Fault, Place};
 use mlx5_softdev::{Message, Response};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::cell::Cell;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice, Read};
 use std::marker::PhantomData;
 use std::net::Ipv6Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -30,7 +37,7 @@ use std::time::{Duration, Instant, SystemTime};
 const SLOTS: u32 = 256;
 
 /// The number of low bits of a queue pair number. The bits above them are the slot.
-const SLOT_SHIFT: u32 = 16;
+pub const SLOT_SHIFT: u32 = 16;
 
 /// The first queue pair number that a process gives out, counted from the beginning of the process's range.
 /// Lower numbers stay unused; in the first range they include QP0 and QP1 of InfiniBand.
@@ -39,7 +46,8 @@ const FIRST_QPN: u32 = 0x40;
 /// The number of bytes that are read from one peer before the next peer is read.
 const READ_AT_ONCE: usize = 1 << 22;
 
-/// Messages with at least this much data are written at once. Shorter ones are written together.
+/// Messages with at least this much data are written at once. Shorter ones are written together, if each
+/// write is a system call.
 const LONG: usize = 1 << 13;
 
 /// The most bytes that may wait for a peer. Above this limit, messages that get no answer are dropped.
@@ -60,11 +68,14 @@ const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
 /// not changed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// With at most this many peers, most calls of [`Fabric::exchange`] read all connections instead of asking
-/// which ones are ready.
+/// With at most this many peers without a ring, most calls of [`Fabric::exchange`] read all connections
+/// instead of asking which ones are ready.
 const FEW: usize = 2;
 /// Of this many calls of [`Fabric::exchange`] with few peers, one asks which connections are ready.
 const BRIEF: u32 = 16;
+
+/// The most bytes that wake this process and are read from one peer in one turn.
+const WAKING: usize = 64;
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
@@ -97,6 +108,11 @@ pub struct Fabric<H> {
     /// The slot's file, locked as long as it is open.
     _lock: File,
     listener: UnixListener,
+    /// An eventfd, which keeps this process from sleeping after a message has come by a ring.
+    awake: OwnedFd,
+    /// Whether this process has slept since the last turn. Peers with rings may have written a byte to their
+    /// connections.
+    slept: Cell<bool>,
     incoming: Vec<Incoming>,
     outgoing: BTreeMap<u32, Outgoing>,
     /// The MAC addresses of the other processes, by slot. `looked` has the directory's time stamp and the
@@ -111,14 +127,26 @@ pub struct Fabric<H> {
 #[derive(Debug)]
 struct Incoming {
     stream: UnixStream,
+    source: Source,
     /// Bytes of an incomplete message, then free room.
     buffer: Vec<u8>,
     filled: usize,
 }
 
+/// The way by which a peer's messages come.
+#[derive(Debug)]
+enum Source {
+    /// The peer has sent no byte yet.
+    Unknown,
+    Ring(Reader),
+    Bytes,
+}
+
 #[derive(Debug)]
 struct Outgoing {
     stream: UnixStream,
+    /// The ring that takes the messages, instead of the connection.
+    ring: Option<Writer>,
     backlog: VecDeque<u8>,
     /// Unanswered requests: the number of the sending queue pair, and the sequence number of the message.
     unanswered: VecDeque<(u32, u32)>,
@@ -190,15 +218,21 @@ impl<H: Host> Fabric<H> {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
+            // Without the file, all peers write to their connections.
+            let _ = File::create(rings_file(directory, slot));
             let listener = UnixListener::bind(&socket)?;
             listener.set_nonblocking(true)?;
+            let awake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             H::keep(&lock);
             H::keep(&listener);
+            H::keep(&awake);
             return Ok(Self {
                 directory: directory.to_path_buf(),
                 slot,
                 _lock: lock,
                 listener,
+                awake,
+                slept: Cell::new(false),
                 incoming: Vec::new(),
                 outgoing: BTreeMap::new(),
                 around: Vec::new(),
@@ -292,11 +326,27 @@ impl<H: Host> Fabric<H> {
         slot_of(qpn) == self.slot
     }
 
-    /// Returns the descriptors to wait on for messages of peers.
+    /// Returns the descriptors to wait on for messages of peers, for a caller that is about to sleep. Peers
+    /// with rings wake this process after the call.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let rings = self.incoming.iter().filter_map(|peer| match &peer.source {
+            Source::Ring(ring) => Some(ring),
+            Source::Unknown | Source::Bytes => None,
+        });
+        let may_sleep = rings.fold(true, |may_sleep, ring| ring.will_sleep() & may_sleep);
+        self.slept.set(true);
+        if !may_sleep {
+            // The next turn takes the messages. A full counter has the same effect.
+            let _ = rustix::io::write(&self.awake, &1_u64.to_ne_bytes());
+        }
+        self.all_descriptors()
+    }
+
+    /// Returns the descriptors of all incoming connections, of all outgoing ones, and two of this process.
+    fn all_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let incoming = self.incoming.iter().map(|peer| peer.stream.as_fd());
         let outgoing = self.outgoing.values().map(|peer| peer.stream.as_fd());
-        incoming.chain(outgoing).chain([self.listener.as_fd()])
+        incoming.chain(outgoing).chain([self.listener.as_fd(), self.awake.as_fd()])
     }
 
     /// Returns whether some bytes still wait to be written.
@@ -315,12 +365,7 @@ impl<H: Host> Fabric<H> {
                 slot_of(*to)
             }
         };
-        if !self.outgoing.contains_key(&to)
-            && let Ok(peer) = Outgoing::connect::<H>(&self.directory, to)
-        {
-            self.outgoing.insert(to, peer);
-        }
-        let Some(peer) = self.outgoing.get_mut(&to) else { return unreachable(message) };
+        let Some(peer) = self.peer(to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
             // The message is dropped. Its sender waits for no answer, so only this limit bounds the backlog.
@@ -328,13 +373,25 @@ impl<H: Host> Fabric<H> {
             _ => {}
         }
         let (head, data) = codec::encode(message);
-        peer.backlog.extend(head);
-        if data.len() < LONG {
-            peer.backlog.extend(data);
+        if peer.ring.is_some() || data.len() >= LONG {
+            peer.write([&head, data]);
         } else {
-            peer.write(data);
+            peer.backlog.extend(head);
+            peer.backlog.extend(data);
         }
         None
+    }
+
+    /// Returns the connection to the process of a slot, or `None` if there is no process. The first call
+    /// opens the connection.
+    fn peer(&mut self, slot: u32) -> Option<&mut Outgoing> {
+        if slot < SLOTS
+            && let Entry::Vacant(free) = self.outgoing.entry(slot)
+            && let Ok(peer) = Outgoing::connect::<H>(&self.directory, slot)
+        {
+            free.insert(peer);
+        }
+        self.outgoing.get_mut(&slot)
     }
 
     /// Sends a message of connection management to the process with this slot. Returns whether the process
@@ -377,15 +434,7 @@ impl<H: Host> Fabric<H> {
     /// Appends the bytes of a message to those that wait for a process. Returns whether the process exists.
     /// The message is lost if too many bytes wait already.
     fn push(&mut self, slot: u32, bytes: impl FnOnce() -> Vec<u8>) -> bool {
-        if slot >= SLOTS {
-            return false;
-        }
-        if !self.outgoing.contains_key(&slot)
-            && let Ok(peer) = Outgoing::connect::<H>(&self.directory, slot)
-        {
-            self.outgoing.insert(slot, peer);
-        }
-        let Some(peer) = self.outgoing.get_mut(&slot) else { return false };
+        let Some(peer) = self.peer(slot) else { return false };
         if peer.backlog.len() <= MAX_BACKLOG {
             peer.backlog.extend(bytes());
         }
@@ -425,13 +474,13 @@ impl<H: Host> Fabric<H> {
 
     /// Writes waiting bytes, as far as peers take them.
     pub fn flush(&mut self) {
-        self.outgoing.values_mut().for_each(|peer| peer.write(&[]));
+        self.outgoing.values_mut().for_each(|peer| peer.write([&[]; 2]));
     }
 
     /// Returns for each of the descriptors whether a read of it finds something.
     fn ready(&self) -> Vec<bool> {
         let mut polled: Vec<_> = self
-            .descriptors()
+            .all_descriptors()
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
         let count = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
@@ -442,7 +491,8 @@ impl<H: Host> Fabric<H> {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 H::keep(&stream);
-                self.incoming.push(Incoming { stream, buffer: vec![0; BUFFER], filled: 0 });
+                let source = Source::Unknown;
+                self.incoming.push(Incoming { stream, source, buffer: vec![0; BUFFER], filled: 0 });
             }
         }
     }
@@ -458,11 +508,12 @@ impl<H: Host> Fabric<H> {
         // A read of a socket takes a third of the time of a `poll` for all sockets. With few peers, most
         // calls only read. The other calls also find new peers, and peers that are gone.
         self.turns = self.turns.wrapping_add(1);
-        let reads_only = (1..=FEW).contains(&self.incoming.len()) && !self.turns.is_multiple_of(BRIEF);
-        let ready = if reads_only { vec![true; self.incoming.len()] } else { self.ready() };
-        if !ready.contains(&true) && !self.is_behind() {
-            return;
-        }
+        let sockets = self.incoming.iter().filter(|peer| !matches!(peer.source, Source::Ring(_))).count();
+        let asks = self.slept.take()
+            || sockets > FEW
+            || self.incoming.is_empty()
+            || self.turns.is_multiple_of(BRIEF);
+        let ready = asks.then(|| self.ready());
         let Self { incoming, outgoing, .. } = self;
         let mut take = |packet: Packet| {
             let message = match packet {
@@ -484,12 +535,15 @@ impl<H: Host> Fabric<H> {
             }
             deliver(message);
         };
-        let mut turns = ready.iter();
-        incoming.retain_mut(|peer| turns.next() != Some(&true) || peer.read::<H>(&mut take));
-        if reads_only {
-            return;
+        let mut turns = ready.as_deref().unwrap_or_default().iter();
+        incoming.retain_mut(|peer| {
+            peer.read::<H>(ready.as_ref().map(|_| turns.next() == Some(&true)), &mut take)
+        });
+        let Some(&[.., has_new_peers, is_awake]) = ready.as_deref() else { return };
+        if is_awake {
+            let _ = rustix::io::read(&self.awake, &mut [0; 8]);
         }
-        if ready.last() == Some(&true) {
+        if has_new_peers {
             self.accept();
         }
         // A peer sends no bytes on these connections. They become readable when the peer is gone.
@@ -524,6 +578,11 @@ fn socket(directory: &Path, slot: u32) -> PathBuf {
     directory.join(format!("slot-{slot}.socket"))
 }
 
+/// Returns the file that shows that a slot takes messages by rings.
+fn rings_file(directory: &Path, slot: u32) -> PathBuf {
+    directory.join(format!("slot-{slot}.rings"))
+}
+
 /// Returns the file with the addresses of a slot's port.
 fn addresses_file(directory: &Path, kind: &str, slot: u32) -> PathBuf {
     directory.join(format!("{kind}-{slot}.addresses"))
@@ -554,14 +613,40 @@ fn unreachable(message: &Message) -> Option<Message> {
 }
 
 impl Incoming {
-    /// Reads available bytes. Returns whether the connection is still open.
-    fn read<H: Host>(&mut self, deliver: &mut impl FnMut(Packet)) -> bool {
+    /// Reads available bytes. `is_ready` tells whether a read of the connection finds something, if the
+    /// caller has asked. Returns whether the connection is still open.
+    fn read<H: Host>(&mut self, is_ready: Option<bool>, deliver: &mut impl FnMut(Packet)) -> bool {
+        // A peer writes to the ring before it ends, so the end of the connection is looked for first.
+        let has_ended = match &self.source {
+            Source::Ring(_) => is_ready == Some(true) && !self.take_waking(),
+            Source::Unknown | Source::Bytes if is_ready == Some(false) => return true,
+            Source::Unknown | Source::Bytes => false,
+        };
         let mut taken = 0;
         while taken < READ_AT_ONCE {
             let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
             let wanted = if H::visit(Place::Wire).is_some() { room.len().min(SHORT) } else { room.len() };
             let room = room.get_mut(..wanted).unwrap_or_default();
-            match self.stream.read(room) {
+            let read = match &mut self.source {
+                Source::Ring(ring) => match ring.read(room) {
+                    Ok(0) => break,
+                    Ok(length) => Ok(length),
+                    Err(Nonsense) => return false,
+                },
+                Source::Bytes => self.stream.read(room),
+                Source::Unknown => match Reader::take(&self.stream, room) {
+                    Ok(Beginning::Ring(ring)) => {
+                        self.source = Source::Ring(ring);
+                        continue;
+                    }
+                    Ok(Beginning::Bytes(length)) => {
+                        self.source = Source::Bytes;
+                        Ok(length)
+                    }
+                    Err(error) => Err(error.into()),
+                },
+            };
+            match read {
                 Ok(0) => return false,
                 Ok(length) => {
                     taken += length;
@@ -577,7 +662,16 @@ impl Incoming {
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
-        true
+        !has_ended
+    }
+
+    /// Reads the bytes with which a peer with a ring has woken this process. Returns whether the connection
+    /// is still open.
+    fn take_waking(&mut self) -> bool {
+        match self.stream.read(&mut [0; WAKING]) {
+            Ok(length) => length > 0,
+            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
     }
 
     /// Takes all whole messages out of the buffer, and makes room for the rest of the next one.
@@ -607,25 +701,44 @@ impl Outgoing {
         let stream = UnixStream::connect(socket(directory, slot))?;
         stream.set_nonblocking(true)?;
         H::keep(&stream);
-        Ok(Self { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() })
+        let takes_rings = rings_file(directory, slot).exists();
+        let ring = takes_rings.then(|| Writer::hand(&stream).ok()).flatten();
+        Ok(Self { stream, ring, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
 
-    /// Writes the backlog, then `data`. Bytes that do not fit now are kept. [`Outgoing::is_alive`] notices a
-    /// peer that is gone.
-    fn write(&mut self, mut data: &[u8]) {
-        while !self.backlog.is_empty() || !data.is_empty() {
+    /// Writes the backlog, then the pieces. Bytes that do not fit now are kept. [`Outgoing::is_alive`]
+    /// notices a peer that is gone.
+    fn write(&mut self, pieces: [&[u8]; 2]) {
+        let [mut head, mut data] = pieces;
+        let mut has_written = false;
+        while !self.backlog.is_empty() || !head.is_empty() || !data.is_empty() {
             let (front, back) = self.backlog.as_slices();
-            match send(&self.stream, &[front, back, data].map(IoSlice::new)) {
+            let all = [front, back, head, data];
+            let written = match &mut self.ring {
+                Some(ring) => Ok(ring.write(&all)),
+                None => send(&self.stream, &all.map(IoSlice::new)),
+            };
+            match written {
                 Ok(length) if length > 0 => {
-                    let kept = length.min(self.backlog.len());
-                    self.backlog.drain(..kept);
-                    data = data.get(length - kept..).unwrap_or_default();
+                    has_written = true;
+                    let mut rest = length - length.min(self.backlog.len());
+                    self.backlog.drain(..length - rest);
+                    for piece in [&mut head, &mut data] {
+                        let taken = rest.min(piece.len());
+                        *piece = piece.get(taken..).unwrap_or_default();
+                        rest -= taken;
+                    }
                 }
                 Err(Errno::INTR) => {}
                 _ => break,
             }
         }
+        self.backlog.extend(head);
         self.backlog.extend(data);
+        if has_written && self.ring.as_ref().is_some_and(Writer::must_wake) {
+            // A connection that takes no byte has enough of them to wake the peer.
+            let _ = send(&self.stream, &[IoSlice::new(&[0])]);
+        }
     }
 
     /// Removes an answered request, which is nearly always the oldest. With `again`, removes all requests of
@@ -640,7 +753,7 @@ impl Outgoing {
 
     /// Writes the backlog, and checks whether the peer still exists.
     fn is_alive(&mut self) -> bool {
-        self.write(&[]);
+        self.write([&[]; 2]);
         // The peer sends no bytes on this connection, so a read finds only the connection's end.
         let nothing = self.stream.read(&mut [0; 1]);
         matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock
@@ -649,21 +762,150 @@ impl Outgoing {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 mod tests {
     use super::*;
+    use mlx5_softdev::Request;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn requests_that_are_sent_again_wait_for_one_answer_each() {
         let (stream, _other) = UnixStream::pair().unwrap();
-        let mut peer = Outgoing { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() };
+        let mut peer = Outgoing { stream, ring: None, backlog: VecDeque::new(), unanswered: VecDeque::new() };
         peer.unanswered.extend([(1, 5), (2, 5), (1, 6), (1, 7)]);
         peer.is_answered(1, 6, false);
         assert_eq!(peer.unanswered, [(1, 5), (2, 5), (1, 7)]);
         // The peer had no receive for the first request, and has dropped the second.
         peer.is_answered(1, 5, true);
         assert_eq!(peer.unanswered, [(2, 5)]);
+    }
+
+    /// A process without planned faults.
+    #[derive(Debug)]
+    struct Plain;
+
+    impl Host for Plain {
+        fn keep(_: &impl AsRawFd) {}
+
+        fn visit(_: Place) -> Option<Fault> {
+            None
+        }
+    }
+
+    /// Returns an RDMA WRITE from a queue pair of one process to a queue pair of another.
+    fn write(from: &Fabric<Plain>, to: &Fabric<Plain>, sequence: u32, data: Vec<u8>) -> Message {
+        let request =
+            Request::Write { rkey: 1, address: 2, data: data.into(), immediate: None, solicited: false };
+        Message::Request { from: from.qpns().0, to: to.qpns().0, sequence, request }
+    }
+
+    /// Lets two processes take turns, until the second one has taken `count` messages.
+    fn carry(from: &mut Fabric<Plain>, to: &mut Fabric<Plain>, count: usize) -> Vec<Message> {
+        let (mut got, end) = (Vec::new(), Instant::now() + Duration::from_secs(30));
+        while got.len() < count && Instant::now() < end {
+            from.flush();
+            to.exchange(|message| got.push(message), &mut Vec::new());
+        }
+        got
+    }
+
+    /// Returns whether one of the descriptors is ready.
+    fn is_woken(fabric: &Fabric<Plain>) -> bool {
+        fabric.ready().contains(&true)
+    }
+
+    #[test]
+    fn messages_of_all_lengths_come_by_a_ring_or_by_the_connection() {
+        for has_ring in [true, false] {
+            let home = tempfile::tempdir().unwrap();
+            let [mut one, mut other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
+            if !has_ring {
+                fs::remove_file(rings_file(home.path(), other.slot)).unwrap();
+            }
+            let messages: Vec<_> = [0, 1, 64, 4096, 1 << 20, 3]
+                .into_iter()
+                .zip(0..)
+                .map(|(length, number)| write(&one, &other, number, vec![number as u8; length]))
+                .collect();
+            messages.iter().for_each(|message| assert_eq!(one.send(message), None));
+            assert!(carry(&mut one, &mut other, messages.len()) == messages, "ring: {has_ring}");
+            let source = &other.incoming[0].source;
+            assert_eq!(matches!(source, Source::Ring(_)), has_ring);
+            assert_eq!(matches!(source, Source::Bytes), !has_ring);
+            // The last bytes arrive, although the peer has ended.
+            one.send(&write(&one, &other, 9, vec![9; 9]));
+            one.flush();
+            drop(one);
+            let mut got = Vec::new();
+            while !other.incoming.is_empty() {
+                other.exchange(|message| got.push(message), &mut Vec::new());
+            }
+            assert_eq!(got.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_process_that_sleeps_is_woken_by_a_message() {
+        let home = tempfile::tempdir().unwrap();
+        let [mut one, mut other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
+        let sleeps = |fabric: &Fabric<Plain>| fabric.descriptors().count();
+        assert!(!is_woken(&other));
+        one.send(&write(&one, &other, 0, vec![1; 8]));
+        assert!(is_woken(&other), "by a new connection");
+        carry(&mut one, &mut other, 1);
+        // The first turn after a sleep takes the byte that woke the process.
+        sleeps(&other);
+        other.exchange(|_| (), &mut Vec::new());
+        assert!(!is_woken(&other));
+        one.send(&write(&one, &other, 1, vec![1; 8]));
+        assert!(is_woken(&other), "by a byte");
+        carry(&mut one, &mut other, 1);
+        sleeps(&other);
+        other.exchange(|_| (), &mut Vec::new());
+        one.send(&write(&one, &other, 2, vec![1; 8]));
+        carry(&mut one, &mut other, 1);
+        sleeps(&other);
+        other.exchange(|_| (), &mut Vec::new());
+        // The peer takes the mark of the sleep back with the next message, and sends one byte. It sends none
+        // with the message after that.
+        for number in 3..5 {
+            one.send(&write(&one, &other, number, vec![1; 8]));
+        }
+        other.slept.set(true);
+        assert_eq!(carry(&mut one, &mut other, 2).len(), 2);
+        assert!(!is_woken(&other));
+        one.send(&write(&one, &other, 5, vec![1; 8]));
+        assert!(!is_woken(&other));
+        sleeps(&other);
+        assert!(is_woken(&other), "by itself: the message was there before the sleep");
+        carry(&mut one, &mut other, 1);
+        assert!(!is_woken(&other));
+    }
+
+    #[test]
+    fn a_peer_with_nonsense_in_its_ring_is_dropped_and_others_go_on() {
+        for is_position in [false, true] {
+            let home = tempfile::tempdir().unwrap();
+            let [mut bad, mut good, mut other] =
+                [(); 3].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
+            for peer in [&mut bad, &mut good] {
+                peer.send(&write(peer, &other, 0, vec![1; 8]));
+            }
+            let mut got = 0;
+            while got < 2 {
+                other.exchange(|_| got += 1, &mut Vec::new());
+            }
+            let hostile = bad.outgoing.get_mut(&other.slot).unwrap();
+            if is_position {
+                hostile.ring.as_ref().unwrap().lie();
+            } else {
+                hostile.write([&[0xff; 40], &[0xff; 40]]);
+            }
+            other.exchange(|_| panic!("nonsense is no message"), &mut Vec::new());
+            assert_eq!(other.incoming.len(), 1);
+            good.send(&write(&good, &other, 1, vec![1; 8]));
+            assert_eq!(carry(&mut good, &mut other, 1).len(), 1);
+        }
     }
 
     #[test]

@@ -4,14 +4,15 @@
 //! The stand-in for the kernel and the PCI function use it. [`codec`] has the bytes of messages, and
 //! [`connection`] those of connection management. A gateway (`mlx5-fabric`) joins the directories of several
 //! machines.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod address;
 pub mod codec;
 pub mod connection;
 mod fabric;
 mod patience;
+mod ring;
 
 pub use address::{Gid, Mac};
-pub use fabric::{Fabric, Host, News, prepare, send, slot_of};
+pub use fabric::{Fabric, Host, News, SLOT_SHIFT, prepare, send, slot_of};
 pub use patience::Waiting;

@@ -16,6 +16,12 @@ const RETRYING: Duration = Duration::from_millis(8 * 67);
 #[derive(Debug, Default)]
 pub struct Waiting(Vec<(Instant, Message)>);
 
+impl Extend<Message> for Waiting {
+    fn extend<T: IntoIterator<Item = Message>>(&mut self, messages: T) {
+        messages.into_iter().for_each(|message| self.push(message));
+    }
+}
+
 impl Waiting {
     /// Adds a message that arrives now.
     pub fn push(&mut self, message: Message) {

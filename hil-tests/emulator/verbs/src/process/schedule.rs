@@ -50,8 +50,6 @@ pub(crate) struct Found {
     /// Whether a doorbell record can announce work, so that the worker has to read the doorbell records
     /// again.
     pub(crate) awake: bool,
-    /// The descriptors on which the worker has to wait, besides the socket that wakes it (bell).
-    pub(crate) descriptors: Vec<RawFd>,
 }
 
 /// Does the device's work for the worker.
@@ -59,11 +57,17 @@ pub(crate) fn work() -> Found {
     if by_hand() {
         return Found::default();
     }
-    let (moved, awake, descriptors) = lock::in_turn(|devices| {
+    let (moved, awake) = lock::in_turn(|devices| {
         let moved = turn(devices, |devices| devices.work(Pace::Clock));
-        (moved, !devices.is_quiet(), devices.descriptors())
+        (moved, !devices.is_quiet())
     });
-    Found { moved: moved || was_missed(), awake, descriptors }
+    Found { moved: moved || was_missed(), awake }
+}
+
+/// Returns the descriptors on which the worker has to wait before it sleeps, besides the socket that wakes
+/// the worker (bell). Peers learn that the worker is about to sleep.
+pub(crate) fn descriptors() -> Vec<RawFd> {
+    if by_hand() { Vec::new() } else { lock::in_turn(|devices| devices.descriptors()) }
 }
 
 /// Does the device's work for a thread of the program that calls the device and holds the lock. The call may

@@ -50,8 +50,7 @@ fn run(mut bell: UnixStream) {
     loop {
         let done = std::panic::catch_unwind(schedule::work);
         // A panic is a fault of the device. The worker continues with the parts of the state that are intact.
-        let Found { moved, awake, mut descriptors } =
-            done.unwrap_or_else(|_| Found { awake: true, ..Found::default() });
+        let Found { moved, awake } = done.unwrap_or(Found { moved: false, awake: true });
         let mut stepped_aside = false;
         while schedule::is_polled() {
             stepped_aside = true;
@@ -78,6 +77,7 @@ fn run(mut bell: UnixStream) {
             true if idle < BORED => Some(LONGER),
             true => Some(LONGEST),
         };
+        let mut descriptors = schedule::descriptors();
         descriptors.push(bell.as_raw_fd());
         let ready = sys::wait(&descriptors, sleep);
         if ready.last() == Some(&true) {

@@ -16,9 +16,7 @@ impl State {
             false => Some(message),
         });
         for message in lost {
-            if let Some(answer) = fabric.send(&message) {
-                waiting.push(answer);
-            }
+            waiting.extend(fabric.send(&message));
         }
         any |= !news.is_empty();
         news.into_iter().for_each(|news| self.manage(news));
@@ -30,9 +28,7 @@ impl State {
         let mut any = false;
         while let Some(message) = self.device.take_message() {
             any = true;
-            if let Some(answer) = self.fabric.send(&message) {
-                self.waiting.push(answer);
-            }
+            self.waiting.extend(self.fabric.send(&message));
         }
         self.fabric.flush();
         any

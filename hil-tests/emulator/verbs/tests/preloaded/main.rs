@@ -200,7 +200,8 @@ fn what_a_context_holds_goes_with_it() {
         }
         // Numbers of queue pairs are reused when all are used up. This loop uses only a few of them.
         let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
-        assert!(after <= before + 8, "{before} descriptors before, {after} after");
+        // The device itself has 9 descriptors, which stay.
+        assert!(after <= before + 9, "{before} descriptors before, {after} after");
         let end = End::new();
         let mut other = End::new();
         other.connect(end.qpn);

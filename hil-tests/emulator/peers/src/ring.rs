@@ -1,0 +1,395 @@
+//! A ring of bytes in memory that two processes share: one writes, the other reads.
+//!
+//! The writer makes the memory, and hands the file to the reader together with the first byte of the
+//! connection between the two ([`Writer::hand`], [`Reader::take`]). Neither side trusts the other. The reader
+//! accepts only a file whose size can never change, so an access to the mapping always finds memory. Each
+//! side keeps its own position to itself, and checks the position of the other side before use.
+//!
+//! The reader sleeps only after it has said so in the ring ([`Reader::will_sleep`]). A writer that finds this
+//! mark takes the mark back, and wakes the reader once.
+#![allow(unsafe_code)]
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// The bytes of data in a ring, a power of two. All of them are used soon, so each pair of processes that
+/// talk to each other needs this memory twice.
+const ROOM: u64 = 1 << 18;
+
+/// The words of the page before the data, each in a cache line of its own: the number of bytes that were ever
+/// written, the number that were ever read, and whether the reader sleeps.
+const WRITTEN: usize = 0;
+const READ: usize = 8;
+const SLEEPS: usize = 16;
+
+/// The first word of the data.
+const DATA: usize = 512;
+
+/// The bytes of the file: the page of positions, and the data.
+const SIZE: u64 = DATA as u64 * WORD + ROOM;
+
+/// The bytes of a word.
+const WORD: u64 = 8;
+
+/// The kind of a file system in memory (`TMPFS_MAGIC`), to which files of `memfd_create` belong unless they
+/// consist of huge pages.
+const IN_MEMORY: i64 = 0x0102_1994;
+
+/// Nothing can change a sealed file's size, and the seals cannot be removed.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The other side has written a position that no honest process writes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense;
+
+/// The memory of a ring.
+#[derive(Debug)]
+struct Memory(NonNull<AtomicU64>);
+
+// SAFETY: the mapping belongs to the value alone, and its words are atomic.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn map(file: &OwnedFd) -> Result<Self, Errno> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses an address range that nobody else uses.
+        let place = unsafe { mmap(std::ptr::null_mut(), SIZE as usize, rights, MapFlags::SHARED, file, 0) }?;
+        NonNull::new(place.cast()).map(Self).ok_or(Errno::NOMEM)
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        debug_assert!(index < (SIZE / WORD) as usize);
+        // SAFETY: all callers pass an index below `SIZE / WORD`: a constant, or one of `data`. The file has
+        // `SIZE` bytes for good, so the word is mapped as long as `self` lives. The other process may change
+        // the word at any time, and both sides use atomic operations only.
+        unsafe { self.0.add(index).as_ref() }
+    }
+
+    /// Returns the word with the byte that is written or read as number `at` of all bytes.
+    fn data(&self, at: u64) -> &AtomicU64 {
+        self.word(DATA + (at % ROOM / WORD) as usize)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `map` has mapped the range, and no reference to the range outlives `self`.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), SIZE as usize) };
+    }
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    memory: Memory,
+    written: u64,
+    /// The bytes of the word at `written` that are before this position.
+    begun: [u8; WORD as usize],
+}
+
+impl Writer {
+    /// Makes a ring, and sends its file and one byte over a connection.
+    ///
+    /// # Errors
+    /// The system's error, if it has no such memory, or does not send the file.
+    pub(crate) fn hand(stream: &UnixStream) -> Result<Self, Errno> {
+        let file = rustix::fs::memfd_create(c"mlx5-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, SIZE)?;
+        fcntl_add_seals(&file, SEALS)?;
+        let memory = Memory::map(&file)?;
+        // The reader has to be woken for the first bytes.
+        memory.word(SLEEPS).store(1, Ordering::Relaxed);
+        let files = [file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        rights.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(stream, &[IoSlice::new(&[0])], &mut rights, SendFlags::NOSIGNAL)?;
+        Ok(Self { memory, written: 0, begun: [0; WORD as usize] })
+    }
+
+    /// Writes the pieces, one after the other, as far as there is room. Returns the number of written bytes.
+    pub(crate) fn write(&mut self, pieces: &[&[u8]]) -> usize {
+        let read = self.memory.word(READ).load(Ordering::Acquire);
+        // A word whose last bytes are still to be read takes no new first bytes.
+        let read = read - read % WORD;
+        // A reader that claims to have read more than was written, or to be further behind than possible,
+        // gets nothing more.
+        let waiting = self.written.checked_sub(read).filter(|waiting| *waiting <= ROOM).unwrap_or(ROOM);
+        let mut room = (ROOM - waiting) as usize;
+        let before = self.written;
+        for piece in pieces {
+            let part = piece.get(..room).unwrap_or(piece);
+            self.append(part);
+            room -= part.len();
+        }
+        if self.written != before {
+            self.memory.word(WRITTEN).store(self.written, Ordering::Release);
+        }
+        (self.written - before) as usize
+    }
+
+    /// Stores bytes behind those that are written. There is room for them.
+    fn append(&mut self, bytes: &[u8]) {
+        let used = (self.written % WORD) as usize;
+        let first = if used == 0 { 0 } else { bytes.len().min(self.begun.len() - used) };
+        let (first, rest) = bytes.split_at(first);
+        self.begin(used, first);
+        let (words, last) = rest.as_chunks();
+        for word in words {
+            self.memory.data(self.written).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            self.written += WORD;
+        }
+        self.begin(0, last);
+    }
+
+    /// Stores bytes of one word, from its byte `used` on.
+    fn begin(&mut self, used: usize, bytes: &[u8]) {
+        if let Some(place) = self.begun.get_mut(used..used + bytes.len()).filter(|place| !place.is_empty()) {
+            place.copy_from_slice(bytes);
+            self.memory.data(self.written).store(u64::from_ne_bytes(self.begun), Ordering::Relaxed);
+            self.written += bytes.len() as u64;
+        }
+    }
+
+    /// Writes an impossible position.
+    #[cfg(test)]
+    pub(crate) fn lie(&self) {
+        self.memory.word(WRITTEN).store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Returns whether the reader sleeps, and has to be woken. The answer is true once for each sleep.
+    pub(crate) fn must_wake(&self) -> bool {
+        // Either this load sees the reader's mark, or the reader sees the bytes before it sleeps.
+        fence(Ordering::SeqCst);
+        let sleeps = self.memory.word(SLEEPS);
+        sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+/// The reading end.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    memory: Memory,
+    read: u64,
+}
+
+/// The first bytes of a connection.
+#[derive(Debug)]
+pub(crate) enum Beginning {
+    /// The messages come by this ring.
+    Ring(Reader),
+    /// The messages come as bytes of the connection. This many bytes were read.
+    Bytes(usize),
+}
+
+impl Reader {
+    /// Reads the first bytes of a connection, and takes the file of a ring if one comes with them.
+    ///
+    /// # Errors
+    /// The system's error, as of a read. [`Errno::INVAL`] for a file that cannot be a ring.
+    pub(crate) fn take(stream: &UnixStream, bytes: &mut [u8]) -> Result<Beginning, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut rights, flags)?;
+        let files = rights.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        // Surplus files are closed.
+        let file = files.flatten().collect::<Vec<OwnedFd>>().into_iter().next();
+        Ok(match file {
+            Some(file) => Beginning::Ring(Self::over(&file)?),
+            None => Beginning::Bytes(received.bytes),
+        })
+    }
+
+    fn over(file: &OwnedFd) -> Result<Self, Errno> {
+        let is_fixed = fcntl_get_seals(file)?.contains(SEALS) && fstat(file)?.st_size == SIZE as i64;
+        if !is_fixed || fstatfs(file)?.f_type != IN_MEMORY {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self { memory: Memory::map(file)?, read: 0 })
+    }
+
+    /// Returns the number of bytes that can be read.
+    fn waiting(&self) -> Result<u64, Nonsense> {
+        let written = self.memory.word(WRITTEN).load(Ordering::Acquire);
+        written.checked_sub(self.read).filter(|waiting| *waiting <= ROOM).ok_or(Nonsense)
+    }
+
+    /// Fills `room` with the next bytes, as far as there are any. Returns their number.
+    ///
+    /// # Errors
+    /// [`Nonsense`] if the writer's position is impossible.
+    pub(crate) fn read(&mut self, room: &mut [u8]) -> Result<usize, Nonsense> {
+        let waiting = self.waiting()?;
+        let length = room.len().min(usize::try_from(waiting).unwrap_or(usize::MAX));
+        let room = room.get_mut(..length).unwrap_or_default();
+        let behind = (self.read % WORD) as usize;
+        let first = if behind == 0 { 0 } else { length.min(WORD as usize - behind) };
+        let (first, rest) = room.split_at_mut(first);
+        self.copy(behind, first);
+        let (words, last) = rest.as_chunks_mut();
+        for word in words {
+            *word = self.memory.data(self.read).load(Ordering::Relaxed).to_ne_bytes();
+            self.read += WORD;
+        }
+        self.copy(0, last);
+        if length > 0 {
+            self.memory.word(READ).store(self.read, Ordering::Release);
+        }
+        Ok(length)
+    }
+
+    /// Reads bytes of one word, from its byte `behind` on.
+    fn copy(&mut self, behind: usize, out: &mut [u8]) {
+        if !out.is_empty() {
+            let word = self.memory.data(self.read).load(Ordering::Relaxed).to_ne_bytes();
+            out.copy_from_slice(word.get(behind..behind + out.len()).unwrap_or_default());
+            self.read += out.len() as u64;
+        }
+    }
+
+    /// Marks that this process is about to sleep, so that the writer wakes it. Returns whether it may sleep:
+    /// whether the ring is empty.
+    pub(crate) fn will_sleep(&self) -> bool {
+        self.memory.word(SLEEPS).store(1, Ordering::Relaxed);
+        // Either this process sees the bytes that were written before, or the writer sees the mark.
+        fence(Ordering::SeqCst);
+        self.waiting() == Ok(0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    /// Returns both ends of a ring, and both ends of the connection that it belongs to.
+    fn ring() -> (Writer, Reader, [UnixStream; 2]) {
+        let (one, other) = UnixStream::pair().unwrap();
+        let writer = Writer::hand(&one).unwrap();
+        let Beginning::Ring(reader) = Reader::take(&other, &mut [0; 9]).unwrap() else { panic!("a ring") };
+        (writer, reader, [one, other])
+    }
+
+    #[test]
+    fn bytes_arrive_in_order_at_any_position() {
+        let (mut writer, mut reader, _streams) = ring();
+        let bytes: Vec<u8> = (0..3 * ROOM).map(|at| (at % 251) as u8).collect();
+        let (mut sent, mut got, mut turn) = (0, Vec::<u8>::new(), 0);
+        while got.len() < bytes.len() {
+            turn += 1;
+            // Pieces of many lengths. The ring is full at most times, since the reader takes fewer bytes.
+            let piece =
+                |from: usize, length: usize| &bytes[from.min(bytes.len())..(from + length).min(bytes.len())];
+            let (first, second) = (turn % 13, 1000 + turn % 29);
+            sent += writer.write(&[piece(sent, first), piece(sent + first, second)]);
+            let mut room = [0; 600];
+            let wanted = 500 + turn % 97;
+            let length = reader.read(&mut room[..wanted]).unwrap();
+            got.extend(&room[..length]);
+        }
+        assert!(got == bytes);
+        assert_eq!(reader.read(&mut [0; 9]), Ok(0));
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_byte() {
+        let (mut writer, mut reader, _streams) = ring();
+        let bytes = vec![7; ROOM as usize + 9];
+        assert_eq!(writer.write(&[&bytes]), ROOM as usize);
+        assert_eq!(writer.write(&[&bytes]), 0);
+        // Three bytes of a word were read. The word is free when all its bytes are.
+        assert_eq!(reader.read(&mut [0; 3]), Ok(3));
+        assert_eq!(writer.write(&[&bytes]), 0);
+        assert_eq!(reader.read(&mut [0; 5]), Ok(5));
+        assert_eq!(writer.write(&[&bytes]), 8);
+    }
+
+    #[test]
+    fn impossible_positions_are_refused() {
+        let (mut writer, mut reader, _streams) = ring();
+        assert_eq!(writer.write(&[b"some bytes"]), 10);
+        assert_eq!(reader.read(&mut [0; 4]), Ok(4));
+        for nonsense in [0, 3, 4 + ROOM + 1, u64::MAX] {
+            writer.memory.word(WRITTEN).store(nonsense, Ordering::Relaxed);
+            assert_eq!(reader.read(&mut [0; 4]), Err(Nonsense), "{nonsense}");
+            assert!(!reader.will_sleep());
+        }
+        for nonsense in [16, 1 << 40, u64::MAX] {
+            reader.memory.word(READ).store(nonsense, Ordering::Relaxed);
+            assert_eq!(writer.write(&[b"more"]), 0, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_sleeps_is_woken_once() {
+        let (mut writer, mut reader, _streams) = ring();
+        assert!(writer.must_wake(), "for the first bytes");
+        assert!(!writer.must_wake());
+        assert!(reader.will_sleep());
+        writer.write(&[b"1"]);
+        assert!(!reader.will_sleep());
+        assert!(writer.must_wake() && !writer.must_wake());
+        assert_eq!(reader.read(&mut [0; 2]), Ok(1));
+        assert!(reader.will_sleep());
+    }
+
+    /// Sends a file over a connection, and returns what its reader makes of it.
+    fn taken(file: &OwnedFd) -> Result<Beginning, Errno> {
+        let (one, other) = UnixStream::pair().unwrap();
+        let files = [file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        rights.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(&one, &[IoSlice::new(&[0])], &mut rights, SendFlags::NOSIGNAL).unwrap();
+        Reader::take(&other, &mut [0; 9])
+    }
+
+    #[test]
+    fn a_file_that_could_change_its_size_is_refused() {
+        let file = |size, seals| {
+            let file = rustix::fs::memfd_create(c"test", MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&file, size).unwrap();
+            fcntl_add_seals(&file, seals).unwrap();
+            file
+        };
+        assert!(matches!(taken(&file(SIZE, SEALS)), Ok(Beginning::Ring(_))));
+        for refused in [
+            file(SIZE, SealFlags::empty()),
+            file(SIZE, SealFlags::GROW | SealFlags::SEAL),
+            file(SIZE, SealFlags::SHRINK | SealFlags::GROW),
+            file(SIZE - 1, SEALS),
+            file(SIZE + 1, SEALS),
+            file(SIZE, SEALS | SealFlags::WRITE),
+            tempfile::tempfile().unwrap().into(),
+        ] {
+            assert!(taken(&refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_without_a_file_has_bytes() {
+        let (mut one, other) = UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut one, b"four").unwrap();
+        let mut room = [0; 9];
+        assert!(matches!(Reader::take(&other, &mut room), Ok(Beginning::Bytes(4))));
+        assert_eq!(&room[..4], b"four");
+        assert_eq!(Reader::take(&other, &mut room).unwrap_err(), Errno::AGAIN);
+        drop(one);
+        assert!(matches!(Reader::take(&other, &mut room), Ok(Beginning::Bytes(0))));
+    }
+}
