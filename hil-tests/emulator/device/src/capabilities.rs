@@ -46,7 +46,6 @@ const GENERAL: &[Field] = &[
     number(0x37, 0, 8, 1),                      // num_ports
     flag(0x3e, 0),                              // sig_block_4048
     flag(0x42, 2),                              // sigerr_cqe
-    flag(0x42, 7),                              // sho
     flag(0x43, 5),                              // roce
     flag(0x47, 5),                              // ud
     flag(0x47, 6),                              // uc
@@ -122,6 +121,9 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
             }
             if profile.fixed_entries {
                 put(&mut bytes, &flag(0x21, 0)); // fixed_buffer_size: KSM
+            }
+            if profile.signatures {
+                put(&mut bytes, &flag(0x42, 7)); // sho
             }
             if profile.crc32c {
                 put(&mut bytes, &flag(0x29, 0)); // sig_crc32c

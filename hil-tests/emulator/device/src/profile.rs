@@ -144,6 +144,9 @@ pub struct DeviceProfile {
     pub atomic: bool,
     /// Whether mkeys can have entries of one length (KSM; capability `fixed_buffer_size`).
     pub fixed_entries: bool,
+    /// Whether the device announces block signatures to Linux (capability `sho`). A device that does not
+    /// announce them still has them.
+    pub signatures: bool,
     /// Whether the device has CRC32C signatures of blocks (capability `sig_crc32c`).
     pub crc32c: bool,
     /// Whether queue pairs can be made to drain on signature errors (`drain_sigerr`).
@@ -185,6 +188,7 @@ impl Default for DeviceProfile {
             user_indices: true,
             atomic: true,
             fixed_entries: true,
+            signatures: true,
             crc32c: true,
             drain_sigerr: true,
             log_max_copy: Some(21),

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask function --socket PATH [--device NAME] [--port NAME] [--crypto KIND]
-                     [--fabric DIR [--pcap FILE]] [--log] [--log-json FILE] [--faults WORDS]
-                     [--times FILE]
+                     [--signatures none] [--fabric DIR [--pcap FILE]] [--log]
+                     [--log-json FILE] [--faults WORDS] [--times FILE]
 
 Serves the software device as a PCI function over vfio-user, to one client after the other.
 QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=on`:
@@ -26,6 +26,7 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
                         connectx6dx takes single data units
   --port NAME           ethernet (the default) or infiniband
   --crypto none         without AES-XTS; plaintext (the default) takes keys as they are
+  --signatures none     does not announce block signatures, hence Linux uses none
   --fabric DIR          joins the emulated devices of a directory: other functions, and programs
                         under cargo xtask emulate --dir DIR; the port is Ethernet
   --pcap FILE           writes to FILE, for Wireshark, all packets from and to other ports: frames of
@@ -82,6 +83,12 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
                     "none" => CryptoMode::None,
                     "plaintext" => CryptoMode::Plaintext,
                     name => return Err(format!("keys are not imported by `{name}`").into()),
+                };
+            }
+            Long("signatures") => {
+                profile.signatures = match arguments.value()?.string()?.as_str() {
+                    "none" => false,
+                    name => return Err(format!("there are no signatures of `{name}`").into()),
                 };
             }
             Long("fabric") => fabric = Some(arguments.value()?.into()),

@@ -64,6 +64,9 @@ pub(super) fn served(options: &Options, guest: &Guest, network: Option<&Path>) -
     served.extend(options.log.then(|| "--log".to_owned()));
     served.extend(guest.device.iter().flat_map(|name| ["--device".to_owned(), name.clone()]));
     served.extend(guest.faults.iter().flat_map(|words| ["--faults".to_owned(), words.clone()]));
+    served.extend(
+        (!guest.signatures).then(|| ["--signatures", "none"].map(String::from)).into_iter().flatten(),
+    );
     served.extend(network.iter().flat_map(|path| ["--fabric".to_owned(), path.display().to_string()]));
     served
 }

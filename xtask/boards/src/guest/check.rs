@@ -14,6 +14,7 @@ const PROGRAMS: &str = include_str!("check/programs.sh");
 const DEVX: &str = include_str!("check/devx.sh");
 const CONNECTIONS: &str = include_str!("check/connections.sh");
 const VOLUME: &str = include_str!("check/volume.sh");
+const DISK: &str = include_str!("check/disk.sh");
 const STORAGE: &str = include_str!("check/storage.sh");
 const PROTECTION: &str = include_str!("check/protection.sh");
 const LIFE: &str = include_str!("check/life.sh");
@@ -22,6 +23,9 @@ const RECOVERY: &str = include_str!("check/recovery.sh");
 const IDENTITY: &str = include_str!("check/identity.sh");
 const SECOND: &str = include_str!("check/second.sh");
 const SERVE: &str = include_str!("check/serve.sh");
+const ORDERS: &str = include_str!("check/orders.sh");
+const ISER: &str = include_str!("check/iser.sh");
+const INSERT: &str = include_str!("check/insert.sh");
 const BETWEEN: &str = include_str!("check/between.sh");
 const BESIDE: &str = include_str!("check/beside.sh");
 const END: &str = include_str!("check/end.sh");
@@ -38,6 +42,10 @@ struct Part {
     /// The plan of faults of the function, or no words.
     faults: &'static str,
     scripts: &'static [&'static str],
+    /// A name for the scripts, or no words.
+    about: &'static str,
+    /// The device announces block signatures to Linux. That of another guest always does.
+    signatures: bool,
     other: Other,
 }
 
@@ -52,14 +60,21 @@ enum Other {
 }
 
 const INFINIBAND: &[&str] = &[BEGIN, PROGRAMS, DEVX, LIFE, END];
-const ETHERNET: &[&str] = &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, VOLUME, STORAGE, PROTECTION, LIFE, END];
+const ETHERNET: &[&str] =
+    &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, VOLUME, STORAGE, DISK, PROTECTION, LIFE, END];
 
 /// The device fails at a completion of the ping-pong. The start of the drivers takes few completions, and an
 /// unknown number of commands.
 const FATAL: &str = "completion@600=fatal";
 
 /// The scripts of a guest that carries out the orders of another one.
-const SERVES: &[&str] = &[BEGIN, VOLUME, SERVE];
+const SERVES: &[&str] = &[BEGIN, VOLUME, DISK, SERVE];
+
+/// The scripts of a guest whose target inserts and strips protection information.
+const INSERTED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, INSERT, END];
+
+/// The scripts of a guest that gives all orders of a check between two guests.
+const ORDERED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, BETWEEN, END];
 
 /// A guest with Debian 12's kernel on an InfiniBand port, alone.
 const USUAL: Part = Part {
@@ -69,6 +84,8 @@ const USUAL: Part = Part {
     device: "",
     faults: "",
     scripts: INFINIBAND,
+    about: "",
+    signatures: true,
     other: Other::None,
 };
 
@@ -82,20 +99,26 @@ const PARTS: &[Part] = &[
     Part { kernel: Some(SID), port: "ethernet", scripts: ETHERNET, ..USUAL },
     Part { port: "ethernet", faults: FATAL, scripts: &[BEGIN, RECOVERY], ..USUAL },
     Part { kernel: Some(SID), faults: FATAL, scripts: &[BEGIN, RECOVERY], ..USUAL },
-    Part {
-        port: "ethernet",
-        scripts: &[SECOND, BEGIN, VOLUME, BETWEEN, END],
-        other: Other::Guest(&[SERVES, SERVES]),
-        ..USUAL
-    },
+    Part { port: "ethernet", scripts: ORDERED, other: Other::Guest(&[SERVES, SERVES]), ..USUAL },
     Part {
         kernel: Some(SID),
         port: "ethernet",
-        scripts: &[SECOND, BEGIN, VOLUME, BETWEEN, END],
+        scripts: ORDERED,
         other: Other::Guest(&[SERVES, SERVES]),
         ..USUAL
     },
+    Part { port: "ethernet", scripts: INSERTED, signatures: false, other: Other::Guest(&[SERVES]), ..USUAL },
+    Part {
+        kernel: Some(SID),
+        port: "ethernet",
+        scripts: INSERTED,
+        signatures: false,
+        other: Other::Guest(&[SERVES]),
+        ..USUAL
+    },
     Part { port: "ethernet", scripts: &[BEGIN, BESIDE, END], other: Other::Programs, ..USUAL },
+    Part { port: "ethernet", scripts: &[BEGIN, DISK, ISER, END], about: "iSER", ..USUAL },
+    Part { kernel: Some(SID), port: "ethernet", scripts: &[BEGIN, DISK, ISER, END], about: "iSER", ..USUAL },
     Part { device: "bluefield2", scripts: LOOK, ..USUAL },
     Part { device: "connectx6dx", port: "ethernet", scripts: LOOK, ..USUAL },
     Part { device: "connectx7", scripts: LOOK, ..USUAL },
@@ -125,6 +148,7 @@ impl Part {
             faults: Some(self.faults.to_owned()).filter(|words| !words.is_empty()),
             // The checks of storage run over Ethernet. Debian's kernel for arm64 has no `scsi_debug`.
             storage: self.port == "ethernet",
+            signatures: self.signatures,
             reaches_host: matches!(self.other, Other::Programs),
             files: Vec::new(),
             command: self.command(self.scripts),
@@ -150,7 +174,11 @@ impl Part {
             Other::None => boot(options, guest, parts),
             Other::Programs => boot_beside(options, guest, parts),
             Other::Guest(boots) => {
-                let other = |scripts: &&[&str]| Guest { command: self.command(scripts), ..guest.clone() };
+                let other = |scripts: &&[&str]| Guest {
+                    signatures: true,
+                    command: self.command(scripts),
+                    ..guest.clone()
+                };
                 boot_two(options, &boots.iter().map(other).collect::<Vec<_>>(), guest, parts)
             }
         }
@@ -162,11 +190,13 @@ impl Part {
         let fails = if self.faults.is_empty() { "" } else { ", a device that fails" };
         let two = match self.other {
             Other::None => "",
-            Other::Guest(_) => ", two guests",
+            Other::Guest(_) if self.signatures => ", two guests",
+            Other::Guest(_) => ", a target that inserts",
             Other::Programs => ", a guest and programs",
         };
+        let about = if self.about.is_empty() { String::new() } else { format!(", {}", self.about) };
         let device = if self.device.is_empty() { String::new() } else { format!(", {}", self.device) };
-        format!("{:?}, kernel of Debian {kernel}, port {}{device}{fails}{two}", self.arch, self.port)
+        format!("{:?}, kernel of Debian {kernel}, port {}{device}{about}{fails}{two}", self.arch, self.port)
     }
 }
 
@@ -241,12 +271,14 @@ mod tests {
         };
         assert_eq!(asked("--check").len(), PARTS.len());
         let named = |kernel: &str, port: &str| (Arch::X86, Some(kernel.to_owned()), port.to_owned());
-        assert_eq!(asked("--kernel sid --port ethernet"), [(); 4].map(|()| named("sid", "ethernet")));
+        assert_eq!(asked("--kernel sid --port ethernet"), [(); 6].map(|()| named("sid", "ethernet")));
         let own = asked("--kernel /here --arch x86-64");
         assert_eq!(
             own,
             [
                 "infiniband",
+                "ethernet",
+                "ethernet",
                 "ethernet",
                 "ethernet",
                 "ethernet",

@@ -7,15 +7,19 @@ use crate::machine::image::{DRIVERS, Entry, Image};
 /// The beginnings of the names of rdma-core's programs that query a device or move data over one.
 const PROGRAMS: &[&str] = &["ib_", "ibv_", "rdma_", "rping", "ucmatose", "udaddy"];
 
-/// Programs that show and set properties of the network interface and of the device, and programs that send
-/// commands to disks.
-const TOOLS: &[&str] = &["devlink", "ethtool", "ip", "nvme", "sg_dd"];
+/// Programs that show and set properties of the network interface and of the device, programs that send
+/// commands to disks, and a `dd` whose buffer begins at a page. Linux 6.1 compares protection information
+/// wrongly if a block lies in two pages (`bio_integrity_process`). Scripts call this `dd` as `/bin/dd`.
+const TOOLS: &[&str] = &["dd", "devlink", "ethtool", "ip", "iscsiadm", "iscsid", "nvme", "sg_dd"];
 
 /// The modules of the shared folder.
 const SHARE: &[&str] = &["virtio_pci", "9pnet_virtio", "9p"];
 
 /// The modules of NVMe over fabrics, which `guest --check` loads: target and initiator.
 const STORAGE: &[&str] = &["nvmet_rdma", "nvme_rdma"];
+
+/// The modules of iSCSI over RDMA: target with its disks, and initiator.
+const ISER: &[&str] = &["ib_isert", "target_core_iblock", "ib_iser"];
 
 /// The modules of disks, without the one that makes a disk with protection information.
 const PROTECTION: &[&str] = &["sd_mod"];
@@ -32,6 +36,9 @@ pub(super) fn build(guest: &Guest, Parts { packages, kernel, .. }: &Parts) -> Re
     let mut image = Image::new(guest.arch, packages, kernel, &[SHARE, DRIVERS].concat(), init)?;
     if guest.storage {
         image.modules(kernel, STORAGE, "etc/storage")?;
+        image.modules(kernel, ISER, "etc/iser")?;
+        // Older kernels look for CRC32C among the modules of ciphers. Later ones have no such module.
+        let _ = image.modules(kernel, &["crc32c_generic"], "etc/crc");
         image.modules(kernel, PROTECTION, "etc/protection")?;
         image.modules(kernel, &[DISK], "etc/disk")?;
     }

@@ -42,6 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         device: None,
         faults: options.faults.take(),
         storage: false,
+        signatures: true,
         reaches_host: false,
         files: core::mem::take(&mut options.files),
         command: core::mem::take(&mut options.command),

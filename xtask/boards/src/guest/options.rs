@@ -32,11 +32,12 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
   --find-qemu      only look for QEMU, and unpack it if there is none
   --check          guests of both ports, of Debian 12's and sid's kernel and of arm64 (or those that
                    the other options name): ping-pong of all kinds, perftest, rping, NVMe over
-                   fabrics with and without protection information, DEVX, counters of packets; the
-                   drivers let go of the device, also under load and for FLR, and recover a device
-                   that fails; the other models; two guests on one network: ping, RoCE, NVMe over
-                   fabrics, the storage example, and one of them dies; a guest and programs on the
-                   stand-in; Wireshark judges the captures of both
+                   fabrics with and without protection information, iSER, DEVX, counters of packets;
+                   the drivers let go of the device, also under load and for FLR, and recover a
+                   device that fails; the other models; two guests on one network: ping, RoCE, NVMe
+                   over fabrics, the storage example, and one of them dies; a target that inserts
+                   and strips protection information; a guest and programs on the stand-in;
+                   Wireshark judges the captures of both
   --case WORDS     check only the guests whose description has WORDS, such as `two guests`
 ";
 

@@ -15,6 +15,7 @@ const PACKAGES: &[&str] = &[
     "ibverbs-utils",
     "iproute2",
     "nvme-cli",
+    "open-iscsi",
     "perftest",
     "rdmacm-utils",
     "sg3-utils",
@@ -33,6 +34,8 @@ pub(super) struct Guest {
     pub(super) faults: Option<String>,
     /// The guest has the modules of NVMe over fabrics, too.
     pub(super) storage: bool,
+    /// The device announces block signatures to Linux.
+    pub(super) signatures: bool,
     /// Programs of the guest reach TCP ports of this machine.
     pub(super) reaches_host: bool,
     /// Files of this machine that become programs of the guest.

@@ -10,7 +10,17 @@ use xtask::run::{answer, program};
 const ERROR: &str = "8388608";
 
 /// Dissectors that guess the protocol of a payload, and report malformed packets after a wrong guess.
-const GUESSES: &[&str] = &["eth_over_ib", "rpcrdma_infiniband"];
+const GUESSES: &[&str] = &[
+    "eth_over_ib",
+    "fc_infiniband",
+    "iser_infiniband",
+    "lnet_ib",
+    "mellanox_eoib",
+    "rpcrdma_infiniband",
+    "sdp_infiniband",
+    "smb_direct_infiniband",
+    "smcr_infiniband",
+];
 
 /// Checks that a capture is whole, that Wireshark reports no error in it, and that it has packets of these
 /// kinds. A kind is the opcode of InfiniBand's BTH, such as `RoCE 4`. For other packets, a kind is a list of

@@ -2,71 +2,35 @@
 # regions, and the device compares the blocks that pass. A disk of scsi_debug stores the protection
 # information, and compares nothing when it is read. Linux has to report each changed part for its block, and
 # for no other.
-load /etc/storage
-load /etc/protection
 # Each command is sent once, hence each error is reported once.
+load /etc/storage
 echo 0 > /sys/module/nvme_core/parameters/max_retries
 # Attaches a volume with protection information of type $type, and with blocks of $bytes bytes.
 attach() {
-    # A disk without `dif` has type 1 for Linux (DIX type 0).
-    insmod /lib/modules/scsi_debug.ko dix=1 dif=$((type == 3 ? 3 : 0)) sector_size=$bytes dev_size_mb=8 ||
-        failed "insmod scsi_debug"
-    for second in 1 2 3 4 5 6 7 8 9 10; do
-        disk=$(basename "$(ls -d /sys/block/sd* 2> /dev/null)")
-        grep -q T10-DIF-TYPE$type-CRC "/sys/block/$disk/integrity/format" 2> /dev/null && break
-        sleep 1
-    done
-    grep -q T10-DIF-TYPE$type-CRC "/sys/block/$disk/integrity/format" || failed "no disk of type $type"
-    # Linux asks a disk of type 3 to compare. From now on, Linux takes this disk for one without a type.
-    echo 0 > "$(ls /sys/block/"$disk"/device/scsi_disk/*/protection_type)" || failed "the type of the disk"
-    target=/sys/kernel/config/nvmet
-    name=nqn.2026-11.test:protected
-    mkdir $target/subsystems/$name
-    echo 1 > $target/subsystems/$name/attr_allow_any_host
-    echo 1 > $target/subsystems/$name/attr_pi_enable
-    mkdir $target/subsystems/$name/namespaces/1
-    echo -n "/dev/$disk" > $target/subsystems/$name/namespaces/1/device_path
-    echo 1 > $target/subsystems/$name/namespaces/1/enable || failed "the protected volume"
-    mkdir $target/ports/1
-    echo rdma > $target/ports/1/addr_trtype
-    echo ipv4 > $target/ports/1/addr_adrfam
-    echo 192.0.2.1 > $target/ports/1/addr_traddr
-    echo 4420 > $target/ports/1/addr_trsvcid
-    echo 1 > $target/ports/1/param_pi_enable
-    ln -s $target/subsystems/$name $target/ports/1/subsystems/$name || failed "nvmet-rdma"
+    offer_protected
     # Linux creates three keys for each place of a queue. Short queues are ready soon, also on a busy machine.
-    echo -n "transport=rdma,traddr=192.0.2.1,trsvcid=4420,nqn=$name,hostnqn=nqn.2026-11.test:host,\
-hostid=00000000-0000-4000-8000-000000000001,queue_size=16,nr_io_queues=1,keep_alive_tmo=300" \
-        > /dev/nvme-fabrics || failed "nvme-rdma"
-    for second in 1 2 3 4 5 6 7 8 9 10; do
-        volume=$(ls /dev/nvme[0-9]n1 2> /dev/null) && break
-        sleep 1
-    done
+    attach_volume ,queue_size=16,nr_io_queues=1,keep_alive_tmo=300
     grep -q T10-DIF-TYPE$type-CRC "/sys/block/$(basename "$volume")/integrity/format" ||
         failed "the volume has no protection of type $type"
 }
-detach() {
-    echo 1 > "$(ls /sys/class/nvme/*/delete_controller)" || failed "disconnecting"
-    rm $target/ports/1/subsystems/$name
-    rmdir $target/ports/1 $target/subsystems/$name/namespaces/1 $target/subsystems/$name
-    rmmod scsi_debug || failed "rmmod scsi_debug"
-}
-# Sends a command for block 9: `read` or `write`, a file, what is compared (1 the reference tag, 2 the
-# application tag, 4 the guard), and further options. Up to Linux 6, the file has the block with its
-# protection information. Later kernels refuse its length, and the device inserts and strips the protection
-# information.
+# Sends a command for some blocks: the number of the first one, their count, `read` or `write`, a file, what is
+# compared (1 the reference tag, 2 the application tag, 4 the guard), and further options. Up to Linux 6, the
+# file has the blocks with their protection information. Later kernels refuse its length, and the device
+# inserts and strips the protection information.
 case $(uname -r) in
 6.*) inserts=0 ;;
 *) inserts=8 ;;
 esac
-io() {
-    way=$1 file=$2 checks=$(($3 | inserts))
-    shift 3
+io_at() {
+    first=$1 count=$2 way=$3 file=$4 checks=$(($5 | inserts))
+    shift 5
     # `nvme` shortens no file.
     [ "$way" = write ] || rm -f "$file"
-    nvme "$way" "$volume" -s 9 -c 0 -z $((bytes + 8 - inserts)) -d "$file" -p $checks "$@" > /tmp/io 2>&1 ||
-        ! cat /tmp/io
+    nvme "$way" "$volume" -s $first -c $((count - 1)) -z $((count * (bytes + 8 - inserts))) -d "$file" \
+        -p $checks "$@" > /tmp/io 2>&1 || ! cat /tmp/io
 }
+# Sends a command for block 9.
+io() { io_at 9 1 "$@"; }
 # Writes block 9 with its right guard, and with these numbers as application and reference tag. Nothing is
 # compared.
 mark() {
@@ -79,7 +43,7 @@ mark() {
     io write /tmp/marked 0 -a "$app" -m 0xffff -r "$ref" || failed "writing tags $app, $ref"
 }
 # Reads a block as Linux does: the guard is compared, and for type 1 the reference tag.
-block() { dd if="$volume" of=/tmp/block bs=$bytes skip="$1" count=1 iflag=direct 2> /dev/null; }
+block() { /bin/dd if="$volume" of=/tmp/block bs=$bytes skip="$1" count=1 iflag=direct 2> /dev/null; }
 # Compares the first blocks of the volume and of the disk with those of a file.
 same() {
     for place in "$volume" "/dev/$disk"; do
@@ -108,20 +72,13 @@ changed() {
     what=$1 kind=$2
     dd if="$volume" of=/tmp/read bs=$((bytes * 16)) count=1 iflag=direct 2> /dev/null &&
         failed "$what: Linux reads 16 blocks"
-    # The last byte of block 9, with the protection information of ten blocks.
-    last=$(printf %x $(((bytes + 8) * 10 - 1)))
+    last=$(last_byte)
     [ "$(dmesg | grep -c "Got SIGERR .* err_offset $last ")" = 2 ] || failed "$what: not at block 9"
     block 8 && block 10 || failed "$what: Linux reads no other block"
     block 9 && failed "$what: Linux reads block 9"
     dmesg | grep -q "protection error, dev nvme.*, sector $((9 * bytes / 512)) op 0x0:(READ)" ||
         failed "$what: no protection error at its sector"
     reported "$kind" 4
-}
-# Changes the data of block 9 on the disk by a SCSI command. Its protection information stays.
-overwrite() {
-    dd if=/dev/urandom of=/tmp/other bs=$bytes count=1 2> /dev/null
-    sg_dd blk_sgio=1 if=/tmp/other of="/dev/$disk" bs=$bytes seek=9 count=1 > /tmp/io 2>&1 ||
-        failed "overwriting: $(cat /tmp/io)"
 }
 protect() {
     type=$1 bytes=$2
@@ -149,7 +106,11 @@ protect() {
     reported 0 0
     io read /tmp/read $every -r 9 -a 0x1235 -m 0xffff | grep -q 'Application Tag Check Error' ||
         failed "no error of the application tag: $(cat /tmp/io)"
-    reported 2 1
+    # All other blocks have the application tag 0.
+    io_at 0 16 read /tmp/read $every -r 0 -a 0 -m 0xffff | grep -q 'Application Tag Check Error' ||
+        failed "no error of the application tag in 16 blocks: $(cat /tmp/io)"
+    dmesg | grep -q "Got SIGERR .* err_type 2 err_offset $(last_byte) " || failed "application tag: not at block 9"
+    reported 2 2
     mark 0 10
     if [ $type = 1 ]; then
         changed "reference tag" 1
@@ -180,7 +141,8 @@ protect() {
         [ "$(dmesg | grep -c "Got SIGERR .* err_offset $last ")" = 2 ] || failed "stripping: not at block 9"
         reported 0 2
     fi
-    detach
+    detach_volume
+    retract_protected
     echo "passed: NVMe over fabrics with protection information of type $type, blocks of $bytes bytes"
 }
 no_warning

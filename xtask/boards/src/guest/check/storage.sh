@@ -5,8 +5,7 @@ attach_volume
 write_and_read
 dd if=/tmp/volume of=/tmp/stored bs=1M count=4 2> /dev/null
 cmp /tmp/written /tmp/stored || failed "the bytes of the file"
-echo 1 > "$(ls /sys/class/nvme/*/delete_controller)" || failed "disconnecting"
-rm $target/ports/1/subsystems/$name
-rmdir $target/ports/1 $target/subsystems/$name/namespaces/1 $target/subsystems/$name
+detach_volume
+retract
 rmmod nvmet_rdma nvme_rdma || failed "rmmod nvmet_rdma nvme_rdma"
 echo "passed: NVMe over fabrics, 4 MiB compared three ways"
