@@ -70,7 +70,7 @@ impl End {
         Ok(())
     }
 
-    /// Waits for a message and returns its number. Completions of sends that arrive meanwhile are ignored.
+    /// Waits for a message and returns its number. Ignores completions of sends that arrive meanwhile.
     async fn message(&mut self) -> Result<u64, Failure> {
         loop {
             match self.completion().await?.outcome {
@@ -93,7 +93,7 @@ async fn server(mut end: End) -> Result<(), Failure> {
         let number = end.message().await?;
         end.send(number + 1)?;
     }
-    // The last answer must complete before the queue pair is destroyed.
+    // Takes the completion of the last answer, so that the answer is sent before the queue pair is destroyed.
     end.completion().await?;
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! The measurements of `cargo xtask bench --emulator` that perftest does not make: mkeys per second that the
-//! device `mlx5_0` creates and destroys, and the speed of this machine without a device. Prints a name and a
-//! number for each.
+//! Two measurements for `cargo xtask bench --emulator`, beside those of perftest: how many mkeys per second
+//! the device `mlx5_0` creates and destroys, and how fast this machine copies memory and sends data between
+//! processes. Prints a name and a number for each.
 //!
-//! `emulator_load mkeys` needs a device. `emulator_load machine CORE` needs none: it starts itself on core
-//! CORE as the other end of a connection.
+//! `emulator_load mkeys` needs a device. `emulator_load machine CORE` needs none: it starts a second process
+//! of itself on the processor core CORE, as the other end of a connection.
 
 use mlx5_mkey::devx::{Device, MkeySpec};
 use std::error::Error;
@@ -108,7 +108,8 @@ fn send(address: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a command that runs this program in another role, on this core.
+/// Returns a command that runs this program in the role `role` (`echo` or `send`), on the processor core
+/// `core`.
 fn itself(role: &str, core: &str) -> std::io::Result<Command> {
     let mut command = Command::new("taskset");
     command.args(["-c", core]).arg(std::env::current_exe()?).arg(role).stdin(Stdio::null());

@@ -2,9 +2,9 @@
 //! writes the PDU, and checks and strips both while it reads the PDU. Then one bit of the data is flipped:
 //! the data's mkey reports an error, the header's mkey does not.
 //!
-//! There are two mkeys, each with its own digest on the wire. One chain configures both and moves header,
-//! digest, data and digest. Each mkey has a request of its own, because no source tells whether devices
-//! accept two digests in one request.
+//! There are two mkeys, each with its own digest on the wire. One chain of requests configures both mkeys and
+//! moves header, digest, data and digest. Each mkey has a transfer of its own, because no source says whether
+//! devices accept two digests in one transfer.
 //!
 //! `cargo xtask emulate -- cargo run --package hil-tests --example nvme_tcp_digests` runs the example on the
 //! software device. On an mlx5 device with CRC32C the program runs unchanged. Argument: the name of the
@@ -63,7 +63,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         ..MkeyConfig::UNCHANGED
     };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
-    // The layouts: the header is one piece of memory, the data two.
+    // The layouts: the header is one piece of memory, the data are two pieces.
     let (header, middle) = ([memory.entry(0..HEADER.len())?], HEADER.len() + 1000);
     let pieces = [memory.entry(HEADER.len()..middle)?, memory.entry(middle..HEADER.len() + DATA)?];
     let layouts = [&header[..], &pieces[..]];
@@ -103,13 +103,13 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the address after the header and its digest.
+/// Returns the address in the PDU that follows the header and its digest.
 const fn behind(remote: Remote, header: Sge) -> Remote {
     Remote { address: remote.address + header.length as u64, ..remote }
 }
 
-/// Maps header and data to the two mkeys. Returns the data segments of both, each of which includes the
-/// digest.
+/// Configures the two mkeys over the header and over the data. Returns the data segments of both, each of
+/// which includes the digest.
 fn configure(
     id: u64,
     queue: &mut QueuePair,
@@ -127,7 +127,7 @@ fn configure(
     Ok([all(0), all(1)])
 }
 
-/// Reads a digest in little endian.
+/// Reads the 4 bytes of a digest at offset `at`, in little endian.
 fn digest(memory: &Buffer, at: usize) -> Result<u32, PieceError> {
     let mut bytes = [0; DIGEST];
     memory.read(at, &mut bytes)?;

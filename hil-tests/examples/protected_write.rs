@@ -25,11 +25,11 @@ const DATA: usize = 1024;
 /// Bytes on the wire: each block of 512 bytes has 8 bytes of T10-DIF.
 const WIRE: usize = 1040;
 
-/// The expected bytes at some offsets: the beginning, and the end of each block with its T10-DIF. They were
-/// computed with Python. The T10-DIF follows its definition: CRC-16 of polynomial 0x8bb7 over 512 bytes,
-/// application tag, and reference tag 0x1000 plus one for each block, all big-endian. `modes.XTS` of the
-/// package `cryptography` then encrypts each 520 bytes. The tweak is 0x1000 plus one for each block, in 16
-/// bytes, little-endian.
+/// Some of the bytes that the write has to produce, with their offsets: the beginning, and the end of each
+/// block with its T10-DIF. They were computed with Python. The T10-DIF follows its definition: CRC-16 of
+/// polynomial 0x8bb7 over 512 bytes, application tag, and reference tag 0x1000 plus one for each block, all
+/// big-endian. `modes.XTS` of the package `cryptography` then encrypts each 520 bytes. The tweak is 0x1000
+/// plus one for each block, in 16 bytes, little-endian.
 const CIPHERTEXT: [(usize, u128); 3] = [
     (0, 0xee38_628d_24d5_d1f7_ea6e_dada_475e_8b73),
     (504, 0xcfc6_9ae7_6f26_4d10_a45f_da3d_d15c_1c01),

@@ -1,9 +1,9 @@
-//! Tells the linker which scripts make an image: a memory map for each program, and the script of the
-//! sections.
+//! Passes the linker scripts of the images to the linker: a memory map for each program, and the script of
+//! the sections.
 
 use std::env;
 
-/// Each program has the name of its map in `linker/`.
+/// The names of the programs. Each has a memory map of the same name in `linker/`.
 const MAPS: [&str; 2] = ["qemu-virt", "bluefield"];
 
 fn main() {
@@ -16,7 +16,7 @@ fn main() {
         println!("cargo::rustc-link-arg-bin=hil-firmware-{map}=--script={scripts}/{map}.x");
     }
     println!("cargo::rerun-if-changed={scripts}/sections.x");
-    // The build script of defmt says where defmt's linker script is.
+    // The linker finds `defmt.x` in a folder that the build script of the crate defmt has named.
     for argument in [
         &format!("--script={scripts}/sections.x"),
         "--script=defmt.x",

@@ -17,16 +17,18 @@ pub struct Clock {
     pub cycles: u64,
     /// A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
     pub fraction: u64,
-    /// The bits of a clock value, for example 48 ones. The clock starts again at 0 after this value.
+    /// The bits that a clock value has, as ones: 48 of them, for example. After this value the clock starts
+    /// again at 0.
     pub mask: u64,
     /// The length of a tick, in units of 2^-`shift` nanoseconds.
     pub multiplier: u32,
-    /// The number of bits by which a product of ticks and `multiplier` is shifted right.
+    /// The number of bits by which the product of ticks and `multiplier` is shifted right, to get
+    /// nanoseconds.
     pub shift: u32,
 }
 
-/// Writes the current value of the device's clock, in ticks, to `ticks`. The function reads a register that
-/// the kernel has mapped, without a system call.
+/// Writes the current value of the device's clock, in ticks, to `ticks`. The function makes no system call:
+/// the kernel has mapped the clock's register into the process.
 ///
 /// Errors: MLX5MK_COMMAND where the kernel has not mapped the clock, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -42,8 +44,8 @@ pub unsafe extern "C" fn mlx5mk_device_ticks(
     })
 }
 
-/// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The conversion
-/// grows inexact with time: ask for new data about once a second.
+/// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The clocks drift
+/// apart, so a conversion with old data is inexact: call this function about once a second.
 ///
 /// Errors: MLX5MK_SYSTEM where the kernel has no such data.
 #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
-//! Device commands whose bytes the program builds: the memory that they name, the objects that they create,
-//! and queries that are answered later.
+//! Device commands whose bytes the program builds. The module has functions that send such commands, that
+//! register the memory which they name, and that receive the answers to queries later.
 
 #![allow(unsafe_code)] // Unmangled names for C, and memory of the caller.
 
@@ -8,7 +8,7 @@ use super::error::{Error, Failure, attempt, given};
 use super::group::Qp;
 use super::memory::Dek;
 use super::qp::{QpInfo, qp_info};
-use super::values::{access, array, room};
+use super::values::{access_of, array, room};
 use crate::command::{Command, DekObject, QueryDek, QueryQp};
 use crate::devx::{self, PageSizes, UmemSpec};
 use crate::types::Qpn;
@@ -27,19 +27,20 @@ pub struct Uar(devx::Uar);
 /// An object that a command of the program has created.
 pub struct Object(devx::DevxObject);
 
-/// A channel that receives the answers to queries for which the program does not wait.
+/// A channel for answers to queries: the program sends a query, does not wait, and takes the answer later.
 pub struct Queries(devx::Queries);
 
 /// Converts access rights and page sizes, as C passes them, into the properties of a registration.
-fn umem_spec(rights: u32, page_sizes: u64) -> Result<UmemSpec, Failure> {
+fn umem_spec(access: u32, page_sizes: u64) -> Result<UmemSpec, Failure> {
     let page_sizes = if page_sizes == 0 { PageSizes::ANY } else { PageSizes::new(page_sizes)? };
-    Ok(UmemSpec { access: access(rights)?, page_sizes })
+    Ok(UmemSpec { access: access_of(access)?, page_sizes })
 }
 
-/// Registers `length` bytes at `address` for commands (`mlx5dv_devx_umem_reg_ex`), for rings and doorbell
-/// records of queues. `rights` are the device's rights, MLX5MK_LOCAL_WRITE for a completion queue.
-/// `page_sizes` is the sum of the accepted page sizes in bytes, or 0 for all. The memory stays mapped until
-/// mlx5mk_umem_deregister has returned 0.
+/// Registers `length` bytes at `address` as a umem (`mlx5dv_devx_umem_reg_ex`). Commands that create queues
+/// name it as the memory of rings and doorbell records. `access` are what the device may do: for a completion
+/// queue MLX5MK_LOCAL_WRITE, since the device writes the entries. `page_sizes` is the sum of the accepted
+/// page sizes in bytes, or 0 for all. The caller keeps the memory mapped until mlx5mk_umem_deregister has
+/// returned 0.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 35, MLX5MK_SYSTEM where the
 /// memory is not mapped with these rights (EFAULT) or has none of the page sizes (EINVAL).
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn mlx5mk_umem_register(
     device: Option<&Device>,
     address: *mut c_void,
     length: usize,
-    rights: u32,
+    access: u32,
     page_sizes: u64,
     umem: Option<&mut MaybeUninit<*mut Umem>>,
     error: Option<&mut MaybeUninit<Error>>,
@@ -58,14 +59,14 @@ pub unsafe extern "C" fn mlx5mk_umem_register(
         if address.is_null() {
             return Err(Failure::Null("address"));
         }
-        let spec = umem_spec(rights, page_sizes)?;
+        let spec = umem_spec(access, page_sizes)?;
         // SAFETY: the caller vouches for the memory; Rust code has no reference to it.
         hand_out(umem, Umem(unsafe { device.register_umem(address.cast(), length, spec)? }))
     })
 }
 
-/// As mlx5mk_umem_register, for `length` bytes of a dma-buf, from `offset` on. The descriptor `fd` may be
-/// closed after the call. Commands count offsets from the first of these bytes.
+/// As mlx5mk_umem_register, for `length` bytes of the dma-buf `fd`, from `offset` on. The program may close
+/// `fd` after the call. Offsets in commands count from the first registered byte.
 ///
 /// Errors: as mlx5mk_umem_register.
 #[unsafe(no_mangle)]
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn mlx5mk_umem_register_dmabuf(
     fd: i32,
     offset: usize,
     length: usize,
-    rights: u32,
+    access: u32,
     page_sizes: u64,
     umem: Option<&mut MaybeUninit<*mut Umem>>,
     error: Option<&mut MaybeUninit<Error>>,
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn mlx5mk_umem_register_dmabuf(
         if fd < 0 {
             return Err(Failure::Wanted("fd is a descriptor, 0 or more"));
         }
-        let spec = umem_spec(rights, page_sizes)?;
+        let spec = umem_spec(access, page_sizes)?;
         // SAFETY: the caller vouches for the descriptor and for the memory; Rust code has no reference to the
         // memory.
         let made = unsafe { device.register_umem_dmabuf(BorrowedFd::borrow_raw(fd), offset..end, spec)? };
@@ -100,10 +101,10 @@ pub unsafe extern "C" fn mlx5mk_umem_number(umem: Option<&Umem>) -> u32 {
     umem.map_or(0, |umem| umem.0.id().0)
 }
 
-/// Ends the registration. Destroy the objects that use the memory before. The handle is destroyed even after
-/// an error. NULL is ignored.
+/// Ends the registration. Before this call, destroy the objects that use the memory. The handle is destroyed
+/// even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM: the device may still reach the memory, which has to stay mapped.
+/// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_umem_deregister(
     umem: Option<Box<Umem>>,
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn mlx5mk_uar_alloc(
     })
 }
 
-/// Writes the number by which commands name the page.
+/// Writes the number by which commands name the UAR page.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -147,22 +148,23 @@ pub unsafe extern "C" fn mlx5mk_uar_number(
     })
 }
 
-/// Returns the address of the page, which is mapped as long as the handle exists; NULL where the page is not
-/// mapped.
+/// Returns the address of the UAR page, which is mapped as long as the handle exists; NULL where the page is
+/// not mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_uar_address(uar: Option<&Uar>) -> *mut c_void {
     let base = uar.and_then(|uar| uar.0.base().ok());
     base.map_or(core::ptr::null_mut(), |base| base.as_ptr().cast())
 }
 
-/// Gives the page up. No object may still use it. NULL is ignored.
+/// Frees the UAR page. Before this call, destroy the objects that use it. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_uar_free(uar: Option<Box<Uar>>) {
     drop(uar);
 }
 
-/// Writes the number of the kernel's event queue of a completion vector (`mlx5dv_devx_query_eqn`), for
-/// completion queues that commands create. Vector 0 always exists.
+/// Writes the number of the event queue that the kernel has for a completion vector
+/// (`mlx5dv_devx_query_eqn`). Commands that create completion queues need this number. Vector 0 always
+/// exists.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -179,20 +181,21 @@ pub unsafe extern "C" fn mlx5mk_device_event_queue(
     })
 }
 
-/// Returns the two mailboxes of a command.
+/// Returns the request and the reply of a command as slices. The reply is filled with zeros.
 ///
 /// # Safety
-/// The caller vouches for both arrays.
+/// The caller ensures that `request` and `reply` lead to arrays of these lengths, and that nobody else uses
+/// them meanwhile.
 unsafe fn mailboxes<'a>(
     (request, request_bytes): (*const c_void, u32),
     (reply, reply_bytes): (*mut c_void, u32),
 ) -> Result<(&'a [u8], &'a mut [u8]), Failure> {
-    // SAFETY: the caller vouches for the bytes, which C has initialised.
+    // SAFETY: the caller vouches for the array of the request.
     let request = unsafe { array(request.cast::<u8>(), request_bytes as usize, "request")? };
     if reply.is_null() {
         return Err(Failure::Null("reply"));
     }
-    // SAFETY: the caller vouches for the room. Writing zeros initialises it.
+    // SAFETY: the caller vouches for the array of the reply. Writing zeros initialises it.
     let reply = unsafe {
         core::ptr::write_bytes(reply.cast::<u8>(), 0, reply_bytes as usize);
         core::slice::from_raw_parts_mut(reply.cast::<u8>(), reply_bytes as usize)
@@ -201,9 +204,9 @@ unsafe fn mailboxes<'a>(
 }
 
 /// Sends the device a command that creates an object (`mlx5dv_devx_obj_create`). `request` and `reply` are
-/// the PRM's structures. Memory that the command lets the device read or write stays valid until
-/// mlx5mk_object_destroy has returned 0. Linux passes on only commands whose objects it can destroy. `reply`
-/// is written in any case.
+/// the structures that the PRM defines for the command. The caller keeps memory that the command gives to the
+/// device valid until mlx5mk_object_destroy has returned 0. Linux passes a command on only if it knows how to
+/// destroy the object. `reply` is written even after an error.
 ///
 /// Errors: MLX5MK_COMMAND where the device refuses, MLX5MK_SYSTEM where the kernel does not let the command
 /// through (EINVAL), MLX5MK_ARGUMENT.
@@ -226,7 +229,7 @@ pub unsafe extern "C" fn mlx5mk_object_create(
     })
 }
 
-/// Sends the device a query of the object (`mlx5dv_devx_obj_query`). `reply` is written in any case.
+/// Sends the device a query of the object (`mlx5dv_devx_obj_query`). `reply` is written even after an error.
 ///
 /// Errors: as mlx5mk_object_create.
 #[unsafe(no_mangle)]
@@ -247,8 +250,8 @@ pub unsafe extern "C" fn mlx5mk_object_query(
     })
 }
 
-/// Sends the device a command that changes the object (`mlx5dv_devx_obj_modify`). `reply` is written in any
-/// case.
+/// Sends the device a command that changes the object (`mlx5dv_devx_obj_modify`). `reply` is written even
+/// after an error.
 ///
 /// Errors: as mlx5mk_object_create.
 #[unsafe(no_mangle)]
@@ -272,7 +275,7 @@ pub unsafe extern "C" fn mlx5mk_object_modify(
 
 /// Destroys the object on the device. The handle is destroyed even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM: the object stays on the device, and its memory has to stay valid.
+/// Errors: MLX5MK_SYSTEM. After it the object still exists on the device, so its memory must stay valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_object_destroy(
     object: Option<Box<Object>>,
@@ -285,7 +288,8 @@ pub unsafe extern "C" fn mlx5mk_object_destroy(
     })
 }
 
-/// Creates a channel for the answers to queries that are not waited for (`mlx5dv_devx_create_cmd_comp`).
+/// Creates a channel for the answers to queries for which the program does not wait
+/// (`mlx5dv_devx_create_cmd_comp`).
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -300,10 +304,11 @@ pub unsafe extern "C" fn mlx5mk_queries_create(
     })
 }
 
-/// Sends the device a query of a queue pair, and does not wait for the answer, which will have this `id`.
+/// Sends the device a query of a queue pair, and does not wait. The answer arrives at the channel `queries`,
+/// with this `id`.
 ///
-/// Errors: MLX5MK_SYSTEM, with EAGAIN where the channel holds 1 MiB of answers; MLX5MK_ADOPT for a queue pair
-/// that was adopted.
+/// Errors: MLX5MK_SYSTEM, with EAGAIN while the channel is full (1 MiB of answers); MLX5MK_ADOPT for a queue
+/// pair that was adopted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_query_later(
     qp: Option<&Qp>,
@@ -318,9 +323,10 @@ pub unsafe extern "C" fn mlx5mk_qp_query_later(
     })
 }
 
-/// Sends the device a query of a key, and does not wait for the answer, which will have this `id`.
+/// Sends the device a query of a data encryption key, and does not wait. The answer arrives at the channel
+/// `queries`, with this `id`.
 ///
-/// Errors: MLX5MK_SYSTEM, with EAGAIN where the channel holds 1 MiB of answers; MLX5MK_ARGUMENT for a key
+/// Errors: MLX5MK_SYSTEM, with EAGAIN while the channel is full (1 MiB of answers); MLX5MK_ARGUMENT for a key
 /// that a cache has lent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_query_later(
@@ -336,10 +342,10 @@ pub unsafe extern "C" fn mlx5mk_dek_query_later(
     })
 }
 
-/// Sends the device a query of an object, and does not wait for the answer of `reply_bytes` bytes, which will
-/// have this `id`.
+/// Sends the device a query of an object, and does not wait. The answer of `reply_bytes` bytes arrives at the
+/// channel `queries`, with this `id`.
 ///
-/// Errors: MLX5MK_SYSTEM, with EAGAIN where the channel holds 1 MiB of answers; MLX5MK_ARGUMENT.
+/// Errors: MLX5MK_SYSTEM, with EAGAIN while the channel is full (1 MiB of answers); MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_object_query_later(
     object: Option<&Object>,
@@ -352,7 +358,7 @@ pub unsafe extern "C" fn mlx5mk_object_query_later(
 ) -> i32 {
     attempt(error, || {
         let (Object(object), Queries(queries)) = (given(object, "object")?, given(queries, "queries")?);
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller vouches for the bytes of the request.
         let request = unsafe { array(request.cast::<u8>(), request_bytes as usize, "request")? };
         object.query_later_from(queries, request, reply_bytes as usize, id)?;
         Ok(0)
@@ -364,17 +370,18 @@ pub unsafe extern "C" fn mlx5mk_object_query_later(
 pub struct Answer {
     /// The `id` that was given with the query.
     pub id: u64,
-    /// The caller's room for the reply, which is a structure of the PRM.
+    /// Memory of the caller for the reply, which is a structure of the PRM.
     pub reply: *mut c_void,
-    /// The number of bytes at `reply`.
+    /// The size of the memory at `reply` in bytes.
     pub room: u32,
-    /// Written by mlx5mk_queries_next: the length of the whole reply in bytes. Only the first `room` bytes of
-    /// the reply are written.
+    /// Written by mlx5mk_queries_next: the length of the whole reply in bytes. If it exceeds `room`, only the
+    /// first `room` bytes are at `reply`.
     pub bytes: u32,
 }
 
-/// Takes the next answer and returns 1. Waits up to `milliseconds`, or without limit if `milliseconds` is
-/// negative. Returns 0 when the time is over. The caller sets the fields `reply` and `room` of `answer`.
+/// Takes the next answer from the channel and returns 1. Waits up to `milliseconds`, or without limit if
+/// `milliseconds` is negative. Returns 0 when the time is over. Before the call, the caller sets the fields
+/// `reply` and `room` of `answer`.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -386,7 +393,7 @@ pub unsafe extern "C" fn mlx5mk_queries_next(
 ) -> i32 {
     attempt(error, || {
         let (Queries(queries), answer) = (given(queries, "queries")?, given(answer, "answer")?);
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: the caller vouches for the memory at `reply`.
         let place = unsafe { room(answer.reply.cast(), answer.room as usize, "reply")? };
         let limit = u64::try_from(milliseconds).ok().map(Duration::from_millis);
         let Some(found) = queries.next(limit)? else { return Ok(0) };
@@ -430,7 +437,7 @@ pub unsafe extern "C" fn mlx5mk_answer_qp(
         let info = given(info, "info")?;
         // SAFETY: the caller vouches for the answer.
         let reply = unsafe { reply_of(answer)? };
-        // Decoding a reply does not need the number of the queue pair, so any number will do.
+        // `QueryQp` needs a number to build a command. Decoding a reply does not use it, so it is 0 here.
         let decoded = QueryQp(Qpn::from_low_bits(0)).decode(reply).map_err(devx::DevxError::from)?;
         info.write(qp_info(&decoded));
         Ok(0)
@@ -438,7 +445,7 @@ pub unsafe extern "C" fn mlx5mk_answer_qp(
 }
 
 /// Decodes the answer to mlx5mk_dek_query_later, and returns the key's state, MLX5MK_DEK_READY or
-/// MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
+/// MLX5MK_DEK_ERROR. Writes to `opaque` the 8 bytes that the program gave as `opaque` when it loaded the key.
 ///
 /// Errors: MLX5MK_COMMAND where the device has refused the query, MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -460,9 +467,9 @@ pub unsafe extern "C" fn mlx5mk_answer_dek(
 /// Returns the bytes of an answer's reply.
 ///
 /// # Safety
-/// `reply` of the answer leads to the bytes that mlx5mk_queries_next has written.
+/// The caller ensures that `reply` of the answer leads to the bytes that mlx5mk_queries_next has written.
 unsafe fn reply_of(answer: Option<&Answer>) -> Result<&[u8], Failure> {
     let answer = given(answer, "answer")?;
-    // SAFETY: mlx5mk_queries_next has written these bytes.
+    // SAFETY: the caller vouches for the bytes at `reply`.
     unsafe { array(answer.reply.cast_const().cast::<u8>(), answer.bytes.min(answer.room) as usize, "reply") }
 }

@@ -6,7 +6,7 @@ use super::device::hand_out;
 use super::error::{Error, Failure, attempt, given};
 use super::group::Pool;
 use super::memory::Dek;
-use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, only};
+use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access_of, only};
 use crate::mkey::{
     BlockSignature, Crypto, Digest, DigestPart, DigestSpan, Direction, Domain, Escape, Guard, Keytag,
     MkeyConfig, RelaxedOrdering, Signature, SignatureChange, SignatureOrder, T10Dif,
@@ -33,9 +33,9 @@ pub const MLX5MK_SET_COPY_MASK: u32 = 16;
 /// Flag of `parts`: the configuration gives a digest instead of block signatures.
 pub const MLX5MK_SET_DIGEST: u32 = 32;
 
-/// Flag of `parts`: if data are encrypted together with their signatures, the length of a data unit may
-/// differ from the length of a block with its signature. The data can then be read back only from their
-/// beginning.
+/// Flag of `parts`: where data are encrypted together with their signatures, the length of a data unit may
+/// differ from the length of a block with its signature. A transfer of such data must begin at their first
+/// byte.
 pub const MLX5MK_ANY_DATA_UNIT: u32 = 64;
 
 /// Bit of `which` of mlx5mk_prepared_set_ordering: the order of writes through an mkey. Relaxed writes may
@@ -47,16 +47,17 @@ pub const MLX5MK_ORDER_READS: u32 = 2;
 
 /// Value of `part` of a digest: the digest covers the data of this mkey.
 pub const MLX5MK_DIGEST_MKEY: u32 = 0;
-/// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the first of them.
+/// Value of `part` of a digest: the digest covers data that pass through several mkeys. This mkey is the
+/// first of them.
 pub const MLX5MK_DIGEST_FIRST: u32 = 1;
-/// Value of `part`: the digest covers data that pass through several mkeys. This mkey is between the first
-/// and the last.
+/// Value of `part` of a digest: the digest covers data that pass through several mkeys. This mkey is between
+/// the first and the last.
 pub const MLX5MK_DIGEST_MIDDLE: u32 = 2;
-/// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the last, and the
-/// digest follows its data.
+/// Value of `part` of a digest: the digest covers data that pass through several mkeys. This mkey is the
+/// last, and the digest follows its data.
 pub const MLX5MK_DIGEST_LAST: u32 = 3;
-/// Value of `part`: the digest covers data that pass through this mkey only, but the running CRC is in the
-/// PSV `psv`, as for several mkeys.
+/// Value of `part` of a digest: the digest covers data that pass through this mkey only, but the running CRC
+/// is in the PSV `psv`, as for several mkeys.
 pub const MLX5MK_DIGEST_WHOLE: u32 = 4;
 
 /// The domain has no signature.
@@ -119,9 +120,9 @@ pub struct SignatureSpec {
 }
 
 /// A digest of iSCSI or NVMe/TCP: a CRC32C over all data, stored behind the data in 4 bytes, little endian
-/// (spdk_mlx5_umr_configure_sig). One domain, memory or wire, holds the digest. When data comes from this
-/// domain, the device checks and strips the digest. When data goes to this domain, the device generates the
-/// digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
+/// (SPDK: spdk_mlx5_umr_configure_sig). One domain, memory or wire, holds the digest. When data comes from
+/// this domain, the device checks and strips the digest. When data goes to this domain, the device generates
+/// the digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
 ///
 /// If the digest is on the wire, either one request moves all data and the digest behind it, or one request
 /// moves the data and the next the digest.
@@ -134,8 +135,8 @@ pub struct DigestSpec {
     /// The position of this mkey among the mkeys through which the data pass: MLX5MK_DIGEST_MKEY or another
     /// MLX5MK_DIGEST constant.
     pub part: u32,
-    /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). No
-    /// other transaction uses this PSV meanwhile.
+    /// For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). The
+    /// caller ensures that no other transaction uses this PSV meanwhile.
     pub psv: u32,
 }
 
@@ -159,13 +160,13 @@ pub struct CryptoSpec {
     pub data_unit: u32,
 }
 
-/// The properties that a configuration puts in force for an mkey, except its layout. Parts that are not given
-/// stay as they are.
+/// The properties that a configuration puts in force for an mkey, except its layout. Properties that it does
+/// not give stay as they are.
 #[repr(C)]
 pub struct Config {
     /// The parts that the configuration gives: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
     pub parts: u32,
-    /// Access rights, MLX5MK_LOCAL_WRITE and others. The owner may always read.
+    /// Access rights, MLX5MK_LOCAL_WRITE and others. The owner of the mkey may always read.
     pub access: u32,
     /// The signature behind each block in memory.
     pub memory: SignatureSpec,
@@ -183,11 +184,12 @@ pub struct Config {
     pub digest: DigestSpec,
 }
 
-/// A configuration that was checked and encoded. It fits any mkey of its pool, and of pools with the same
-/// properties.
+/// A configuration that was checked and encoded. It fits any mkey of the pool for which it was made, and of
+/// pools with the same properties.
 pub struct Prepared(pub(super) PreparedConfig);
 
-/// Returns `zero` or `one` for the values 0 and 1, and refuses others.
+/// Returns `zero` if `value` is 0, and `one` if it is 1. Refuses other values. `what` names the argument in
+/// the error.
 pub(super) const fn either<T: Copy>(what: &'static str, value: u32, zero: T, one: T) -> Result<T, Failure> {
     match value {
         0 => Ok(zero),
@@ -289,7 +291,7 @@ fn signature(config: &Config) -> Result<SignatureChange, Failure> {
 }
 
 fn crypto(spec: &CryptoSpec) -> Result<Crypto, Failure> {
-    // SAFETY: the caller vouches for the handle.
+    // SAFETY: the caller vouches for the handle of the key.
     let Dek(dek) = given(unsafe { spec.dek.as_ref() }, "dek")?;
     Ok(Crypto {
         direction: either("direction", spec.direction, Direction::EncryptOnTx, Direction::DecryptOnTx)?,
@@ -321,7 +323,7 @@ fn config_of(config: &Config) -> Result<MkeyConfig, Failure> {
     only(config.parts, known, "parts")?;
     let has = |part| config.parts & part != 0;
     Ok(MkeyConfig {
-        access: has(MLX5MK_SET_ACCESS).then(|| access(config.access)).transpose()?,
+        access: has(MLX5MK_SET_ACCESS).then(|| access_of(config.access)).transpose()?,
         signature: signature(config)?,
         crypto: has(MLX5MK_SET_CRYPTO).then(|| crypto(&config.crypto)).transpose()?,
     })
@@ -392,8 +394,9 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
     })
 }
 
-/// Replaces `part` of the configuration's digest, the position of the next mkey among the mkeys through which
-/// the data pass (MLX5MK_DIGEST_FIRST and others), and the PSV of the transaction.
+/// Replaces two fields of the configuration's digest: `part`, the position of the mkey among the mkeys
+/// through which the data pass (MLX5MK_DIGEST_FIRST and others), and `psv`, the PSV of the transaction. Use
+/// it before the configuration is posted for the next mkey.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 #[unsafe(no_mangle)]
@@ -422,7 +425,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
 ) -> i32 {
     attempt(error, || {
         let (Prepared(prepared), Dek(dek)) = (given(prepared, "prepared")?, given(dek, "dek")?);
-        // SAFETY: the caller vouches for 8 bytes.
+        // SAFETY: the caller vouches for 8 bytes at `keytag`, unless it is NULL.
         let keytag = unsafe { keytag.cast::<[u8; 8]>().as_ref() };
         prepared.set_dek(dek.id(), keytag.map_or_else(Keytag::default, |bytes| Keytag(*bytes)))?;
         Ok(0)
@@ -431,7 +434,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
 
 /// Makes the configuration also change the PCIe ordering of the mkey's transfers: the orderings that `which`
 /// selects (MLX5MK_ORDER_WRITES, MLX5MK_ORDER_READS or their sum) become relaxed if `relaxed` is 1, strict if
-/// it is 0. The device must allow it (`relaxed_ordering_umr`).
+/// it is 0. The device must have the capability `relaxed_ordering_umr`.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -470,7 +473,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_remote_invalidate(
 }
 
 /// Makes the configuration also set the address at which the mkey's space begins. Requests then name the
-/// first byte by this address. A later configuration without a start keeps that of the mkey.
+/// first byte by this address. The mkey keeps this start until another configuration sets one.
 ///
 /// Errors: MLX5MK_CONFIG for mkeys with signatures or crypto.
 #[unsafe(no_mangle)]
@@ -486,7 +489,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_start(
     })
 }
 
-/// Destroys the prepared configuration. Mkeys that were configured with it stay as they are. NULL is ignored.
+/// Destroys the prepared configuration. Mkeys that were configured with it keep their properties. NULL is
+/// ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_prepared_destroy(prepared: Option<Box<Prepared>>) {
     drop(prepared);

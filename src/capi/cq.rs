@@ -37,12 +37,12 @@ pub const MLX5MK_FAILED: u32 = 3;
 /// A block's signature was wrong. This completion belongs to no request: the request that moved the data
 /// completes later, as a success.
 pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
-/// An entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took the
-/// completion describes the last malformed entry in words.
+/// A completion entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took
+/// the completion describes the last malformed entry in words.
 pub const MLX5MK_BAD_ENTRY: u32 = 5;
 
-/// Entries of the completion queue have 128 bytes instead of 64, so that each has a cache line of its own on
-/// hosts with cache lines of 128 bytes.
+/// Flag of mlx5mk_cq_create: entries of the completion queue have 128 bytes instead of 64. On hosts with
+/// cache lines of 128 bytes, each entry then has a cache line of its own.
 pub const MLX5MK_CQ_LONG_ENTRIES: u32 = 1;
 
 /// A completion, as it was taken from a completion queue.
@@ -51,27 +51,27 @@ pub const MLX5MK_CQ_LONG_ENTRIES: u32 = 1;
 pub struct Completion {
     /// The name that the program gave the request.
     pub id: u64,
-    /// Private to the library: mlx5mk_pool_put and mlx5mk_windows_put tell requests of the same name apart by
-    /// this number.
+    /// Private to the library: a number of the request. By it, mlx5mk_pool_put and mlx5mk_windows_put
+    /// distinguish requests with the same `id`.
     pub number: u64,
     /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,
-    /// For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros if the mkey is not in use. Zeros for
-    /// other kinds of completion.
+    /// For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros if the mkey was put back to its pool.
+    /// For other kinds of completion: zeros.
     pub mkey: TakenMkey,
     /// The kind of completion: MLX5MK_SENT, MLX5MK_RECEIVED, MLX5MK_FAILED, MLX5MK_BAD_SIGNATURE or
     /// MLX5MK_BAD_ENTRY.
     pub kind: u32,
-    /// Number of the queue pair; 0 where there is none.
+    /// Number of the queue pair; 0 for MLX5MK_BAD_SIGNATURE and MLX5MK_BAD_ENTRY.
     pub qpn: u32,
-    /// The operation of the request, MLX5MK_OP_SEND or another; of MLX5MK_RECEIVED, the operation by which
-    /// the message arrived. At the sender, requests with immediate data have the same operation as requests
-    /// without.
+    /// The operation of the request, MLX5MK_OP_SEND or another. For MLX5MK_RECEIVED: the operation by which
+    /// the message arrived. A completion of the sender does not tell requests with immediate data from
+    /// requests without: it has MLX5MK_OP_SEND also for MLX5MK_OP_SEND_IMM.
     pub operation: u32,
     /// Bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
     pub bytes: u32,
-    /// For MLX5MK_RECEIVED: the 32 bits that came with the message, in the processor's byte order, or the key
-    /// that the message invalidated.
+    /// For MLX5MK_RECEIVED: the 32 bits of immediate data, in the processor's byte order, or the key that the
+    /// message invalidated.
     pub immediate: u32,
     /// For MLX5MK_FAILED: the cause (PRM syndrome). The next three fields are details for the vendor's
     /// support.
@@ -132,8 +132,8 @@ impl Completion {
 }
 
 impl Completion {
-    /// Converts the completion back into the library's Rust type. Pools and windows take it as proof that a
-    /// key is out of service.
+    /// Converts the completion back into the library's Rust type. Pools and windows accept this type as proof
+    /// that a key is out of service.
     pub(super) fn evidence(&self) -> Result<WorkCompletion, Failure> {
         let outcome = match (self.kind, self.operation) {
             (MLX5MK_SENT, _) => Outcome::Sent { kind: RequestKind::Nop, bytes: 0 },
@@ -191,7 +191,7 @@ impl fmt::Display for Completion {
     }
 }
 
-/// Converts a completion for C. Also returns the reason if its entry is malformed.
+/// Converts a completion for C. If its entry is malformed, also returns the reason.
 fn converted(
     found: Result<Found, CompletionError>,
     router: &Router<'_>,
@@ -210,7 +210,8 @@ fn converted(
 ///
 /// Queue pairs and mkeys set entries aside, so that the queue cannot overrun. A queue pair sets aside one
 /// entry for each request that may be outstanding (`max_requests`, or `send_blocks`) and one for each receive
-/// slot. An mkey with signatures sets aside one entry. mlx5mk_cq_entries adds them up.
+/// request (`receive_slots`). An mkey with signatures sets aside one entry, for a signature error.
+/// mlx5mk_cq_entries computes the sum.
 ///
 /// Errors: MLX5MK_ARGUMENT for a number that is no power of two, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -231,8 +232,9 @@ pub unsafe extern "C" fn mlx5mk_cq_create(
 }
 
 /// Takes over an idle completion queue of the program: `ibv_cq` is a `struct ibv_cq` of libmlx5, in the
-/// device's context, with entries of 64 or 128 bytes that are not compressed. As long as the handle exists,
-/// the queue is neither destroyed nor resized. From this call on nobody else polls or arms it, for good.
+/// device's context, with entries of 64 or 128 bytes that are not compressed. The caller ensures: the program
+/// does not destroy or resize the queue as long as the handle exists, and from this call on it never polls or
+/// arms the queue through libibverbs, even after the handle is destroyed.
 ///
 /// Errors: MLX5MK_ADOPT for a queue that the library cannot use or that is not empty, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -254,8 +256,8 @@ pub unsafe extern "C" fn mlx5mk_cq_adopt(
 /// Takes up to `max` completions into `completions`, oldest first, and returns their number. The function
 /// does not wait.
 ///
-/// For an mkey with signatures, call mlx5mk_mkey_check after the completion of the data was taken: a
-/// signature error arrives before that completion.
+/// For an mkey with signatures, take the completion of the request that moves the data, then call
+/// mlx5mk_mkey_check: a signature error arrives before that completion.
 ///
 /// Errors: MLX5MK_ARGUMENT. A malformed entry is returned as a completion, MLX5MK_BAD_ENTRY. In this case
 /// `error` describes the last malformed entry, although the call returns a count.
@@ -269,7 +271,7 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
     let mut odd = None;
     let polled = (|| {
         let cq = given(cq, "cq")?;
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: the caller vouches for the memory at `completions`.
         let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
         Ok(poll(cq, room, &mut odd))
     })();
@@ -277,7 +279,7 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
 }
 
 /// As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room
-/// for `max` numbers. The format of a queue pair's time stamps is that of its `timestamps`:
+/// for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format:
 /// mlx5mk_clock_nanoseconds and mlx5mk_real_time_nanoseconds convert them.
 ///
 /// Errors: as mlx5mk_cq_poll.
@@ -293,7 +295,7 @@ pub unsafe extern "C" fn mlx5mk_cq_poll_stamped(
     let polled = (|| {
         let Cq { reader, members, .. } = given(cq, "cq")?;
         let max = max.min(i32::MAX as u32) as usize;
-        // SAFETY: the caller vouches for both rooms.
+        // SAFETY: the caller vouches for the memory at `completions` and `timestamps`.
         let (room, stamps) =
             unsafe { (room(completions, max, "completions")?, room(timestamps, max, "timestamps")?) };
         let (mut router, mut count) = (members.router(), 0);
@@ -310,13 +312,13 @@ pub unsafe extern "C" fn mlx5mk_cq_poll_stamped(
     tell(polled, odd, error)
 }
 
-/// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if
-/// `milliseconds` is negative. Returns 0 when the time is over. With 0 milliseconds the function does not
-/// sleep: if there is no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable
-/// with the next completion.
+/// As mlx5mk_cq_poll, but if there is no completion, sleeps until one arrives: up to `milliseconds`, or
+/// without limit if `milliseconds` is negative. Returns 0 when the time is over. With 0 milliseconds the
+/// function does not sleep: if there is no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd
+/// becomes readable with the next completion.
 ///
-/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events arrive
-/// at the channel that it was created with.
+/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted: its events arrive at
+/// the channel with which the program has created it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_wait(
     cq: Option<&mut Cq>,
@@ -328,7 +330,7 @@ pub unsafe extern "C" fn mlx5mk_cq_wait(
     let mut odd = None;
     let waited = (|| {
         let cq = given(cq, "cq")?;
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: the caller vouches for the memory at `completions`.
         let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
         match poll(cq, room, &mut odd) {
             0 if !room.is_empty() => wait(cq, room, milliseconds, &mut odd),
@@ -338,7 +340,7 @@ pub unsafe extern "C" fn mlx5mk_cq_wait(
     tell(waited, odd, error)
 }
 
-/// Takes the completions that have arrived, up to the room for them.
+/// Takes the completions that have arrived, as many as `room` holds, and returns their number.
 #[inline]
 fn poll(
     Cq { reader, members, .. }: &mut Cq,
@@ -357,7 +359,7 @@ fn poll(
     count
 }
 
-/// Waits for completions and takes them.
+/// Waits for the first completion, takes all that have arrived, and returns their number.
 fn wait(
     cq: &mut Cq,
     room: &mut [MaybeUninit<Completion>],
@@ -379,7 +381,8 @@ fn wait(
     Ok(1 + poll(cq, rest, odd))
 }
 
-/// Returns a count, or the code of a failure. Reports a malformed entry in `error`.
+/// Returns the count or the code of `result`. Writes the failure, or else the malformed entry `odd`, to
+/// `error`.
 fn tell(
     result: Result<i32, Failure>,
     odd: Option<CompletionError>,
@@ -395,9 +398,9 @@ fn tell(
     }
 }
 
-/// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when an armed queue has
-/// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until it returns 0; then wait for
-/// the descriptor. The descriptor belongs to the queue: do not read from it or close it.
+/// Returns a file descriptor for poll or epoll, which becomes readable when an armed queue has completions.
+/// To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until it returns 0, so that no completion is
+/// left. Then wait for the descriptor. The descriptor belongs to the queue: do not read from it or close it.
 ///
 /// Errors: as mlx5mk_cq_wait.
 #[unsafe(no_mangle)]
@@ -414,18 +417,18 @@ pub unsafe extern "C" fn mlx5mk_completion_words(
     size: usize,
 ) -> usize {
     let Some(completion) = completion else { return 0 };
-    // SAFETY: the caller vouches for the room.
+    // SAFETY: the caller vouches for the memory at `words`.
     unsafe { text(words, size, completion) }
 }
 
 /// Destroys the completion queue. NULL is ignored.
 ///
-/// Errors: MLX5MK_IN_USE while queue pairs complete to it, or mkeys of a pool report to it: nothing has
-/// changed.
+/// Errors: MLX5MK_IN_USE while queue pairs complete to it, or pools or stores report signature errors to it.
+/// After this error the completion queue still exists, and its handle is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut MaybeUninit<Error>>) -> i32 {
     attempt(error, || {
-        // SAFETY: the caller vouches for the handle.
+        // SAFETY: the caller vouches for the handle of the completion queue.
         let Some(queue) = (unsafe { cq.as_mut() }) else { return Ok(0) };
         let queue_pairs = queue.members.queue_pairs.iter_mut().count();
         let pools = queue.members.pools.len() + queue.members.stores;

@@ -8,11 +8,11 @@ use super::values::array;
 use crate::mkey::{Crc32cCombine, Crc64Combine};
 use core::mem::MaybeUninit;
 
-/// Writes the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes each.
-/// `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the blocks, as
-/// MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these CRCs,
-/// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function does not need the data. It multiplies two polynomials
-/// of 32 bits for each block.
+/// Writes to `crc` the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes
+/// each. `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the
+/// blocks, as MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these
+/// CRCs, MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function needs only the CRCs, not the data. For each
+/// block it multiplies two polynomials of 32 bits.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

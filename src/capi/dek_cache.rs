@@ -1,4 +1,4 @@
-//! Data encryption keys, found by identities that the program chooses.
+//! A cache of data encryption keys: the program finds a key by an identity that it chooses, such as a volume.
 
 #![allow(unsafe_code)] // Unmangled names for C, and bytes of the caller.
 
@@ -13,7 +13,7 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 /// A cache of data encryption keys on the device, one for each identity, for example of a volume or a tenant.
-/// One thread at a time uses the cache.
+/// The caller ensures that only one thread at a time uses the cache.
 pub struct DekCache(devx::DekCache<Vec<u8>>);
 
 /// Creates a cache without keys.
@@ -31,9 +31,9 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_create(
     })
 }
 
-/// Lends the key of an identity, which is a sequence of any `bytes` bytes. If the cache lacks the key, the
-/// function loads `spec`. NULL as `spec` asks only for a key that the cache has. Give the handle back by
-/// mlx5mk_dek_destroy, after the last mkey has stopped using the key.
+/// Lends the key of an identity, which consists of `bytes` bytes of any values. If the cache lacks the key,
+/// the function loads the key that `spec` describes. With NULL as `spec` it loads none. Give the handle back
+/// by mlx5mk_dek_destroy, after the last mkey has stopped using the key.
 ///
 /// Errors: MLX5MK_ARGUMENT, also where the cache lacks the key and `spec` is NULL; those of
 /// mlx5mk_dek_create. After an error the cache is as before.
@@ -60,10 +60,11 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
 }
 
 /// Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
-/// key. Handles of the destroyed key become void. Before another key is loaded, configure the mkeys that use
+/// key. Do not use handles of the destroyed key any more, except to destroy them. The device may give the
+/// number of the destroyed key to the next key. So before you load another key, configure the mkeys that use
 /// the destroyed key anew, or invalidate them.
 ///
-/// Errors: MLX5MK_SYSTEM where the device refuses: the key still exists.
+/// Errors: MLX5MK_SYSTEM where the device refuses. After this error the key still exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_cache_erase(
     cache: Option<&mut DekCache>,

@@ -44,8 +44,8 @@ pub unsafe extern "C" fn mlx5mk_device_open(
 }
 
 /// Takes over a device that the program has opened: `context` is a `struct ibv_context` of libmlx5 with DEVX.
-/// The context stays open as long as the device and all objects made from it exist. (libmlx5 enables DEVX by
-/// itself if the kernel allows it.)
+/// The caller keeps the context open as long as the device or an object made from it exists. (libmlx5 enables
+/// DEVX by itself if the kernel allows it.)
 ///
 /// Errors: MLX5MK_LIBRARY, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -63,9 +63,9 @@ pub unsafe extern "C" fn mlx5mk_device_adopt(
     })
 }
 
-/// Writes a description of the device's capabilities to `words`: signatures, AES-XTS, forms of keys. The text
-/// ends with a NUL, and is cut off if `size` bytes are too few. `words` may be NULL if `size` is 0. Returns
-/// the length of the whole text in bytes, without the NUL.
+/// Writes a description of the device's capabilities to `words`: signatures, AES-XTS, and the forms in which
+/// it takes keys. The text ends with a NUL, and is cut off if `size` bytes are too few. `words` may be NULL
+/// if `size` is 0. Returns the length of the whole text in bytes, without the NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_device_describe(
     device: Option<&Device>,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn mlx5mk_device_describe(
     size: usize,
 ) -> usize {
     let Some(Device(device)) = device else { return 0 };
-    // SAFETY: the caller vouches for the room.
+    // SAFETY: the caller vouches for the memory at `words`.
     unsafe { text(words, size, device) }
 }
 
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn mlx5mk_pd_alloc(
 }
 
 /// Takes over a protection domain of the program: `ibv_pd` is a `struct ibv_pd` of libmlx5, in the device's
-/// context. The structure stays allocated as long as the handle and all objects made in the domain exist.
+/// context. The caller keeps it allocated as long as the handle or an object made in the domain exists.
 ///
 /// Errors: MLX5MK_ADOPT where the domain belongs to another context, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn mlx5mk_pd_adopt(
     })
 }
 
-/// Writes the number of the protection domain, for commands.
+/// Writes the number by which device commands name the protection domain.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Error codes and messages, and the conversion of results into them.
+//! Error codes and messages for C, and the conversion of Rust results into them.
 
 #![allow(unsafe_code)] // Unmangled names for C, and texts of the caller.
 
@@ -24,7 +24,7 @@ pub const MLX5MK_ARGUMENT: i32 = -1;
 pub const MLX5MK_LIBRARY: i32 = -2;
 /// The device does not exist, or cannot be opened.
 pub const MLX5MK_DEVICE: i32 = -3;
-/// The system refused. The field `system` of the error has the errno, or 0 if the system gave none.
+/// The operating system refused. The field `system` of the error has the errno, or 0 if the system gave none.
 pub const MLX5MK_SYSTEM: i32 = -4;
 /// The device refused a command, or lacks a capability that the call needs.
 pub const MLX5MK_COMMAND: i32 = -5;
@@ -45,11 +45,11 @@ pub const MLX5MK_CQ_TOO_SMALL: i32 = -11;
 pub const MLX5MK_COMPLETION: i32 = -12;
 /// Data that passed through the mkey had a wrong signature.
 pub const MLX5MK_SIGNATURE: i32 = -13;
-/// The key of an mkey or a memory window is in service, or may be. So the mkey or the window cannot be put
-/// back.
+/// The key of an mkey or a memory window is in service, or may be: a peer could still use it. So the mkey or
+/// the window cannot be put back.
 pub const MLX5MK_IN_SERVICE: i32 = -14;
 
-/// The description of an error. The caller provides the memory, and a function that fails fills it.
+/// The description of an error. The caller provides the memory, and a function that fails writes it.
 #[repr(C)]
 pub struct Error {
     /// One of the negative codes. The function that failed returns the same code.
@@ -105,7 +105,7 @@ pub(super) enum Failure {
     Check(CheckError),
     Completion(CompletionError),
     Signature(SignatureError),
-    /// A queue or a pool has nothing free. The text says what is used up.
+    /// A queue or a pool has nothing free. The text says which resource is used up.
     Full(&'static str),
     InUse {
         queue_pairs: usize,
@@ -219,9 +219,9 @@ impl fmt::Display for Failure {
 /// The program's function for errors of destroyed handles, set by mlx5mk_on_drop_error.
 static DROP_HOOK: RwLock<Option<unsafe extern "C" fn(*const Error)>> = RwLock::new(None);
 
-/// Sets the function that receives the errors of destroyed handles: of objects that the kernel could not
-/// destroy, and of registrations that it could not end. The function may be called by any thread that
-/// destroys a handle; `error` is valid during the call. NULL, the default, ignores these errors.
+/// Sets the function that receives errors of destroy functions that cannot return them: the kernel could not
+/// destroy an object, or end a registration. The function may be called by any thread that destroys a handle;
+/// `error` is valid during the call. With NULL, the default, these errors are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_on_drop_error(hook: Option<unsafe extern "C" fn(error: *const Error)>) {
     *DROP_HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook;
@@ -235,8 +235,8 @@ pub unsafe extern "C" fn mlx5mk_on_drop_error(hook: Option<unsafe extern "C" fn(
     });
 }
 
-/// Runs the body of a C function, and returns its count or code. This is the only place where results become
-/// codes.
+/// Runs `action`, the body of a C function. Returns its count, or writes its failure to `error` and returns
+/// the code.
 #[inline]
 pub(super) fn attempt(
     error: Option<&mut MaybeUninit<Error>>,

@@ -1,4 +1,4 @@
-//! Events of queue pairs and completion queues.
+//! Asynchronous events of queue pairs and completion queues, such as a change to the error state.
 
 #![allow(unsafe_code)] // Unmangled names for C, and arrays of the caller.
 
@@ -13,15 +13,16 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use std::vec::Vec;
 
-/// A send queue has stopped before its next request.
+/// Kind of event: a send queue has stopped before its next request.
 pub const MLX5MK_EVENT_SQ_DRAINED: u32 = 3;
-/// A completion queue was full, or the device cannot write to it. The device writes no more entries to it.
+/// Kind of event: a completion queue was full, or the device cannot write to its memory. The device writes no
+/// more entries to it.
 pub const MLX5MK_EVENT_CQ_ERROR: u32 = 4;
-/// A queue pair is in the error state because of a fault in its own queues.
+/// Kind of event: a queue pair is in the error state because of a fault in its own queues.
 pub const MLX5MK_EVENT_QP_CATASTROPHIC: u32 = 5;
-/// A queue pair is in the error state because of an invalid request of the peer.
+/// Kind of event: a queue pair is in the error state because of an invalid request of the peer.
 pub const MLX5MK_EVENT_QP_INVALID_REQUEST: u32 = 16;
-/// A queue pair is in the error state because the peer sent a request without the right to it.
+/// Kind of event: a queue pair is in the error state because the peer sent a request without the right to it.
 pub const MLX5MK_EVENT_QP_ACCESS: u32 = 17;
 
 /// A channel for events. Several threads may wait on it at the same time; each event goes to one of them.
@@ -30,13 +31,13 @@ pub struct Events(devx::Events);
 /// An event of a queue pair or a completion queue.
 #[repr(C)]
 pub struct Event {
-    /// The cookie that the program gave when it subscribed to the event.
+    /// The number that the program gave as `cookie` when it subscribed to the event.
     pub cookie: u64,
     /// The kind of event: MLX5MK_EVENT_QP_ACCESS or another (PRM event types).
     pub kind: u32,
 }
 
-/// Creates a channel.
+/// Creates a channel for events.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -51,8 +52,8 @@ pub unsafe extern "C" fn mlx5mk_events_create(
     })
 }
 
-/// Subscribes a channel to events of a queue pair: to `count` kinds, or if `count` is 0, to all kinds that
-/// report the error state. Each event carries `cookie`.
+/// Subscribes a channel to events of a queue pair: to the `count` kinds at `kinds`, or if `count` is 0, to
+/// all kinds that report the error state. Each event carries `cookie`.
 ///
 /// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report;
 /// MLX5MK_ADOPT for a queue pair that was adopted.

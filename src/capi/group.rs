@@ -1,5 +1,5 @@
-//! The handles of a group, which refer to each other: a completion queue, its queue pairs, and the pools that
-//! report to it.
+//! The handles of a group: a completion queue, the queue pairs that complete to it, and the pools that report
+//! signature errors to it. These handles refer to each other.
 
 #![allow(unsafe_code)] // A completion queue leads to its members.
 
@@ -33,10 +33,12 @@ pub struct Cq {
     pub(super) members: Members,
 }
 
-/// The number of queue pairs for which a new completion queue has room. The room grows with their number.
+/// The first size of the table of queue pairs in a completion queue. A full table is replaced by a larger
+/// one.
 const FIRST_QUEUE_PAIRS: usize = 8;
 
-/// The queue pairs, pools and stores of a completion queue. They are destroyed before the completion queue.
+/// The queue pairs, pools and stores of a completion queue. They must be destroyed before the completion
+/// queue.
 pub(super) struct Members {
     pub(super) queue_pairs: QpTable<'static, Member>,
     pub(super) pools: Vec<NonNull<Pool>>,
@@ -144,8 +146,8 @@ pub struct Qp {
     pub(super) cqs: [NonNull<Cq>; 2],
 }
 
-/// Begins a send request named `id`, with the MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED flags in
-/// `flags`.
+/// Begins a send request named `id`. `flags` is a sum of MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED,
+/// or 0.
 #[inline]
 pub(super) fn flagged(qp: &mut Qp, id: u64, flags: u32) -> Result<SendRequest<'_, 'static>, Failure> {
     only(flags, MLX5MK_SIGNALED | MLX5MK_FENCED | MLX5MK_SOLICITED, "flags")?;
@@ -162,7 +164,7 @@ pub(super) fn flagged(qp: &mut Qp, id: u64, flags: u32) -> Result<SendRequest<'_
     Ok(request)
 }
 
-/// Mkeys of one kind, in use or not.
+/// Mkeys with the same properties. Some are in use, the others are free.
 pub struct Pool {
     pub(super) mkeys: Mkeys,
     pub(super) _handles: Vec<MkeyHandle>,
@@ -172,8 +174,8 @@ pub struct Pool {
 }
 
 /// The name of an mkey of a pool while it is in use. The name includes the pool and the use: other pools
-/// refuse it, and its own pool refuses it after the mkey was put back. A program may copy the name, and does
-/// not look into it. Zeros name no mkey.
+/// refuse it, and its own pool refuses it after the mkey was put back. A program may copy the name, but its
+/// content has no meaning for the program. Zeros name no mkey.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TakenMkey {
@@ -202,7 +204,7 @@ pub(super) enum Mkeys {
 }
 
 impl Mkeys {
-    /// Returns the mkeys that the pool holds.
+    /// Returns the pool of the Rust library that holds the mkeys.
     #[inline]
     pub(super) const fn pool(&mut self) -> &mut MkeyPool<'static> {
         match self {
@@ -255,22 +257,24 @@ impl Pool {
         let cq = self.cq;
         let mkey = self.mkey(mkey)?;
         Ok(match cq {
-            // SAFETY: the completion queue cannot be destroyed while pools report to it, and no other call
-            // uses it.
+            // SAFETY: the completion queue cannot be destroyed while pools report to it. No other call uses
+            // it now, because the calls of a group are made one after the other.
             Some(mut cq) => unsafe { cq.as_mut() }.reader.check(mkey),
             None => mkey.take_error(),
         })
     }
 
-    /// Records a signature error in its mkey, and returns the position of that mkey.
+    /// Records a signature error in the mkey to which it belongs, and returns the position of the mkey in the
+    /// pool.
     fn record(&mut self, fault: &SignatureFault) -> Option<usize> {
         self.mkeys.pool().mkeys().iter_mut().position(|mkey| mkey.record(fault))
     }
 
-    /// Takes an mkey, and clears a signature error of an earlier use.
+    /// Takes a free mkey, and clears a signature error of its earlier use.
     pub(super) fn take(&mut self) -> Option<TakenMkey> {
         let mkey = self.mkeys.take()?.into();
-        // An error of the earlier use that nobody took is dropped.
+        // `check` also takes the signature error of the earlier use, if there is one. Nobody asks for it any
+        // more.
         let _ = self.check(mkey);
         Some(mkey)
     }
@@ -284,8 +288,8 @@ impl Pool {
         Ok(self.mkeys.pool().invalidate(mkey.pooled(), request)?)
     }
 
-    /// Puts an mkey back. A completion proves that its key is out of service. Without a completion, no peer
-    /// may know the key.
+    /// Puts an mkey back. `completion` has to prove that the key is out of service. With `None` the mkey must
+    /// be one whose key was never given to a peer.
     pub(super) fn put(
         &mut self,
         mkey: TakenMkey,

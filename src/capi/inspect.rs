@@ -1,4 +1,4 @@
-//! A function that describes the bytes of a ring in words.
+//! Describes the bytes of a send queue or a completion queue in words, and lists what a device would refuse.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -103,9 +103,9 @@ impl fmt::Display for Ring<'_> {
     }
 }
 
-/// Describes the bytes of a ring, of any library and from any source, and lists what a device would refuse in
-/// them. The bytes are a copy, or nobody writes to them meanwhile. `what` is one of the MLX5MK_INSPECT
-/// constants. A remainder that is too short for a block or an entry is ignored.
+/// Describes the bytes of a send queue or a completion queue, whichever library wrote them, and lists what a
+/// device would refuse in them. The caller ensures that nobody writes to the bytes during the call. `what` is
+/// one of the MLX5MK_INSPECT constants. A remainder that is too short for a block or an entry is ignored.
 ///
 /// Writes each request or entry to `words`, with its bytes and findings; see mlx5mk_device_describe for
 /// `words` and `size`. Writes the length of the whole text in bytes, without the NUL, to `length` if that is
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn mlx5mk_inspect(
         let what = What::new(what).ok_or(Failure::Value { what: "what", value: what.into() })?;
         // SAFETY: the caller vouches for the bytes.
         let ring = Ring { bytes: unsafe { array(bytes.cast::<u8>(), count, "bytes")? }, what };
-        // SAFETY: the caller vouches for the room.
+        // SAFETY: the caller vouches for the memory at `words`.
         let written = unsafe { text(words, size, &ring) };
         if let Some(length) = length {
             length.write(written);

@@ -1,5 +1,5 @@
-//! Lists of entries in registered memory, from which the device reads long layouts, and requests that replace
-//! entries.
+//! Lists of entries in registered memory, for layouts that are too long for a request: the device reads the
+//! entries from the list. Also requests that replace entries of a layout or append to it.
 
 #![allow(unsafe_code)] // Unmangled names for C, and memory that a handle owns.
 
@@ -16,7 +16,7 @@ use std::boxed::Box;
 
 /// A list of entries in registered memory, for layouts that do not fit into a request.
 pub struct List {
-    // The first field, so that the list is dropped before the memory that it borrows.
+    // The first field, so that it is dropped before `_memory`, which it borrows.
     list: RegisteredList<'static>,
     _memory: Buffer,
 }
@@ -39,9 +39,9 @@ pub unsafe extern "C" fn mlx5mk_list_create(
         let blocks = RegisteredList::blocks_for(capacity as usize);
         let memory = pd.pd.alloc_buffer(blocks * WQEBB_BYTES, Access::NONE)?;
         let first = core::ptr::with_exposed_provenance_mut::<Wqebb>(memory.address() as usize);
-        // SAFETY: the memory has `blocks` blocks, begins at a page, and may hold any bytes. It lives as long
-        // as the list that borrows it: both are in one handle. Nobody else has a reference to it, and the
-        // device only reads it.
+        // SAFETY: the memory has `blocks` blocks and begins at a page. Any bytes are a valid block. The
+        // memory lives as long as the list that borrows it: both are in one handle. Nobody else has a
+        // reference to it, and the device only reads it.
         let blocks = unsafe { core::slice::from_raw_parts_mut(first, blocks) };
         let empty = RegisteredList::new(blocks, memory.address(), memory.lkey());
         let empty = empty.map_err(|error| Failure::Devx(DevxError::Config(error)))?;
@@ -49,8 +49,8 @@ pub unsafe extern "C" fn mlx5mk_list_create(
     })
 }
 
-/// Replaces all entries of the list. No request that was posted with the list may be outstanding: the device
-/// reads the list when it executes the request.
+/// Replaces all entries of the list. Before this call, all requests that were posted with the list must have
+/// completed, because the device reads the list when it executes them.
 ///
 /// Errors: MLX5MK_CONFIG for more entries than the capacity, or an entry of 0 bytes or over 2^31;
 /// MLX5MK_ARGUMENT. After an error the list is as before.
@@ -70,8 +70,8 @@ pub unsafe extern "C" fn mlx5mk_list_write(
     })
 }
 
-/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store that was
-/// created with the same `entry_size`.
+/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for mkeys of a pool or store whose
+/// `entry_size` is the same.
 ///
 /// Errors: MLX5MK_CONFIG for more entries than the capacity, MLX5MK_ARGUMENT. After an error the list is as
 /// before.
@@ -98,9 +98,10 @@ pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
     drop(list);
 }
 
-/// As mlx5mk_post_configure, with the entries of a list, at most as many as the mkey has room for. After an
-/// empty list the mkey's space has 0 bytes. The function writes signature and crypto properties behind the
-/// entries. So do not write, post or destroy the list before the request has completed.
+/// As mlx5mk_post_configure, with the entries of a list, at most `max_entries` of the pool. With an empty
+/// list, the mkey's space has 0 bytes. The function writes the signature and crypto properties into the
+/// list's memory, behind the entries. So do not write, post or destroy the list before the request has
+/// completed.
 ///
 /// Errors: as mlx5mk_post_configure.
 #[unsafe(no_mangle)]
@@ -123,10 +124,10 @@ pub unsafe extern "C" fn mlx5mk_post_configure_list(
     })
 }
 
-/// Replaces entries of the list layout of an mkey in use, from number `first` on, a multiple of 4. The rest
-/// of the layout and its length stay, so the new entries must have as many bytes in total as the old ones.
-/// `count` is a multiple of 4, unless the new entries are the last of the layout. The array is read during
-/// the call only.
+/// Replaces entries of the list layout of an mkey in use, beginning with the entry number `first`, a multiple
+/// of 4. The rest of the layout and its length stay, so the new entries must have as many bytes in total as
+/// the old ones. `count` is a multiple of 4, unless the new entries are the last of the layout. The array is
+/// read during the call only.
 ///
 /// Errors: MLX5MK_CONFIG, also for an mkey without a list in force; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
 /// error queue pair and mkey are as before.
@@ -174,9 +175,9 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
 }
 
 /// Appends the entries of a list to the layout of an mkey in use, whose length grows by the length of the
-/// entries. The existing layout came from a list as well (mlx5mk_post_configure_list), and has a multiple of
-/// 4 entries. The mkey has neither signature nor crypto. Use this function to build layouts of more than
-/// 65532 entries in parts. Do not change the list until the request has completed.
+/// entries. The existing layout must come from a list as well (mlx5mk_post_configure_list), and have a
+/// multiple of 4 entries. The mkey must have neither signature nor crypto. Use this function to build layouts
+/// of more than 65532 entries in parts. Do not change the list until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
 #[unsafe(no_mangle)]

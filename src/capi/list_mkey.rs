@@ -4,29 +4,29 @@
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, attempt, given};
-use super::values::{self, Place, Range, access, array};
+use super::values::{self, Place, Range, access_of, array};
 use crate::command::MkeyEntries;
 use crate::devx;
 use crate::mkey::{KlmEntry, KsmEntry};
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// An mkey that was created together with its list of entries. No request changes it.
+/// An mkey that was created together with its list of entries. Requests cannot change it.
 pub struct ListMkey(devx::ListMkey);
 
-/// Creates an mkey over `count` ranges, one after the other. Its space begins at address `start`, by which
-/// requests and the peer name its first byte, and is as long as all ranges together; it ends at 2^64 at most.
-/// The mkey can be used at once, with the rights `rights`: MLX5MK_LOCAL_WRITE and others. The array is read
-/// during the call only. The regions belong to the protection domain, and stay registered as long as the mkey
-/// is used.
+/// Creates an mkey over `count` ranges, one after the other. Its space begins at the address `start` and is
+/// as long as all ranges together. Requests and the peer name the first byte by `start`. The mkey can be used
+/// at once, with the access rights `access`: MLX5MK_LOCAL_WRITE and others. The array is read during the call only.
+/// The caller ensures that the regions of the ranges belong to the protection domain `pd`, and keeps them
+/// registered as long as the mkey is used.
 ///
-/// Errors: MLX5MK_COMMAND for no ranges, a range of 0 bytes or over 2^31, more ranges than the device takes
-/// or more than 4,076, the limit of the kernel's interface (the message has the limit), a space that ends
-/// after 2^64, or where the device refuses; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+/// Errors: MLX5MK_COMMAND where the device refuses, and for: no ranges, a range of 0 bytes or of more than
+/// 2^31, more ranges than the device takes (the message has the limit), more than 4,076 ranges (the limit of
+/// the kernel's interface), or a space that ends after 2^64; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     pd: Option<&Pd>,
-    rights: u32,
+    access: u32,
     start: u64,
     entries: *const Range,
     count: u32,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access(rights)?);
+        let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access_of(access)?);
         // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Klm(entries))?))
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     pd: Option<&Pd>,
-    rights: u32,
+    access: u32,
     start: u64,
     entry_size: u32,
     entries: *const Place,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access(rights)?);
+        let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access_of(access)?);
         let size = values::entry_size(entry_size)?;
         // SAFETY: the caller vouches for the array. A `Place` has the layout of a `KsmEntry`.
         let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };

@@ -1,4 +1,4 @@
-//! Crypto logins, under which wrapped keys can be loaded.
+//! Crypto logins. While a program has one, the device accepts wrapped data encryption keys.
 
 #![allow(unsafe_code)] // Unmangled names for C, and bytes of the caller.
 
@@ -11,15 +11,15 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// State of a login: it is in force.
+/// State of a login: it is valid.
 pub const MLX5MK_LOGIN_VALID: u32 = 0;
 /// State of a login: its credential or its import key was revoked. Destroy the login and begin another.
 pub const MLX5MK_LOGIN_INVALID: u32 = 1;
 
-/// A crypto login.
+/// A crypto login, under which wrapped keys can be loaded.
 pub struct Login(devx::Login);
 
-/// The owner's credential for a login (struct mlx5dv_crypto_login_attr_ex).
+/// The credential with which a program logs in (struct mlx5dv_crypto_login_attr_ex).
 #[repr(C)]
 pub struct LoginSpec {
     /// The credential, in the form that the device asks for. A wrapped credential has 48 bytes.
@@ -32,9 +32,9 @@ pub struct LoginSpec {
     pub import_kek_id: u32,
 }
 
-/// Begins a login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A device that was
-/// opened has one login at a time. Keys that were loaded under the login outlive it. The library wipes all of
-/// its copies of the credential; the caller wipes its own copy.
+/// Begins a login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A device handle has
+/// at most one login at a time. Keys that were loaded under the login stay valid after it. The library wipes
+/// all of its copies of the credential; the caller wipes its own copy.
 ///
 /// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM while the device has a login; MLX5MK_COMMAND where the device does
 /// not support logins, or refuses.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn mlx5mk_login_query(
 
 /// Ends the login. The handle is destroyed even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM: the login ends when the device is closed.
+/// Errors: MLX5MK_SYSTEM. After it the login lasts until the device is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_login_destroy(
     login: Option<Box<Login>>,

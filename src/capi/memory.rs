@@ -4,7 +4,7 @@
 
 use super::device::{Device, Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
-use super::values::{access, array};
+use super::values::{access_of, array};
 use crate::command::error::EqualHalves;
 use crate::command::{DekKey, XtsKey};
 use crate::devx::{self, DevxError};
@@ -21,11 +21,11 @@ pub struct Mr(devx::MemoryRegion);
 /// A data encryption key on the device.
 pub struct Dek(pub(super) Owner);
 
-/// The owner of a key on the device. The owner destroys the key.
+/// Who destroys a key on the device.
 pub(super) enum Owner {
     /// The handle owns the key.
     Handle(devx::Dek),
-    /// The cache that lent the key owns it.
+    /// A cache owns the key, and has lent it.
     Cache(devx::DekLease),
 }
 
@@ -35,7 +35,7 @@ pub const MLX5MK_DEK_READY: u32 = 0;
 pub const MLX5MK_DEK_ERROR: u32 = 1;
 
 impl Dek {
-    /// Returns the key, if no cache has lent it.
+    /// Returns the key if the handle owns it, or an error if a cache has lent it.
     pub(super) const fn own(&self) -> Result<&devx::Dek, Failure> {
         match &self.0 {
             Owner::Handle(dek) => Ok(dek),
@@ -55,10 +55,11 @@ impl Owner {
     }
 }
 
-/// The key is wrapped with the import key of the login (AES key wrap, RFC 3394): mlx5mk_login_create.
+/// Flag of a key: it is wrapped with the import key of the login (AES key wrap, RFC 3394). See
+/// mlx5mk_login_create.
 pub const MLX5MK_KEY_WRAPPED: u32 = 1;
-/// The key has a tag, which configurations of mkeys must state. A wrapped key has the tag inside the
-/// wrapping; the tag of a plain key is `keytag`.
+/// Flag of a key: it has a tag, which configurations of mkeys must state. A wrapped key has the tag inside
+/// the wrapping; the tag of a plain key is `keytag`.
 pub const MLX5MK_KEY_TAGGED: u32 = 2;
 
 /// A key of AES-XTS, in one of the forms that the device takes (man page mlx5dv_dek_create).
@@ -66,8 +67,8 @@ pub const MLX5MK_KEY_TAGGED: u32 = 2;
 pub struct KeySpec {
     /// The two halves of the key, one after the other; with MLX5MK_KEY_WRAPPED, the wrapped key.
     pub key: *const c_void,
-    /// Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits; wrapped 40 or 72; wrapped with a tag
-    /// 48 or 80.
+    /// Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits. A wrapped key has 40 or 72 bytes,
+    /// and 48 or 80 if it contains a tag.
     pub bytes: u32,
     /// A sum of the flags MLX5MK_KEY_WRAPPED and MLX5MK_KEY_TAGGED, or 0.
     pub flags: u32,
@@ -77,8 +78,8 @@ pub struct KeySpec {
     pub opaque: [u8; 8],
 }
 
-/// Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The memory stays
-/// mapped until mlx5mk_mr_deregister has returned 0.
+/// Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The caller keeps
+/// the memory mapped until mlx5mk_mr_deregister has returned 0.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -86,12 +87,12 @@ pub unsafe extern "C" fn mlx5mk_mr_register(
     pd: Option<&Pd>,
     address: *mut c_void,
     length: usize,
-    rights: u32,
+    access: u32,
     mr: Option<&mut MaybeUninit<*mut Mr>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let (pd, mr, access) = (given(pd, "pd")?, given(mr, "mr")?, access(rights)?);
+        let (pd, mr, access) = (given(pd, "pd")?, given(mr, "mr")?, access_of(access)?);
         if address.is_null() {
             return Err(Failure::Null("address"));
         }
@@ -103,8 +104,8 @@ pub unsafe extern "C" fn mlx5mk_mr_register(
 
 /// Registers `length` bytes of a dma-buf, from `offset` on. A dma-buf is memory that another driver, for
 /// example of a GPU, shares by the descriptor `fd`. Requests and layouts name its bytes by addresses from
-/// `iova` on; `iova` may be any address with the same offset in a page as `offset`. The descriptor may be
-/// closed: the memory stays until mlx5mk_mr_deregister has returned 0.
+/// `iova` on; `iova` may be any address with the same offset in a page as `offset`. The program may close the
+/// descriptor after the call: the dma-buf exists until mlx5mk_mr_deregister has returned 0.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 34, MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]
@@ -114,12 +115,12 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
     offset: usize,
     length: usize,
     iova: u64,
-    rights: u32,
+    access: u32,
     mr: Option<&mut MaybeUninit<*mut Mr>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let (pd, mr, access) = (given(pd, "pd")?, given(mr, "mr")?, access(rights)?);
+        let (pd, mr, access) = (given(pd, "pd")?, given(mr, "mr")?, access_of(access)?);
         let end =
             offset.checked_add(length).ok_or(Failure::Value { what: "length", value: length as u64 })?;
         if fd < 0 {
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
     })
 }
 
-/// Returns the local key of the memory, for entries and segments; 0 for NULL.
+/// Returns the local key of the memory, for entries of layouts and data segments; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mr_lkey(mr: Option<&Mr>) -> u32 {
     mr.map_or(0, |mr| mr.0.lkey().get())
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn mlx5mk_mr_rkey(mr: Option<&Mr>) -> u32 {
 
 /// Ends the registration. The handle is destroyed even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM: the device may still reach the memory, which has to stay mapped.
+/// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mr_deregister(
     mr: Option<Box<Mr>>,
@@ -182,14 +183,15 @@ pub unsafe extern "C" fn mlx5mk_dek_create(
 /// Loads the key that `spec` describes.
 ///
 /// # Safety
-/// `spec.key` leads to `spec.bytes` bytes.
+/// The caller ensures that `spec.key` leads to `spec.bytes` bytes.
 pub(super) unsafe fn load(pd: &devx::ProtectionDomain, spec: &KeySpec) -> Result<devx::Dek, Failure> {
     // SAFETY: the caller vouches for the bytes.
     let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
     Ok(pd.create_dek(key_of(key, spec.flags, Keytag(spec.keytag))?, spec.opaque)?)
 }
 
-/// Returns a key in the form that its length and flags state.
+/// Returns the key in the form that its flags and its length select: plain or wrapped, 128 or 256 bits, with
+/// or without a tag.
 fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> {
     let keytag = (flags & MLX5MK_KEY_TAGGED != 0).then_some(tag);
     let halves = |error: EqualHalves| Failure::Devx(DevxError::from(error));
@@ -216,7 +218,7 @@ fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> 
 }
 
 /// Asks the device for the key's state (`mlx5dv_dek_query`), and returns MLX5MK_DEK_READY or
-/// MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
+/// MLX5MK_DEK_ERROR. Writes to `opaque` the 8 bytes that the program gave as `opaque` when it loaded the key.
 ///
 /// Errors: MLX5MK_COMMAND, for example for a wrapped key without a login; MLX5MK_ARGUMENT for a key that a
 /// cache has lent.
@@ -235,8 +237,8 @@ pub unsafe extern "C" fn mlx5mk_dek_query(
 }
 
 /// Gives the key another value; `opaque` of `spec` is ignored. The key keeps its number, and mkeys that were
-/// configured with the key use the new value. If the key was used, call mlx5mk_sync_crypto after the last
-/// completion with the old value and before this function.
+/// configured with the key use the new value. If the key was used, take the completions of all requests that
+/// use the old value, then call mlx5mk_sync_crypto, then this function.
 ///
 /// Errors: MLX5MK_COMMAND where the device cannot replace keys, or refuses; MLX5MK_ARGUMENT, also for a key
 /// that a cache has lent. After an error the key keeps its value.
@@ -258,7 +260,7 @@ pub unsafe extern "C" fn mlx5mk_dek_replace(
     })
 }
 
-/// Makes the device forget the values of keys that it has used (SYNC_CRYPTO), see mlx5mk_dek_replace.
+/// Makes the device forget its cached values of keys (SYNC_CRYPTO). Needed before mlx5mk_dek_replace.
 ///
 /// Errors: MLX5MK_COMMAND where the device has no such command, or refuses.
 #[unsafe(no_mangle)]
@@ -276,8 +278,8 @@ pub unsafe extern "C" fn mlx5mk_sync_crypto(
 /// ignored.
 ///
 /// The device may give the number of a destroyed key to the next key. An mkey whose configuration still names
-/// the number then encrypts and decrypts with the other key, without any error. Configure such mkeys anew
-/// before.
+/// the number then encrypts and decrypts with the other key, without any error. Before this call, configure
+/// such mkeys anew.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_destroy(dek: Option<Box<Dek>>) {
     drop(dek);

@@ -53,8 +53,7 @@
 #define MLX5MK_ZERO
 #endif
 
-// The first number of the header's version, which has three numbers. A program compares the numbers at
-// compile time.
+// The first of the three numbers of the header's version. A program can compare them at compile time.
 #define MLX5MK_VERSION_MAJOR 0
 
 // The second number of the version.
@@ -75,7 +74,7 @@
 // The device does not exist, or cannot be opened.
 #define MLX5MK_DEVICE -3
 
-// The system refused. The field `system` of the error has the errno, or 0 if the system gave none.
+// The operating system refused. The field `system` of the error has the errno, or 0 if the system gave none.
 #define MLX5MK_SYSTEM -4
 
 // The device refused a command, or lacks a capability that the call needs.
@@ -106,8 +105,8 @@
 // Data that passed through the mkey had a wrong signature.
 #define MLX5MK_SIGNATURE -13
 
-// The key of an mkey or a memory window is in service, or may be. So the mkey or the window cannot be put
-// back.
+// The key of an mkey or a memory window is in service, or may be: a peer could still use it. So the mkey or
+// the window cannot be put back.
 #define MLX5MK_IN_SERVICE -14
 
 // The owner may write: needed to receive into memory and to RDMA READ into it (IBV_ACCESS_LOCAL_WRITE).
@@ -122,13 +121,13 @@
 // The peer may use atomics (IBV_ACCESS_REMOTE_ATOMIC).
 #define MLX5MK_REMOTE_ATOMIC 8
 
-// The memory side of an mkey.
+// The memory domain of an mkey: data as they are in memory.
 #define MLX5MK_MEMORY 0
 
-// The wire side of an mkey.
+// The wire domain of an mkey: data as they are sent to the peer and received from it.
 #define MLX5MK_WIRE 1
 
-// State of a login: it is in force.
+// State of a login: it is valid.
 #define MLX5MK_LOGIN_VALID 0
 
 // State of a login: its credential or its import key was revoked. Destroy the login and begin another.
@@ -140,11 +139,12 @@
 // State of a data encryption key: the device could not load it.
 #define MLX5MK_DEK_ERROR 1
 
-// The key is wrapped with the import key of the login (AES key wrap, RFC 3394): mlx5mk_login_create.
+// Flag of a key: it is wrapped with the import key of the login (AES key wrap, RFC 3394). See
+// mlx5mk_login_create.
 #define MLX5MK_KEY_WRAPPED 1
 
-// The key has a tag, which configurations of mkeys must state. A wrapped key has the tag inside the
-// wrapping; the tag of a plain key is `keytag`.
+// Flag of a key: it has a tag, which configurations of mkeys must state. A wrapped key has the tag inside
+// the wrapping; the tag of a plain key is `keytag`.
 #define MLX5MK_KEY_TAGGED 2
 
 // Flag of a request: it has a completion even if it succeeds.
@@ -169,38 +169,38 @@
 // completes later, as a success.
 #define MLX5MK_BAD_SIGNATURE 4
 
-// An entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took the
-// completion describes the last malformed entry in words.
+// A completion entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took
+// the completion describes the last malformed entry in words.
 #define MLX5MK_BAD_ENTRY 5
 
-// Entries of the completion queue have 128 bytes instead of 64, so that each has a cache line of its own on
-// hosts with cache lines of 128 bytes.
+// Flag of mlx5mk_cq_create: entries of the completion queue have 128 bytes instead of 64. On hosts with
+// cache lines of 128 bytes, each entry then has a cache line of its own.
 #define MLX5MK_CQ_LONG_ENTRIES 1
 
-// Every send request has a completion.
+// Flag of a queue pair: every send request has a completion.
 #define MLX5MK_QP_SIGNAL_ALL 1
 
-// A signature error stops the send queue.
+// Flag of a queue pair: a signature error stops the send queue before the next request.
 #define MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR 2
 
-// Requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
+// Flag of a queue pair: requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 #define MLX5MK_QP_MEMCPY 4
 
-// The queue pair asks for a BlueFlame register: a doorbell that takes a whole request. A request that is
-// published alone is then written to the register, so the device need not read it from memory.
+// Flag of a queue pair: it asks for a BlueFlame register: a doorbell that takes a whole request. The library
+// then writes a request that is published alone to the register, so the device need not read it from memory.
 // mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
 #define MLX5MK_QP_BLUE_FLAME 8
 
-// Time stamps are ticks of the device's clock.
+// Format of time stamps: ticks of the device's free-running clock.
 #define MLX5MK_TIMESTAMPS_FREE_RUNNING 1
 
-// Time stamps have the format that the device prefers.
+// Format of time stamps: the one that the device prefers.
 #define MLX5MK_TIMESTAMPS_DEVICE_DEFAULT 2
 
-// Time stamps are seconds and nanoseconds.
+// Format of time stamps: seconds and nanoseconds of the device's real-time clock.
 #define MLX5MK_TIMESTAMPS_REAL_TIME 3
 
-// A value of `retries` and `rnr_retries`: the first failure is final.
+// A value of `retries` and `rnr_retries`: no retries.
 #define MLX5MK_NO_RETRIES 255
 
 // State of a queue pair: RESET.
@@ -228,37 +228,38 @@
 // State of a queue pair: the device reports a state that this library does not know.
 #define MLX5MK_QP_UNKNOWN 7
 
-// A send queue has stopped before its next request.
+// Kind of event: a send queue has stopped before its next request.
 #define MLX5MK_EVENT_SQ_DRAINED 3
 
-// A completion queue was full, or the device cannot write to it. The device writes no more entries to it.
+// Kind of event: a completion queue was full, or the device cannot write to its memory. The device writes no
+// more entries to it.
 #define MLX5MK_EVENT_CQ_ERROR 4
 
-// A queue pair is in the error state because of a fault in its own queues.
+// Kind of event: a queue pair is in the error state because of a fault in its own queues.
 #define MLX5MK_EVENT_QP_CATASTROPHIC 5
 
-// A queue pair is in the error state because of an invalid request of the peer.
+// Kind of event: a queue pair is in the error state because of an invalid request of the peer.
 #define MLX5MK_EVENT_QP_INVALID_REQUEST 16
 
-// A queue pair is in the error state because the peer sent a request without the right to it.
+// Kind of event: a queue pair is in the error state because the peer sent a request without the right to it.
 #define MLX5MK_EVENT_QP_ACCESS 17
 
-// The mkeys encrypt and decrypt (AES-XTS). Transfers through an mkey fail until a configuration gives it
-// crypto properties.
+// Flag of a pool: the mkeys encrypt and decrypt (AES-XTS). Transfers through an mkey fail until a
+// configuration gives it crypto properties.
 #define MLX5MK_POOL_CRYPTO 1
 
-// The tags of the mkeys change with each use, so that a peer cannot use an old key.
+// Flag of a pool: the tags of the mkeys change with each use, so that a peer cannot use an old key.
 #define MLX5MK_POOL_UPDATE_TAG 2
 
-// The peer may invalidate the mkeys.
+// Flag of a pool: the peer may invalidate the mkeys.
 #define MLX5MK_POOL_REMOTE_INVALIDATE 4
 
-// Reads and writes through the mkeys may pass one another.
+// Flag of a pool: PCIe reads and writes through the mkeys may pass one another.
 #define MLX5MK_POOL_RELAXED_ORDERING 8
 
-// Configurations write only the parts that change, with the same bytes as SPDK's `lib/mlx5`. The tag stays
-// as it was when the mkey was created, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if a
-// configuration gives them; the field `access` gives the rights from the start.
+// Flag of a pool: configurations write only the properties that change, and post the same bytes as SPDK's
+// `lib/mlx5`. The tag of an mkey never changes, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if
+// a configuration gives them; the field `access` of the pool gives the first rights.
 #define MLX5MK_POOL_MINIMAL 16
 
 // The guard of a T10-DIF, or the CRC, was wrong.
@@ -294,9 +295,9 @@
 // Flag of `parts`: the configuration gives a digest instead of block signatures.
 #define MLX5MK_SET_DIGEST 32
 
-// Flag of `parts`: if data are encrypted together with their signatures, the length of a data unit may
-// differ from the length of a block with its signature. The data can then be read back only from their
-// beginning.
+// Flag of `parts`: where data are encrypted together with their signatures, the length of a data unit may
+// differ from the length of a block with its signature. A transfer of such data must begin at their first
+// byte.
 #define MLX5MK_ANY_DATA_UNIT 64
 
 // Bit of `which` of mlx5mk_prepared_set_ordering: the order of writes through an mkey. Relaxed writes may
@@ -310,19 +311,20 @@
 // Value of `part` of a digest: the digest covers the data of this mkey.
 #define MLX5MK_DIGEST_MKEY 0
 
-// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the first of them.
+// Value of `part` of a digest: the digest covers data that pass through several mkeys. This mkey is the
+// first of them.
 #define MLX5MK_DIGEST_FIRST 1
 
-// Value of `part`: the digest covers data that pass through several mkeys. This mkey is between the first
-// and the last.
+// Value of `part` of a digest: the digest covers data that pass through several mkeys. This mkey is between
+// the first and the last.
 #define MLX5MK_DIGEST_MIDDLE 2
 
-// Value of `part`: the digest covers data that pass through several mkeys. This mkey is the last, and the
-// digest follows its data.
+// Value of `part` of a digest: the digest covers data that pass through several mkeys. This mkey is the
+// last, and the digest follows its data.
 #define MLX5MK_DIGEST_LAST 3
 
-// Value of `part`: the digest covers data that pass through this mkey only, but the running CRC is in the
-// PSV `psv`, as for several mkeys.
+// Value of `part` of a digest: the digest covers data that pass through this mkey only, but the running CRC
+// is in the PSV `psv`, as for several mkeys.
 #define MLX5MK_DIGEST_WHOLE 4
 
 // The domain has no signature.
@@ -373,8 +375,8 @@
 // When sending, signatures are made after encryption or decryption.
 #define MLX5MK_SIGNATURE_AFTER_CRYPTO 1
 
-// Found in completions only: the completion belongs to no request, or to an operation that has no MLX5MK_OP
-// constant.
+// Operation in completions only: the completion belongs to no request, or to an operation that has no
+// MLX5MK_OP constant.
 #define MLX5MK_OP_OTHER 0
 
 // The request does nothing.
@@ -383,7 +385,7 @@
 // Sends a message.
 #define MLX5MK_OP_SEND 2
 
-// Sends a message with 32 bits, which the receiver's completion contains.
+// Sends a message with immediate data: 32 bits, which the receiver's completion contains.
 #define MLX5MK_OP_SEND_IMM 3
 
 // Sends a message, and the receiver's device takes one of the receiver's keys out of service.
@@ -392,7 +394,8 @@
 // Writes to the peer's memory.
 #define MLX5MK_OP_RDMA_WRITE 5
 
-// Writes to the peer's memory, and completes one of the peer's receive requests with 32 bits.
+// Writes to the peer's memory, and completes one of the peer's receive requests. Its completion contains 32
+// bits of immediate data.
 #define MLX5MK_OP_RDMA_WRITE_IMM 6
 
 // Reads from the peer's memory.
@@ -405,22 +408,22 @@
 // Adds `swap_add` to 8 bytes of the peer's memory. The old value arrives in the one segment of 8 bytes.
 #define MLX5MK_OP_FETCH_ADD 9
 
-// Found in completions only: the configuration of an mkey (mlx5mk_post_configure).
+// Operation in completions only: the configuration of an mkey (mlx5mk_post_configure).
 #define MLX5MK_OP_CONFIGURE 10
 
-// Found in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
+// Operation in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
 #define MLX5MK_OP_INVALIDATE 11
 
-// Copies the one segment to local memory, without the peer: `remote_address` and `rkey` are an address and a
-// key of this side. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other requests,
-// not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy has
-// completed.
+// Copies the bytes of the one segment to another place in local memory, without the peer. `remote_address`
+// and `rkey` name this place. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other
+// requests, not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy
+// has completed.
 #define MLX5MK_OP_MEMCPY 12
 
-// Found in completions only: a work request that the program built (mlx5mk_post_raw).
+// Operation in completions only: a work request that the program built (mlx5mk_post_raw).
 #define MLX5MK_OP_RAW 13
 
-// Found in completions only: a memory window that was bound (mlx5mk_post_bind).
+// Operation in completions only: a memory window that was bound (mlx5mk_post_bind).
 #define MLX5MK_OP_BIND 14
 
 // The bytes are consecutive blocks of a send queue of unknown kind, beginning with the first block of a
@@ -469,7 +472,7 @@ typedef struct mlx5mk_cq mlx5mk_cq;
 typedef struct mlx5mk_dek mlx5mk_dek;
 
 // A cache of data encryption keys on the device, one for each identity, for example of a volume or a tenant.
-// One thread at a time uses the cache.
+// The caller ensures that only one thread at a time uses the cache.
 typedef struct mlx5mk_dek_cache mlx5mk_dek_cache;
 
 // An open mlx5 device.
@@ -481,10 +484,10 @@ typedef struct mlx5mk_events mlx5mk_events;
 // A list of entries in registered memory, for layouts that do not fit into a request.
 typedef struct mlx5mk_list mlx5mk_list;
 
-// An mkey that was created together with its list of entries. No request changes it.
+// An mkey that was created together with its list of entries. Requests cannot change it.
 typedef struct mlx5mk_list_mkey mlx5mk_list_mkey;
 
-// A crypto login.
+// A crypto login, under which wrapped keys can be loaded.
 typedef struct mlx5mk_login mlx5mk_login;
 
 // Registered memory.
@@ -496,25 +499,25 @@ typedef struct mlx5mk_object mlx5mk_object;
 // A protection domain: keys work only with queue pairs of the same protection domain.
 typedef struct mlx5mk_pd mlx5mk_pd;
 
-// Mkeys of one kind, in use or not.
+// Mkeys with the same properties. Some are in use, the others are free.
 typedef struct mlx5mk_pool mlx5mk_pool;
 
-// A configuration that was checked and encoded. It fits any mkey of its pool, and of pools with the same
-// properties.
+// A configuration that was checked and encoded. It fits any mkey of the pool for which it was made, and of
+// pools with the same properties.
 typedef struct mlx5mk_prepared mlx5mk_prepared;
 
-// A pair of PSVs, for the memory and the wire domain. Mkeys that share PSVs are used one after another:
-// configure the next mkey after the transfer through the previous one has completed, and set a signature in
-// each configuration. The library does not check this.
+// A pair of PSVs, for the memory and the wire domain. Mkeys that share PSVs are used one after another: the
+// caller configures the next mkey only after the transfer through the previous one has completed, and sets a
+// signature in each configuration. The library does not check this.
 typedef struct mlx5mk_psvs mlx5mk_psvs;
 
 // A reliable queue pair.
 typedef struct mlx5mk_qp mlx5mk_qp;
 
-// A channel that receives the answers to queries for which the program does not wait.
+// A channel for answers to queries: the program sends a query, does not wait, and takes the answer later.
 typedef struct mlx5mk_queries mlx5mk_queries;
 
-// Mkeys of one kind, which pools take and give back, several at a time.
+// A store of mkeys with the same properties. Pools take mkeys from it and return them, several at a time.
 typedef struct mlx5mk_store mlx5mk_store;
 
 // A page of doorbell registers (UAR page).
@@ -523,10 +526,10 @@ typedef struct mlx5mk_uar mlx5mk_uar;
 // Memory that is registered for commands (a umem of DEVX). Commands name it by a number.
 typedef struct mlx5mk_umem mlx5mk_umem;
 
-// Memory windows of type 2, in use or not. One thread at a time uses them.
+// Memory windows of type 2, in use or not. The caller ensures that only one thread at a time uses them.
 typedef struct mlx5mk_windows mlx5mk_windows;
 
-// The description of an error. The caller provides the memory, and a function that fails fills it.
+// The description of an error. The caller provides the memory, and a function that fails writes it.
 typedef struct mlx5mk_error {
   // One of the negative codes. The function that failed returns the same code.
   int32_t code MLX5MK_ZERO;
@@ -537,7 +540,7 @@ typedef struct mlx5mk_error {
   char message[504] MLX5MK_ZERO;
 } mlx5mk_error;
 
-// The owner's credential for a login (struct mlx5dv_crypto_login_attr_ex).
+// The credential with which a program logs in (struct mlx5dv_crypto_login_attr_ex).
 typedef struct mlx5mk_login_spec {
   // The credential, in the form that the device asks for. A wrapped credential has 48 bytes.
   const void *credential MLX5MK_ZERO;
@@ -553,8 +556,8 @@ typedef struct mlx5mk_login_spec {
 typedef struct mlx5mk_key_spec {
   // The two halves of the key, one after the other; with MLX5MK_KEY_WRAPPED, the wrapped key.
   const void *key MLX5MK_ZERO;
-  // Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits; wrapped 40 or 72; wrapped with a tag
-  // 48 or 80.
+  // Length of `key` in bytes: 32 or 64 for halves of 128 or 256 bits. A wrapped key has 40 or 72 bytes,
+  // and 48 or 80 if it contains a tag.
   uint32_t bytes MLX5MK_ZERO;
   // A sum of the flags MLX5MK_KEY_WRAPPED and MLX5MK_KEY_TAGGED, or 0.
   uint32_t flags MLX5MK_ZERO;
@@ -565,8 +568,8 @@ typedef struct mlx5mk_key_spec {
 } mlx5mk_key_spec;
 
 // The name of an mkey of a pool while it is in use. The name includes the pool and the use: other pools
-// refuse it, and its own pool refuses it after the mkey was put back. A program may copy the name, and does
-// not look into it. Zeros name no mkey.
+// refuse it, and its own pool refuses it after the mkey was put back. A program may copy the name, but its
+// content has no meaning for the program. Zeros name no mkey.
 typedef struct mlx5mk_mkey {
   // Private to the library.
   uint64_t opaque[3] MLX5MK_ZERO;
@@ -576,27 +579,27 @@ typedef struct mlx5mk_mkey {
 typedef struct mlx5mk_completion {
   // The name that the program gave the request.
   uint64_t id MLX5MK_ZERO;
-  // Private to the library: mlx5mk_pool_put and mlx5mk_windows_put tell requests of the same name apart by
-  // this number.
+  // Private to the library: a number of the request. By it, mlx5mk_pool_put and mlx5mk_windows_put
+  // distinguish requests with the same `id`.
   uint64_t number MLX5MK_ZERO;
   // For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
   struct mlx5mk_pool *pool MLX5MK_ZERO;
-  // For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros if the mkey is not in use. Zeros for
-  // other kinds of completion.
+  // For MLX5MK_BAD_SIGNATURE: the mkey, for mlx5mk_mkey_check; zeros if the mkey was put back to its pool.
+  // For other kinds of completion: zeros.
   struct mlx5mk_mkey mkey MLX5MK_ZERO;
   // The kind of completion: MLX5MK_SENT, MLX5MK_RECEIVED, MLX5MK_FAILED, MLX5MK_BAD_SIGNATURE or
   // MLX5MK_BAD_ENTRY.
   uint32_t kind MLX5MK_ZERO;
-  // Number of the queue pair; 0 where there is none.
+  // Number of the queue pair; 0 for MLX5MK_BAD_SIGNATURE and MLX5MK_BAD_ENTRY.
   uint32_t qpn MLX5MK_ZERO;
-  // The operation of the request, MLX5MK_OP_SEND or another; of MLX5MK_RECEIVED, the operation by which
-  // the message arrived. At the sender, requests with immediate data have the same operation as requests
-  // without.
+  // The operation of the request, MLX5MK_OP_SEND or another. For MLX5MK_RECEIVED: the operation by which
+  // the message arrived. A completion of the sender does not tell requests with immediate data from
+  // requests without: it has MLX5MK_OP_SEND also for MLX5MK_OP_SEND_IMM.
   uint32_t operation MLX5MK_ZERO;
   // Bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
   uint32_t bytes MLX5MK_ZERO;
-  // For MLX5MK_RECEIVED: the 32 bits that came with the message, in the processor's byte order, or the key
-  // that the message invalidated.
+  // For MLX5MK_RECEIVED: the 32 bits of immediate data, in the processor's byte order, or the key that the
+  // message invalidated.
   uint32_t immediate MLX5MK_ZERO;
   // For MLX5MK_FAILED: the cause (PRM syndrome). The next three fields are details for the vendor's
   // support.
@@ -617,20 +620,23 @@ typedef struct mlx5mk_clock {
   uint64_t cycles MLX5MK_ZERO;
   // A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
   uint64_t fraction MLX5MK_ZERO;
-  // The bits of a clock value, for example 48 ones. The clock starts again at 0 after this value.
+  // The bits that a clock value has, as ones: 48 of them, for example. After this value the clock starts
+  // again at 0.
   uint64_t mask MLX5MK_ZERO;
   // The length of a tick, in units of 2^-`shift` nanoseconds.
   uint32_t multiplier MLX5MK_ZERO;
-  // The number of bits by which a product of ticks and `multiplier` is shifted right.
+  // The number of bits by which the product of ticks and `multiplier` is shifted right, to get
+  // nanoseconds.
   uint32_t shift MLX5MK_ZERO;
 } mlx5mk_clock;
 
 // The size of a request. A program adds up the sizes of the requests that may be outstanding at a time.
 typedef struct mlx5mk_size {
-  // Number of blocks of 64 bytes, for `send_blocks` of a queue pair, which rounds the sum up.
+  // Number of blocks of 64 bytes, for the field `send_blocks` of a queue pair, which is rounded up to a
+  // power of two.
   uint32_t blocks MLX5MK_ZERO;
-  // Number of work requests, for `max_requests` of a queue pair: each sets an entry of the completion
-  // queue aside.
+  // Number of work requests, for the field `max_requests` of a queue pair, which sets aside an entry of
+  // the completion queue for each.
   uint32_t requests MLX5MK_ZERO;
 } mlx5mk_size;
 
@@ -638,29 +644,30 @@ typedef struct mlx5mk_size {
 typedef struct mlx5mk_pool_spec {
   // Number of mkeys: 1 to 65536.
   uint32_t count MLX5MK_ZERO;
-  // Number of entries of a layout that an mkey has room for. More than 2^30 are refused with
-  // MLX5MK_ARGUMENT, more than the device takes with MLX5MK_COMMAND.
+  // The largest number of entries that a layout of an mkey can have. More than 2^30 are refused with
+  // MLX5MK_ARGUMENT, more than the device supports with MLX5MK_COMMAND.
   uint32_t max_entries MLX5MK_ZERO;
   // MLX5MK_POOL_CRYPTO and other MLX5MK_POOL flags.
   uint32_t flags MLX5MK_ZERO;
-  // 0, or the length that all entries of layouts have, a power of two from 4096 to 2^31. Such layouts come
-  // from lists (mlx5mk_list_write_equal). The device finds the entry of an address without a search,
-  // however long the list is. Only for mkeys without signatures and crypto.
+  // The length of every entry of a layout, a power of two from 4096 to 2^31, or 0 for entries of different
+  // lengths. With equal lengths the device finds the entry of an address without a search, however long
+  // the layout is. The entries then come from lists (mlx5mk_list_write_equal), and the mkeys have neither
+  // signatures nor crypto.
   uint32_t entry_size MLX5MK_ZERO;
   // PSVs that all mkeys of the pool share. The mkeys are created in the protection domain of the PSVs.
   // With NULL each mkey has its own PSVs, as in a store.
   const struct mlx5mk_psvs *psvs MLX5MK_ZERO;
   // Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; the owner may always read.
-  // Rights from the start are meant for MLX5MK_POOL_MINIMAL: its configurations may omit the rights as
-  // long as the library knows the state of the mkey.
+  // The field is meant for MLX5MK_POOL_MINIMAL, whose configurations may omit the rights, except after
+  // mlx5mk_mkey_forget.
   uint32_t access MLX5MK_ZERO;
 } mlx5mk_pool_spec;
 
 // A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. It has the
 // layout of `struct ibv_sge`.
 typedef struct mlx5mk_range {
-  // Address of the range's first byte. For an mkey this is an offset in its space, counted in bytes as
-  // they are on the wire.
+  // Address of the range's first byte. If `key` is that of an mkey, this is an offset in the mkey's space,
+  // in bytes of the wire domain.
   uint64_t address MLX5MK_ZERO;
   // Length in bytes: 1 to 2^31 - 1 in a request, 1 to 2^31 in a layout.
   uint32_t length MLX5MK_ZERO;
@@ -676,8 +683,8 @@ typedef struct mlx5mk_request {
   uint32_t operation MLX5MK_ZERO;
   // A sum of the flags MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED, or 0.
   uint32_t flags MLX5MK_ZERO;
-  // Address in the peer's memory; for MLX5MK_OP_MEMCPY, in the memory of this side. If `rkey` is that of
-  // an mkey, the address is an offset in the mkey's space.
+  // Address in the peer's memory; for MLX5MK_OP_MEMCPY, in local memory. If `rkey` is the key of an mkey,
+  // the address is an offset in the mkey's space.
   uint64_t remote_address MLX5MK_ZERO;
   // The key of the memory at `remote_address`.
   uint32_t rkey MLX5MK_ZERO;
@@ -705,12 +712,14 @@ typedef struct mlx5mk_qp_spec {
   // An RDMA WRITE of one segment takes one block. A configuration of an mkey with four entries takes two
   // blocks, and one more for a signature, for crypto, and for each domain that has a signature.
   uint32_t send_blocks MLX5MK_ZERO;
-  // Number of receive requests, rounded up to a power of two, at most 32768. Default 16.
+  // The number of receive requests that the receive queue holds, rounded up to a power of two, at most
+  // 32768. Default 16.
   uint32_t receive_slots MLX5MK_ZERO;
   // Buffers of a receive request, a power of two. Default 4.
   uint32_t receive_sges MLX5MK_ZERO;
-  // The largest number of send requests between post and completion, parts of configurations included. An
-  // entry of the completion queue is set aside for each. Default: the number of blocks of the send ring.
+  // The largest number of send work requests that may be outstanding. A configuration of an mkey may
+  // consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
+  // number of blocks of the send ring.
   uint32_t max_requests MLX5MK_ZERO;
   // A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
   // MLX5MK_QP_BLUE_FLAME, or 0.
@@ -723,8 +732,8 @@ typedef struct mlx5mk_qp_spec {
   uint32_t timestamps MLX5MK_ZERO;
 } mlx5mk_qp_spec;
 
-// The options of a connection. A field that is 0 stands for its default, which is that of rdma-core's tools.
-// Both sides use the same options.
+// The options of a connection. A field that is 0 stands for its default. The defaults are those of
+// rdma-core's tools. Both sides use the same options.
 typedef struct mlx5mk_connect_spec {
   // Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists the table).
   // Default 0.
@@ -773,9 +782,9 @@ typedef struct mlx5mk_qp_info {
   uint32_t state MLX5MK_ZERO;
   // Number of the send queue's block that the device executes next, modulo 2^16.
   uint32_t next_send_block MLX5MK_ZERO;
-  // Number of the block after the last published send request, modulo 2^16.
+  // Number of the block behind the last send request that was published with a doorbell, modulo 2^16.
   uint32_t announced_send_block MLX5MK_ZERO;
-  // Number of receive requests that the device has taken.
+  // Number of receive requests that messages have consumed so far.
   uint32_t receives_taken MLX5MK_ZERO;
   // Number of the peer's queue pair.
   uint32_t remote_qpn MLX5MK_ZERO;
@@ -785,13 +794,14 @@ typedef struct mlx5mk_qp_info {
   uint32_t next_receive_psn MLX5MK_ZERO;
 } mlx5mk_qp_info;
 
-// The names that a program gave requests (`id`): room that the caller provides, and the number of requests.
+// An array of the caller for names of requests (`id`), and the number of requests.
 typedef struct mlx5mk_names {
-  // Room for names. May be NULL if `room` is 0.
+  // Memory for `room` names. May be NULL if `room` is 0.
   uint64_t *ids MLX5MK_ZERO;
-  // The number of names that `ids` has room for.
+  // The size of `ids`, in names.
   uint32_t room MLX5MK_ZERO;
-  // Written by mlx5mk_qp_reset: the number of all requests. Only the first `room` names are written.
+  // Written by mlx5mk_qp_reset: the number of outstanding requests. If it exceeds `room`, only `room`
+  // names are written.
   uint32_t count MLX5MK_ZERO;
 } mlx5mk_names;
 
@@ -805,7 +815,7 @@ typedef struct mlx5mk_outstanding {
 
 // An event of a queue pair or a completion queue.
 typedef struct mlx5mk_event {
-  // The cookie that the program gave when it subscribed to the event.
+  // The number that the program gave as `cookie` when it subscribed to the event.
   uint64_t cookie MLX5MK_ZERO;
   // The kind of event: MLX5MK_EVENT_QP_ACCESS or another (PRM event types).
   uint32_t kind MLX5MK_ZERO;
@@ -817,11 +827,11 @@ typedef struct mlx5mk_bad_block {
   uint32_t part MLX5MK_ZERO;
   // The side from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
   uint32_t domain MLX5MK_ZERO;
-  // The number of the block, counted from 0 at the mkey's start; 0 for a digest.
+  // The number of the block, counted from 0 at the first byte of the mkey's space; 0 for a digest.
   uint64_t block MLX5MK_ZERO;
-  // The value in the data.
+  // The wrong signature, as it was in the data.
   uint64_t found MLX5MK_ZERO;
-  // The value that the device computed.
+  // The signature that the device computed for the data.
   uint64_t computed MLX5MK_ZERO;
   // Offset in bytes of the last byte of the block with its signature; for a digest, the offset that the
   // device reported.
@@ -868,9 +878,9 @@ typedef struct mlx5mk_crypto_spec {
 } mlx5mk_crypto_spec;
 
 // A digest of iSCSI or NVMe/TCP: a CRC32C over all data, stored behind the data in 4 bytes, little endian
-// (spdk_mlx5_umr_configure_sig). One domain, memory or wire, holds the digest. When data comes from this
-// domain, the device checks and strips the digest. When data goes to this domain, the device generates the
-// digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
+// (SPDK: spdk_mlx5_umr_configure_sig). One domain, memory or wire, holds the digest. When data comes from
+// this domain, the device checks and strips the digest. When data goes to this domain, the device generates
+// the digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
 //
 // If the digest is on the wire, either one request moves all data and the digest behind it, or one request
 // moves the data and the next the digest.
@@ -882,17 +892,17 @@ typedef struct mlx5mk_digest_spec {
   // The position of this mkey among the mkeys through which the data pass: MLX5MK_DIGEST_MKEY or another
   // MLX5MK_DIGEST constant.
   uint32_t part MLX5MK_ZERO;
-  // For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). No
-  // other transaction uses this PSV meanwhile.
+  // For all parts except MLX5MK_DIGEST_MKEY: the PSV that holds the running CRC (mlx5mk_psvs_index). The
+  // caller ensures that no other transaction uses this PSV meanwhile.
   uint32_t psv MLX5MK_ZERO;
 } mlx5mk_digest_spec;
 
-// The properties that a configuration puts in force for an mkey, except its layout. Parts that are not given
-// stay as they are.
+// The properties that a configuration puts in force for an mkey, except its layout. Properties that it does
+// not give stay as they are.
 typedef struct mlx5mk_config {
   // The parts that the configuration gives: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
   uint32_t parts MLX5MK_ZERO;
-  // Access rights, MLX5MK_LOCAL_WRITE and others. The owner may always read.
+  // Access rights, MLX5MK_LOCAL_WRITE and others. The owner of the mkey may always read.
   uint32_t access MLX5MK_ZERO;
   // The signature behind each block in memory.
   struct mlx5mk_signature_spec memory MLX5MK_ZERO;
@@ -924,7 +934,7 @@ typedef struct mlx5mk_stream {
   uint32_t key MLX5MK_ZERO;
 } mlx5mk_stream;
 
-// The beginning of an entry, for lists whose entries all have the same length, which is given separately.
+// An entry of a list whose entries all have the same length. The length is given once for the list.
 typedef struct mlx5mk_place {
   // Address of the entry's first byte, as in a range. It need not be a multiple of the length.
   uint64_t address MLX5MK_ZERO;
@@ -933,8 +943,8 @@ typedef struct mlx5mk_place {
 } mlx5mk_place;
 
 // The name of a window while it is in use. The name includes the set of windows and the use: other sets
-// refuse it, and its own set refuses it after the window was put back. A program may copy the name, and does
-// not look into it. Zeros name no window.
+// refuse it, and its own set refuses it after the window was put back. A program may copy the name, but its
+// content has no meaning for the program. Zeros name no window.
 typedef struct mlx5mk_window {
   // Private to the library.
   uint64_t opaque[3] MLX5MK_ZERO;
@@ -944,12 +954,12 @@ typedef struct mlx5mk_window {
 typedef struct mlx5mk_answer {
   // The `id` that was given with the query.
   uint64_t id MLX5MK_ZERO;
-  // The caller's room for the reply, which is a structure of the PRM.
+  // Memory of the caller for the reply, which is a structure of the PRM.
   void *reply MLX5MK_ZERO;
-  // The number of bytes at `reply`.
+  // The size of the memory at `reply` in bytes.
   uint32_t room MLX5MK_ZERO;
-  // Written by mlx5mk_queries_next: the length of the whole reply in bytes. Only the first `room` bytes of
-  // the reply are written.
+  // Written by mlx5mk_queries_next: the length of the whole reply in bytes. If it exceeds `room`, only the
+  // first `room` bytes are at `reply`.
   uint32_t bytes MLX5MK_ZERO;
 } mlx5mk_answer;
 
@@ -957,16 +967,16 @@ typedef struct mlx5mk_answer {
 extern "C" {
 #endif // __cplusplus
 
-// Returns the version of the library that the program runs with: major * 10000 + minor * 100 + patch. A
-// shared library may be newer than the header (MLX5MK_VERSION_MAJOR and others).
+// Returns the version of the library that the program is linked with at run time: major * 10000 + minor *
+// 100 + patch. A shared library may be newer than the header (MLX5MK_VERSION_MAJOR and others).
 uint32_t mlx5mk_version(void);
 
 // Returns a short description of a code: a string that is never freed. Any number is allowed.
 const char *mlx5mk_code_words(int32_t code);
 
-// Sets the function that receives the errors of destroyed handles: of objects that the kernel could not
-// destroy, and of registrations that it could not end. The function may be called by any thread that
-// destroys a handle; `error` is valid during the call. NULL, the default, ignores these errors.
+// Sets the function that receives errors of destroy functions that cannot return them: the kernel could not
+// destroy an object, or end a registration. The function may be called by any thread that destroys a handle;
+// `error` is valid during the call. With NULL, the default, these errors are ignored.
 void mlx5mk_on_drop_error(void (*hook)(const struct mlx5mk_error *error));
 
 // Opens the device with this name (for example `mlx5_0`), or the first mlx5 device if `name` is NULL.
@@ -978,17 +988,17 @@ int32_t mlx5mk_device_open(const char *name,
                            struct mlx5mk_error *error);
 
 // Takes over a device that the program has opened: `context` is a `struct ibv_context` of libmlx5 with DEVX.
-// The context stays open as long as the device and all objects made from it exist. (libmlx5 enables DEVX by
-// itself if the kernel allows it.)
+// The caller keeps the context open as long as the device or an object made from it exists. (libmlx5 enables
+// DEVX by itself if the kernel allows it.)
 //
 // Errors: MLX5MK_LIBRARY, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 int32_t mlx5mk_device_adopt(void *context,
                             struct mlx5mk_device **device,
                             struct mlx5mk_error *error);
 
-// Writes a description of the device's capabilities to `words`: signatures, AES-XTS, forms of keys. The text
-// ends with a NUL, and is cut off if `size` bytes are too few. `words` may be NULL if `size` is 0. Returns
-// the length of the whole text in bytes, without the NUL.
+// Writes a description of the device's capabilities to `words`: signatures, AES-XTS, and the forms in which
+// it takes keys. The text ends with a NUL, and is cut off if `size` bytes are too few. `words` may be NULL
+// if `size` is 0. Returns the length of the whole text in bytes, without the NUL.
 size_t mlx5mk_device_describe(const struct mlx5mk_device *device,
                               char *words,
                               size_t size);
@@ -1004,7 +1014,7 @@ int32_t mlx5mk_pd_alloc(const struct mlx5mk_device *device,
                         struct mlx5mk_error *error);
 
 // Takes over a protection domain of the program: `ibv_pd` is a `struct ibv_pd` of libmlx5, in the device's
-// context. The structure stays allocated as long as the handle and all objects made in the domain exist.
+// context. The caller keeps it allocated as long as the handle or an object made in the domain exists.
 //
 // Errors: MLX5MK_ADOPT where the domain belongs to another context, MLX5MK_SYSTEM.
 int32_t mlx5mk_pd_adopt(const struct mlx5mk_device *device,
@@ -1012,7 +1022,7 @@ int32_t mlx5mk_pd_adopt(const struct mlx5mk_device *device,
                         struct mlx5mk_pd **pd,
                         struct mlx5mk_error *error);
 
-// Writes the number of the protection domain, for commands.
+// Writes the number by which device commands name the protection domain.
 //
 // Errors: MLX5MK_SYSTEM.
 int32_t mlx5mk_pd_number(const struct mlx5mk_pd *pd, uint32_t *number, struct mlx5mk_error *error);
@@ -1020,9 +1030,9 @@ int32_t mlx5mk_pd_number(const struct mlx5mk_pd *pd, uint32_t *number, struct ml
 // Gives the protection domain up. It is freed when all objects made in it are gone. NULL is ignored.
 void mlx5mk_pd_free(struct mlx5mk_pd *pd);
 
-// Begins a login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A device that was
-// opened has one login at a time. Keys that were loaded under the login outlive it. The library wipes all of
-// its copies of the credential; the caller wipes its own copy.
+// Begins a login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A device handle has
+// at most one login at a time. Keys that were loaded under the login stay valid after it. The library wipes
+// all of its copies of the credential; the caller wipes its own copy.
 //
 // Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM while the device has a login; MLX5MK_COMMAND where the device does
 // not support logins, or refuses.
@@ -1038,24 +1048,24 @@ int32_t mlx5mk_login_query(const struct mlx5mk_login *login, struct mlx5mk_error
 
 // Ends the login. The handle is destroyed even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM: the login ends when the device is closed.
+// Errors: MLX5MK_SYSTEM. After it the login lasts until the device is closed.
 int32_t mlx5mk_login_destroy(struct mlx5mk_login *login, struct mlx5mk_error *error);
 
-// Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The memory stays
-// mapped until mlx5mk_mr_deregister has returned 0.
+// Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The caller keeps
+// the memory mapped until mlx5mk_mr_deregister has returned 0.
 //
 // Errors: MLX5MK_SYSTEM.
 int32_t mlx5mk_mr_register(const struct mlx5mk_pd *pd,
                            void *address,
                            size_t length,
-                           uint32_t rights,
+                           uint32_t access,
                            struct mlx5mk_mr **mr,
                            struct mlx5mk_error *error);
 
 // Registers `length` bytes of a dma-buf, from `offset` on. A dma-buf is memory that another driver, for
 // example of a GPU, shares by the descriptor `fd`. Requests and layouts name its bytes by addresses from
-// `iova` on; `iova` may be any address with the same offset in a page as `offset`. The descriptor may be
-// closed: the memory stays until mlx5mk_mr_deregister has returned 0.
+// `iova` on; `iova` may be any address with the same offset in a page as `offset`. The program may close the
+// descriptor after the call: the dma-buf exists until mlx5mk_mr_deregister has returned 0.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 34, MLX5MK_SYSTEM.
 int32_t mlx5mk_mr_register_dmabuf(const struct mlx5mk_pd *pd,
@@ -1063,11 +1073,11 @@ int32_t mlx5mk_mr_register_dmabuf(const struct mlx5mk_pd *pd,
                                   size_t offset,
                                   size_t length,
                                   uint64_t iova,
-                                  uint32_t rights,
+                                  uint32_t access,
                                   struct mlx5mk_mr **mr,
                                   struct mlx5mk_error *error);
 
-// Returns the local key of the memory, for entries and segments; 0 for NULL.
+// Returns the local key of the memory, for entries of layouts and data segments; 0 for NULL.
 uint32_t mlx5mk_mr_lkey(const struct mlx5mk_mr *mr);
 
 // Returns the remote key of the memory, for the peer; 0 for NULL.
@@ -1075,8 +1085,9 @@ uint32_t mlx5mk_mr_rkey(const struct mlx5mk_mr *mr);
 
 // Ends the registration. The handle is destroyed even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM: the device may still reach the memory, which has to stay mapped.
-int32_t mlx5mk_mr_deregister(struct mlx5mk_mr *mr, struct mlx5mk_error *error);
+// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
+int32_t mlx5mk_mr_deregister(struct mlx5mk_mr *mr,
+                             struct mlx5mk_error *error);
 
 // Loads a data encryption key. The library wipes all of its copies of the key's bytes; the caller wipes its
 // own copy.
@@ -1089,7 +1100,7 @@ int32_t mlx5mk_dek_create(const struct mlx5mk_pd *pd,
                           struct mlx5mk_error *error);
 
 // Asks the device for the key's state (`mlx5dv_dek_query`), and returns MLX5MK_DEK_READY or
-// MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
+// MLX5MK_DEK_ERROR. Writes to `opaque` the 8 bytes that the program gave as `opaque` when it loaded the key.
 //
 // Errors: MLX5MK_COMMAND, for example for a wrapped key without a login; MLX5MK_ARGUMENT for a key that a
 // cache has lent.
@@ -1098,8 +1109,8 @@ int32_t mlx5mk_dek_query(const struct mlx5mk_dek *dek,
                          struct mlx5mk_error *error);
 
 // Gives the key another value; `opaque` of `spec` is ignored. The key keeps its number, and mkeys that were
-// configured with the key use the new value. If the key was used, call mlx5mk_sync_crypto after the last
-// completion with the old value and before this function.
+// configured with the key use the new value. If the key was used, take the completions of all requests that
+// use the old value, then call mlx5mk_sync_crypto, then this function.
 //
 // Errors: MLX5MK_COMMAND where the device cannot replace keys, or refuses; MLX5MK_ARGUMENT, also for a key
 // that a cache has lent. After an error the key keeps its value.
@@ -1107,7 +1118,7 @@ int32_t mlx5mk_dek_replace(struct mlx5mk_dek *dek,
                            const struct mlx5mk_key_spec *spec,
                            struct mlx5mk_error *error);
 
-// Makes the device forget the values of keys that it has used (SYNC_CRYPTO), see mlx5mk_dek_replace.
+// Makes the device forget its cached values of keys (SYNC_CRYPTO). Needed before mlx5mk_dek_replace.
 //
 // Errors: MLX5MK_COMMAND where the device has no such command, or refuses.
 int32_t mlx5mk_sync_crypto(const struct mlx5mk_device *device,
@@ -1117,8 +1128,8 @@ int32_t mlx5mk_sync_crypto(const struct mlx5mk_device *device,
 // ignored.
 //
 // The device may give the number of a destroyed key to the next key. An mkey whose configuration still names
-// the number then encrypts and decrypts with the other key, without any error. Configure such mkeys anew
-// before.
+// the number then encrypts and decrypts with the other key, without any error. Before this call, configure
+// such mkeys anew.
 void mlx5mk_dek_destroy(struct mlx5mk_dek *dek);
 
 // Creates a cache without keys.
@@ -1128,9 +1139,9 @@ int32_t mlx5mk_dek_cache_create(const struct mlx5mk_pd *pd,
                                 struct mlx5mk_dek_cache **cache,
                                 struct mlx5mk_error *error);
 
-// Lends the key of an identity, which is a sequence of any `bytes` bytes. If the cache lacks the key, the
-// function loads `spec`. NULL as `spec` asks only for a key that the cache has. Give the handle back by
-// mlx5mk_dek_destroy, after the last mkey has stopped using the key.
+// Lends the key of an identity, which consists of `bytes` bytes of any values. If the cache lacks the key,
+// the function loads the key that `spec` describes. With NULL as `spec` it loads none. Give the handle back
+// by mlx5mk_dek_destroy, after the last mkey has stopped using the key.
 //
 // Errors: MLX5MK_ARGUMENT, also where the cache lacks the key and `spec` is NULL; those of
 // mlx5mk_dek_create. After an error the cache is as before.
@@ -1142,10 +1153,11 @@ int32_t mlx5mk_dek_cache_lease(struct mlx5mk_dek_cache *cache,
                                struct mlx5mk_error *error);
 
 // Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
-// key. Handles of the destroyed key become void. Before another key is loaded, configure the mkeys that use
+// key. Do not use handles of the destroyed key any more, except to destroy them. The device may give the
+// number of the destroyed key to the next key. So before you load another key, configure the mkeys that use
 // the destroyed key anew, or invalidate them.
 //
-// Errors: MLX5MK_SYSTEM where the device refuses: the key still exists.
+// Errors: MLX5MK_SYSTEM where the device refuses. After this error the key still exists.
 int32_t mlx5mk_dek_cache_erase(struct mlx5mk_dek_cache *cache,
                                const void *identity,
                                size_t bytes,
@@ -1163,7 +1175,8 @@ void mlx5mk_dek_cache_destroy(struct mlx5mk_dek_cache *cache);
 //
 // Queue pairs and mkeys set entries aside, so that the queue cannot overrun. A queue pair sets aside one
 // entry for each request that may be outstanding (`max_requests`, or `send_blocks`) and one for each receive
-// slot. An mkey with signatures sets aside one entry. mlx5mk_cq_entries adds them up.
+// request (`receive_slots`). An mkey with signatures sets aside one entry, for a signature error.
+// mlx5mk_cq_entries computes the sum.
 //
 // Errors: MLX5MK_ARGUMENT for a number that is no power of two, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 int32_t mlx5mk_cq_create(const struct mlx5mk_device *device,
@@ -1173,8 +1186,9 @@ int32_t mlx5mk_cq_create(const struct mlx5mk_device *device,
                          struct mlx5mk_error *error);
 
 // Takes over an idle completion queue of the program: `ibv_cq` is a `struct ibv_cq` of libmlx5, in the
-// device's context, with entries of 64 or 128 bytes that are not compressed. As long as the handle exists,
-// the queue is neither destroyed nor resized. From this call on nobody else polls or arms it, for good.
+// device's context, with entries of 64 or 128 bytes that are not compressed. The caller ensures: the program
+// does not destroy or resize the queue as long as the handle exists, and from this call on it never polls or
+// arms the queue through libibverbs, even after the handle is destroyed.
 //
 // Errors: MLX5MK_ADOPT for a queue that the library cannot use or that is not empty, MLX5MK_SYSTEM.
 int32_t mlx5mk_cq_adopt(const struct mlx5mk_device *device,
@@ -1185,8 +1199,8 @@ int32_t mlx5mk_cq_adopt(const struct mlx5mk_device *device,
 // Takes up to `max` completions into `completions`, oldest first, and returns their number. The function
 // does not wait.
 //
-// For an mkey with signatures, call mlx5mk_mkey_check after the completion of the data was taken: a
-// signature error arrives before that completion.
+// For an mkey with signatures, take the completion of the request that moves the data, then call
+// mlx5mk_mkey_check: a signature error arrives before that completion.
 //
 // Errors: MLX5MK_ARGUMENT. A malformed entry is returned as a completion, MLX5MK_BAD_ENTRY. In this case
 // `error` describes the last malformed entry, although the call returns a count.
@@ -1196,7 +1210,7 @@ int32_t mlx5mk_cq_poll(struct mlx5mk_cq *cq,
                        struct mlx5mk_error *error);
 
 // As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room
-// for `max` numbers. The format of a queue pair's time stamps is that of its `timestamps`:
+// for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format:
 // mlx5mk_clock_nanoseconds and mlx5mk_real_time_nanoseconds convert them.
 //
 // Errors: as mlx5mk_cq_poll.
@@ -1206,22 +1220,22 @@ int32_t mlx5mk_cq_poll_stamped(struct mlx5mk_cq *cq,
                                uint32_t max,
                                struct mlx5mk_error *error);
 
-// As mlx5mk_cq_poll, but sleeps until there is a completion: up to `milliseconds`, or without limit if
-// `milliseconds` is negative. Returns 0 when the time is over. With 0 milliseconds the function does not
-// sleep: if there is no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd becomes readable
-// with the next completion.
+// As mlx5mk_cq_poll, but if there is no completion, sleeps until one arrives: up to `milliseconds`, or
+// without limit if `milliseconds` is negative. Returns 0 when the time is over. With 0 milliseconds the
+// function does not sleep: if there is no completion, it arms the queue, and the descriptor of mlx5mk_cq_fd
+// becomes readable with the next completion.
 //
-// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events arrive
-// at the channel that it was created with.
+// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted: its events arrive at
+// the channel with which the program has created it.
 int32_t mlx5mk_cq_wait(struct mlx5mk_cq *cq,
                        struct mlx5mk_completion *completions,
                        uint32_t max,
                        int32_t milliseconds,
                        struct mlx5mk_error *error);
 
-// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when an armed queue has
-// completions. To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until it returns 0; then wait for
-// the descriptor. The descriptor belongs to the queue: do not read from it or close it.
+// Returns a file descriptor for poll or epoll, which becomes readable when an armed queue has completions.
+// To arm the queue, call mlx5mk_cq_wait with 0 milliseconds until it returns 0, so that no completion is
+// left. Then wait for the descriptor. The descriptor belongs to the queue: do not read from it or close it.
 //
 // Errors: as mlx5mk_cq_wait.
 int32_t mlx5mk_cq_fd(struct mlx5mk_cq *cq,
@@ -1235,21 +1249,21 @@ size_t mlx5mk_completion_words(const struct mlx5mk_completion *completion,
 
 // Destroys the completion queue. NULL is ignored.
 //
-// Errors: MLX5MK_IN_USE while queue pairs complete to it, or mkeys of a pool report to it: nothing has
-// changed.
+// Errors: MLX5MK_IN_USE while queue pairs complete to it, or pools or stores report signature errors to it.
+// After this error the completion queue still exists, and its handle is valid.
 int32_t mlx5mk_cq_destroy(struct mlx5mk_cq *cq,
                           struct mlx5mk_error *error);
 
-// Writes the current value of the device's clock, in ticks, to `ticks`. The function reads a register that
-// the kernel has mapped, without a system call.
+// Writes the current value of the device's clock, in ticks, to `ticks`. The function makes no system call:
+// the kernel has mapped the clock's register into the process.
 //
 // Errors: MLX5MK_COMMAND where the kernel has not mapped the clock, MLX5MK_SYSTEM.
 int32_t mlx5mk_device_ticks(const struct mlx5mk_device *device,
                             uint64_t *ticks,
                             struct mlx5mk_error *error);
 
-// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The conversion
-// grows inexact with time: ask for new data about once a second.
+// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The clocks drift
+// apart, so a conversion with old data is inexact: call this function about once a second.
 //
 // Errors: MLX5MK_SYSTEM where the kernel has no such data.
 int32_t mlx5mk_device_clock(const struct mlx5mk_device *device,
@@ -1266,31 +1280,32 @@ uint64_t mlx5mk_clock_nanoseconds(const struct mlx5mk_clock *clock,
 uint64_t mlx5mk_real_time_nanoseconds(uint64_t timestamp);
 
 // Returns the largest size of a configuration (mlx5mk_post_configure) of an mkey of a pool: `entries` is the
-// largest number of entries of its layout, one more for an interleaved layout, 0 for a layout that stays.
-// `domains` is the largest number of domains with a signature, 0 to 2. For a digest it is 1. Zeros for NULL.
+// largest number of entries of its layout, plus one for an interleaved layout, or 0 if the mkey keeps its
+// layout. `domains` is the largest number of domains with a signature, 0 to 2; for a digest 1. If `pool` is
+// NULL, all numbers of the size are 0.
 struct mlx5mk_size mlx5mk_configure_size(const struct mlx5mk_pool_spec *pool,
                                          uint32_t entries,
                                          uint32_t domains);
 
 // Returns the size of a request that moves data (mlx5mk_post), or of an invalidation (MLX5MK_OP_INVALIDATE).
-// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and pointers are
-// not followed. Zeros for NULL.
+// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and the function
+// does not follow pointers. If `request` is NULL, all numbers of the size are 0.
 struct mlx5mk_size mlx5mk_request_size(const struct mlx5mk_request *request);
 
 // Returns the number of entries of a completion queue for `queue_pairs` queue pairs, each with up to `sends`
-// outstanding work requests and `receives` receive slots, and for `mkeys` mkeys with signatures: a power of
-// two.
+// outstanding send work requests and `receives` receive requests, and for `mkeys` mkeys with signatures. The
+// result is a power of two.
 uint32_t mlx5mk_cq_entries(uint32_t queue_pairs,
                            uint32_t sends,
                            uint32_t receives,
                            uint32_t mkeys);
 
 // Creates a queue pair in the state INIT. Its completions arrive at `send_cq` and `receive_cq`, which may be
-// the same. NULL as `spec` stands for the defaults. Connect the queue pair next; receive requests may be
-// posted before.
+// the same. NULL as `spec` stands for the defaults. Next, connect the queue pair; receive requests may be
+// posted before that.
 //
-// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies or
-// time stamps that the device does not support).
+// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also where the device does
+// not support a flag or the time stamps of `spec`).
 int32_t mlx5mk_qp_create(const struct mlx5mk_pd *pd,
                          struct mlx5mk_cq *send_cq,
                          struct mlx5mk_cq *receive_cq,
@@ -1299,22 +1314,29 @@ int32_t mlx5mk_qp_create(const struct mlx5mk_pd *pd,
                          struct mlx5mk_error *error);
 
 // Takes over an idle queue pair that the program has created and connected, for example through librdmacm:
-// `ibv_qp` is a `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are those of the queue pair,
-// and were adopted before.
+// `ibv_qp` is a `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are the handles of its
+// protection domain and its completion queues, which the program has adopted before.
 //
-// The function uses only these fields of `spec`: `max_requests`, the `max_send_wr` of the queue pair, and
-// MLX5MK_QP_SIGNAL_ALL, for a queue pair that was created with `sq_sig_all`. NULL stands for the defaults.
+// The function reads only two fields of `spec`: `max_requests`, to which the caller sets the `max_send_wr`
+// of the queue pair, and `flags`, which contains MLX5MK_QP_SIGNAL_ALL if the queue pair was created with
+// `sq_sig_all`. NULL stands for the defaults.
 //
-// All requests posted to the queue pair have completed, and their completions were taken before its
-// completion queues were adopted. The queue pair is not destroyed as long as the handle exists. Nobody else
-// posts to it from this call on, for good. By default libmlx5 creates queue pairs that receive short
-// messages into completion entries, and this function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0
-// in the environment before the queue pair is created, or create it with
-// MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE. While requests are posted here, the program's libmlx5 posts to no
-// queue pair of the context that has the same doorbell register, unless MLX5_SHUT_UP_BF=1 was set when the
-// context was opened.
+// The caller ensures:
 //
-// Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that is visibly busy,
+// - All requests posted to the queue pair have completed, and their completions were taken before its
+//   completion queues were adopted.
+// - The program does not destroy the queue pair as long as the handle exists.
+// - From this call on, the program never posts to the queue pair through libibverbs, even after the handle
+//   is destroyed.
+// - While this library posts to the queue pair, libmlx5 posts to no other queue pair of the context with the
+//   same doorbell register. The reason: libmlx5 writes whole requests to the register, and a doorbell of
+//   this library must not come between those writes. With MLX5_SHUT_UP_BF=1, set before the context was
+//   opened, libmlx5 writes only doorbells, and may post.
+//
+// By default libmlx5 creates queue pairs that receive short messages into completion entries, and this
+// function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0 in the environment before the queue pair
+// is created, or create it with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE.
+// Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that still has outstanding requests,
 // MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 int32_t mlx5mk_qp_adopt(const struct mlx5mk_pd *pd,
                         struct mlx5mk_cq *send_cq,
@@ -1331,7 +1353,8 @@ uint32_t mlx5mk_qp_number(const struct mlx5mk_qp *qp);
 // asks for such a register; devices and kernels without one give a plain doorbell.
 uint32_t mlx5mk_qp_has_blue_flame(const struct mlx5mk_qp *qp);
 
-// Connects the queue pair to a queue pair of the same device, or to itself, over a path inside the device.
+// Connects the queue pair to a queue pair of the same device, or to itself. The packets do not leave the
+// device.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
 int32_t mlx5mk_qp_connect_local(const struct mlx5mk_qp *qp,
@@ -1346,8 +1369,8 @@ int32_t mlx5mk_qp_address(const struct mlx5mk_qp *qp,
                           struct mlx5mk_address *address,
                           struct mlx5mk_error *error);
 
-// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Requests may be
-// sent once the peer has connected as well, so the peer must say when it has.
+// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Send requests only
+// after the peer has connected as well; the peer has to report this to the program.
 //
 // Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the kernel finds no route to
 // the peer's GID, MLX5MK_COMMAND: after this error mlx5mk_qp_reset returns the queue pair to INIT.
@@ -1363,14 +1386,15 @@ int32_t mlx5mk_qp_query(const struct mlx5mk_qp *qp,
                         struct mlx5mk_qp_info *info,
                         struct mlx5mk_error *error);
 
-// Turns every send request named `id` that was not executed into a NOP, and returns their number
-// (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue is drained (MLX5MK_QP_SQ_DRAINED), and
-// mlx5mk_qp_resume lets it go on. The NOP completes as the request would have. A configuration counts for
-// each of its work requests: call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools
-// accept no completion for the invalidations posted before this call: post them again.
+// Turns every send request named `id` that was not executed into a NOP, and returns the number of these
+// requests (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue must be drained (MLX5MK_QP_SQ_DRAINED).
+// After the call, continue it with mlx5mk_qp_resume. The NOP completes as the request would have. A
+// configuration counts as several requests if it has several work requests. If a configuration was
+// cancelled, call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools accept no
+// completion for the invalidations posted before this call: post them again.
 //
 // Errors: MLX5MK_ARGUMENT for a queue that is not drained, MLX5MK_COMMAND, MLX5MK_REQUEST where the device
-// names a block at which no request begins.
+// reports a next block (`next_send_block`) at which no request begins.
 int32_t mlx5mk_qp_cancel(struct mlx5mk_qp *qp,
                          uint64_t id,
                          struct mlx5mk_error *error);
@@ -1391,16 +1415,17 @@ int32_t mlx5mk_qp_resume(const struct mlx5mk_qp *qp,
 int32_t mlx5mk_qp_fail(const struct mlx5mk_qp *qp,
                        struct mlx5mk_error *error);
 
-// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew, for example after
-// a request has failed.
+// Takes a queue pair from any state back to INIT, with empty queues, so that it can be connected anew. Use
+// this after a request has failed, for example.
 //
 // Writes the names of the outstanding requests to `outstanding`; NULL drops them. The device may have
-// executed some of these requests. There are at most `send_blocks` and `receive_slots` of them. If one of
-// them is a configuration, the state of its mkey is unknown: call mlx5mk_mkey_forget. Signature errors stay
-// in the completion queue: poll it, and check each mkey, before an mkey is configured anew.
+// executed some of these requests. There are at most `send_blocks` send requests and `receive_slots` receive
+// requests. If one of them is a configuration, the state of its mkey is unknown: call mlx5mk_mkey_forget.
+// Signature errors stay in the completion queue: poll it, and check each mkey, before you configure mkeys
+// anew.
 //
-// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; it
-// has kept the names of the outstanding requests.
+// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; the
+// names of the outstanding requests are not lost.
 int32_t mlx5mk_qp_reset(struct mlx5mk_qp *qp,
                         struct mlx5mk_outstanding *outstanding,
                         struct mlx5mk_error *error);
@@ -1409,15 +1434,15 @@ int32_t mlx5mk_qp_reset(struct mlx5mk_qp *qp,
 // completions. NULL is ignored.
 void mlx5mk_qp_destroy(struct mlx5mk_qp *qp);
 
-// Creates a channel.
+// Creates a channel for events.
 //
 // Errors: MLX5MK_SYSTEM.
 int32_t mlx5mk_events_create(const struct mlx5mk_device *device,
                              struct mlx5mk_events **events,
                              struct mlx5mk_error *error);
 
-// Subscribes a channel to events of a queue pair: to `count` kinds, or if `count` is 0, to all kinds that
-// report the error state. Each event carries `cookie`.
+// Subscribes a channel to events of a queue pair: to the `count` kinds at `kinds`, or if `count` is 0, to
+// all kinds that report the error state. Each event carries `cookie`.
 //
 // Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report;
 // MLX5MK_ADOPT for a queue pair that was adopted.
@@ -1470,14 +1495,15 @@ int32_t mlx5mk_psvs_index(const struct mlx5mk_psvs *psvs,
                           uint32_t domain,
                           struct mlx5mk_error *error);
 
-// Gives the PSVs up. They stay on the device until the pools that share them are gone. NULL is ignored.
+// Destroys the handle. The PSVs stay on the device until the pools that share them are destroyed. NULL is
+// ignored.
 void mlx5mk_psvs_destroy(struct mlx5mk_psvs *psvs);
 
 // Creates a pool of mkeys, none of them in use. With `cq` the mkeys have block signatures: signature errors
-// arrive at `cq`, and each mkey sets one of its entries aside. `cq` is a completion queue of the queue pairs
-// that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at that of the
-// send queue, errors in received data at the other. An error that arrives at the queue which is not `cq` is
-// returned as MLX5MK_BAD_ENTRY; mlx5mk_mkey_check returns it all the same. With NULL the mkeys have no
+// arrive at `cq`, and each mkey sets one of its entries aside. `cq` must be a completion queue of the queue
+// pairs that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at the one
+// of the send queue, errors in received data at the other. At a queue other than `cq`, polling returns such
+// an error as MLX5MK_BAD_ENTRY, but mlx5mk_mkey_check still finds it. With NULL as `cq` the mkeys have no
 // signatures.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device lacks a
@@ -1488,20 +1514,21 @@ int32_t mlx5mk_pool_create(const struct mlx5mk_pd *pd,
                            struct mlx5mk_pool **pool,
                            struct mlx5mk_error *error);
 
-// Takes an mkey, to be configured, and writes its name. With MLX5MK_POOL_UPDATE_TAG its key has another tag
-// than in its last use. Signature errors of an earlier use are cleared.
+// Takes a free mkey from the pool, to be configured, and writes its name to `mkey`. With
+// MLX5MK_POOL_UPDATE_TAG its key has another tag than in its last use. Signature errors of an earlier use
+// are cleared.
 //
 // Errors: MLX5MK_FULL while all mkeys are in use.
 int32_t mlx5mk_pool_take(struct mlx5mk_pool *pool,
                          struct mlx5mk_mkey *mkey,
                          struct mlx5mk_error *error);
 
-// Takes the key of an mkey in use out of service, if a peer may know it. The function posts a request with
-// the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the key.
-// The mkey stays in use until mlx5mk_pool_put gets a completion of this request, which it has with
-// MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the requests do not matter. If
-// the request fails, or its queue pair is reset before, the key may still be in service: call this function
-// again, with any queue pair.
+// Takes the key of an mkey in use out of service. This is needed only if a peer may know the key. The
+// function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if
+// earlier requests still use the key. The mkey stays in use until mlx5mk_pool_put gets a completion of this
+// request, which has one if `flags` contains MLX5MK_SIGNALED, or of a later request on the same queue pair.
+// The requests may have any names. If the request fails, or its queue pair is reset before it completes, the
+// key may still be in service: call this function again, with any queue pair.
 //
 // Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool, MLX5MK_FULL. After an error nothing
 // is posted.
@@ -1515,7 +1542,7 @@ int32_t mlx5mk_post_invalidate(struct mlx5mk_qp *qp,
 // Puts an mkey back. `completion` proves that the mkey's key is out of service. It is the success of the
 // request of mlx5mk_post_invalidate or of a later request on the same queue pair, or the receipt of a
 // message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey
-// whose key no peer can use: it was not configured, or gave no remote rights.
+// whose key no peer can use: an mkey that was not configured, or whose configurations gave no remote rights.
 //
 // Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
 // failed, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
@@ -1536,14 +1563,15 @@ int32_t mlx5mk_mkey_key(struct mlx5mk_pool *pool,
                         uint32_t *key,
                         struct mlx5mk_error *error);
 
-// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Call it after the
-// completion of the data was taken, or after the peer's message that the data has arrived. The function also
-// finds errors that were taken from other completion queues of the device. Returns 0 if all signatures were
-// right. Otherwise returns MLX5MK_SIGNATURE, and writes the error in words to `error`, in numbers to `bad`;
-// either may be NULL.
+// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Call it after you have
+// taken the completion of the request that moves the data, or the peer's message that the data have arrived.
+// The function also finds errors that arrived at other completion queues of the device. Returns 0 if all
+// signatures were right. Otherwise returns MLX5MK_SIGNATURE, and describes the error in words in `error` and
+// in numbers in `bad`; either may be NULL.
 //
-// Errors: MLX5MK_SIGNATURE, without writing `bad`, also for an mkey without signatures, and for an error
-// that no domain of the mkey can have; MLX5MK_ARGUMENT for an mkey that is not in use in this pool.
+// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for a reported error that does not fit
+// the mkey's configuration. In these cases `bad` is not written; MLX5MK_ARGUMENT for an mkey that is not in
+// use in this pool.
 int32_t mlx5mk_mkey_check(struct mlx5mk_pool *pool,
                           struct mlx5mk_mkey mkey,
                           struct mlx5mk_bad_block *bad,
@@ -1570,9 +1598,9 @@ int32_t mlx5mk_store_create(const struct mlx5mk_pd *pd,
                             struct mlx5mk_error *error);
 
 // Creates a pool that takes mkeys from a store when it needs them, and gives back surplus mkeys. At most
-// `most` mkeys, 1 to 65536, are in use at a time. Taking an mkey and putting it back
-// needs no lock, except when mkeys are fetched from the store or returned to it, several at a time. An mkey
-// that was put back (mlx5mk_pool_put) may next be taken by another thread.
+// `most` mkeys of the pool, 1 to 65536, are in use at a time. Taking and putting back an mkey needs a lock
+// only when the pool exchanges mkeys with the store, several at a time. An mkey that was put back
+// (mlx5mk_pool_put) may next be taken by another thread.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_pool_of_store(const struct mlx5mk_store *store,
@@ -1610,8 +1638,9 @@ int32_t mlx5mk_prepared_set_tags(struct mlx5mk_prepared *prepared,
                                  uint32_t ref_tag,
                                  struct mlx5mk_error *error);
 
-// Replaces `part` of the configuration's digest, the position of the next mkey among the mkeys through which
-// the data pass (MLX5MK_DIGEST_FIRST and others), and the PSV of the transaction.
+// Replaces two fields of the configuration's digest: `part`, the position of the mkey among the mkeys
+// through which the data pass (MLX5MK_DIGEST_FIRST and others), and `psv`, the PSV of the transaction. Use
+// it before the configuration is posted for the next mkey.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 int32_t mlx5mk_prepared_set_digest(struct mlx5mk_prepared *prepared,
@@ -1630,7 +1659,7 @@ int32_t mlx5mk_prepared_set_dek(struct mlx5mk_prepared *prepared,
 
 // Makes the configuration also change the PCIe ordering of the mkey's transfers: the orderings that `which`
 // selects (MLX5MK_ORDER_WRITES, MLX5MK_ORDER_READS or their sum) become relaxed if `relaxed` is 1, strict if
-// it is 0. The device must allow it (`relaxed_ordering_umr`).
+// it is 0. The device must have the capability `relaxed_ordering_umr`.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_prepared_set_ordering(struct mlx5mk_prepared *prepared,
@@ -1647,18 +1676,19 @@ int32_t mlx5mk_prepared_set_remote_invalidate(struct mlx5mk_prepared *prepared,
                                               struct mlx5mk_error *error);
 
 // Makes the configuration also set the address at which the mkey's space begins. Requests then name the
-// first byte by this address. A later configuration without a start keeps that of the mkey.
+// first byte by this address. The mkey keeps this start until another configuration sets one.
 //
 // Errors: MLX5MK_CONFIG for mkeys with signatures or crypto.
 int32_t mlx5mk_prepared_set_start(struct mlx5mk_prepared *prepared,
                                   uint64_t start,
                                   struct mlx5mk_error *error);
 
-// Destroys the prepared configuration. Mkeys that were configured with it stay as they are. NULL is ignored.
+// Destroys the prepared configuration. Mkeys that were configured with it keep their properties. NULL is
+// ignored.
 void mlx5mk_prepared_destroy(struct mlx5mk_prepared *prepared);
 
 // Posts a configuration of an mkey in use. `count` ranges of memory, one after the other, become the mkey's
-// space, and the prepared properties become its properties. If `count` is 0, the layout in force stays. The
+// space, and the prepared properties become its properties. If `count` is 0, the mkey keeps its layout. The
 // array is read during the call only.
 //
 // Requests that are posted later to the same queue pair may use the mkey. The device does not see the
@@ -1675,9 +1705,9 @@ int32_t mlx5mk_post_configure(struct mlx5mk_qp *qp,
                               uint32_t count,
                               struct mlx5mk_error *error);
 
-// As mlx5mk_post_configure, with an interleaved layout. In each of `cycles` cycles, the next bytes of each
-// of `count` streams become the next bytes of the mkey's space. The layout takes one entry of the mkey more
-// than the number of streams.
+// As mlx5mk_post_configure, with an interleaved layout. The mkey's space consists of `cycles` cycles. Each
+// cycle takes the next bytes of each of the `count` streams, in turn. The layout needs room for `count` + 1
+// entries in the mkey.
 //
 // Errors: as mlx5mk_post_configure; MLX5MK_ARGUMENT where there are no streams.
 int32_t mlx5mk_post_configure_interleaved(struct mlx5mk_qp *qp,
@@ -1698,11 +1728,11 @@ int32_t mlx5mk_post(struct mlx5mk_qp *qp,
                     const struct mlx5mk_request *request,
                     struct mlx5mk_error *error);
 
-// Posts a work request that the program built. `bytes` is the length of the buffer; the length of the
-// request is in its control segment. The library writes the request's place in the ring and the number of
-// the queue pair into it, and adds `flags` to the request's own flags. The device does not see the request
-// before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do not use it with an
-// mkey of a pool.
+// Posts a work request that the program built. `wqe` leads to `bytes` bytes; the control segment in them
+// gives the length of the request, which may be less. In the control segment the library sets the index of
+// the WQE and the number of the queue pair, and adds `flags` to the flags that are there. The device does
+// not see the request before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do
+// not use it with an mkey of a pool.
 //
 // Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 int32_t mlx5mk_post_raw(struct mlx5mk_qp *qp,
@@ -1712,10 +1742,10 @@ int32_t mlx5mk_post_raw(struct mlx5mk_qp *qp,
                         uint32_t bytes,
                         struct mlx5mk_error *error);
 
-// Gives the PSV of a transaction its start value again, which is needed after a wrong digest. Post it after
-// the configurations of the next transaction and before the requests that move its data. `seed` is
-// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this. The device does not see
-// the request before mlx5mk_doorbell.
+// Posts a request that gives the PSV of a transaction its start value again. This is needed after a wrong
+// digest. Call the function after the configurations of the next transaction and before the requests that
+// move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this.
+// The device does not see the request before mlx5mk_doorbell.
 //
 // Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 int32_t mlx5mk_post_set_psv(struct mlx5mk_qp *qp,
@@ -1735,8 +1765,8 @@ int32_t mlx5mk_post_receive(struct mlx5mk_qp *qp,
                             uint32_t count,
                             struct mlx5mk_error *error);
 
-// Publishes all posted requests of the queue pair, with one doorbell. Does nothing if no request waits to be
-// published, or for NULL.
+// Publishes all posted requests of the queue pair, with one doorbell. Does nothing if all posted requests
+// are published, or if `qp` is NULL.
 void mlx5mk_doorbell(struct mlx5mk_qp *qp);
 
 // Creates an empty list, with memory for `capacity` entries, 1 to 65532.
@@ -1747,8 +1777,8 @@ int32_t mlx5mk_list_create(const struct mlx5mk_pd *pd,
                            struct mlx5mk_list **list,
                            struct mlx5mk_error *error);
 
-// Replaces all entries of the list. No request that was posted with the list may be outstanding: the device
-// reads the list when it executes the request.
+// Replaces all entries of the list. Before this call, all requests that were posted with the list must have
+// completed, because the device reads the list when it executes them.
 //
 // Errors: MLX5MK_CONFIG for more entries than the capacity, or an entry of 0 bytes or over 2^31;
 // MLX5MK_ARGUMENT. After an error the list is as before.
@@ -1757,8 +1787,8 @@ int32_t mlx5mk_list_write(struct mlx5mk_list *list,
                           uint32_t count,
                           struct mlx5mk_error *error);
 
-// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store that was
-// created with the same `entry_size`.
+// As mlx5mk_list_write, with entries of `entry_size` bytes each, for mkeys of a pool or store whose
+// `entry_size` is the same.
 //
 // Errors: MLX5MK_CONFIG for more entries than the capacity, MLX5MK_ARGUMENT. After an error the list is as
 // before.
@@ -1771,9 +1801,10 @@ int32_t mlx5mk_list_write_equal(struct mlx5mk_list *list,
 // Destroys a list. No request may still use it. NULL is ignored.
 void mlx5mk_list_destroy(struct mlx5mk_list *list);
 
-// As mlx5mk_post_configure, with the entries of a list, at most as many as the mkey has room for. After an
-// empty list the mkey's space has 0 bytes. The function writes signature and crypto properties behind the
-// entries. So do not write, post or destroy the list before the request has completed.
+// As mlx5mk_post_configure, with the entries of a list, at most `max_entries` of the pool. With an empty
+// list, the mkey's space has 0 bytes. The function writes the signature and crypto properties into the
+// list's memory, behind the entries. So do not write, post or destroy the list before the request has
+// completed.
 //
 // Errors: as mlx5mk_post_configure.
 int32_t mlx5mk_post_configure_list(struct mlx5mk_qp *qp,
@@ -1785,10 +1816,10 @@ int32_t mlx5mk_post_configure_list(struct mlx5mk_qp *qp,
                                    struct mlx5mk_list *list,
                                    struct mlx5mk_error *error);
 
-// Replaces entries of the list layout of an mkey in use, from number `first` on, a multiple of 4. The rest
-// of the layout and its length stay, so the new entries must have as many bytes in total as the old ones.
-// `count` is a multiple of 4, unless the new entries are the last of the layout. The array is read during
-// the call only.
+// Replaces entries of the list layout of an mkey in use, beginning with the entry number `first`, a multiple
+// of 4. The rest of the layout and its length stay, so the new entries must have as many bytes in total as
+// the old ones. `count` is a multiple of 4, unless the new entries are the last of the layout. The array is
+// read during the call only.
 //
 // Errors: MLX5MK_CONFIG, also for an mkey without a list in force; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
 // error queue pair and mkey are as before.
@@ -1816,9 +1847,9 @@ int32_t mlx5mk_post_replace_list(struct mlx5mk_qp *qp,
                                  struct mlx5mk_error *error);
 
 // Appends the entries of a list to the layout of an mkey in use, whose length grows by the length of the
-// entries. The existing layout came from a list as well (mlx5mk_post_configure_list), and has a multiple of
-// 4 entries. The mkey has neither signature nor crypto. Use this function to build layouts of more than
-// 65532 entries in parts. Do not change the list until the request has completed.
+// entries. The existing layout must come from a list as well (mlx5mk_post_configure_list), and have a
+// multiple of 4 entries. The mkey must have neither signature nor crypto. Use this function to build layouts
+// of more than 65532 entries in parts. Do not change the list until the request has completed.
 //
 // Errors: as mlx5mk_post_replace.
 int32_t mlx5mk_post_append_list(struct mlx5mk_qp *qp,
@@ -1829,17 +1860,17 @@ int32_t mlx5mk_post_append_list(struct mlx5mk_qp *qp,
                                 const struct mlx5mk_list *list,
                                 struct mlx5mk_error *error);
 
-// Creates an mkey over `count` ranges, one after the other. Its space begins at address `start`, by which
-// requests and the peer name its first byte, and is as long as all ranges together; it ends at 2^64 at most.
-// The mkey can be used at once, with the rights `rights`: MLX5MK_LOCAL_WRITE and others. The array is read
-// during the call only. The regions belong to the protection domain, and stay registered as long as the mkey
-// is used.
+// Creates an mkey over `count` ranges, one after the other. Its space begins at the address `start` and is
+// as long as all ranges together. Requests and the peer name the first byte by `start`. The mkey can be used
+// at once, with the access rights `access`: MLX5MK_LOCAL_WRITE and others. The array is read during the call only.
+// The caller ensures that the regions of the ranges belong to the protection domain `pd`, and keeps them
+// registered as long as the mkey is used.
 //
-// Errors: MLX5MK_COMMAND for no ranges, a range of 0 bytes or over 2^31, more ranges than the device takes
-// or more than 4,076, the limit of the kernel's interface (the message has the limit), a space that ends
-// after 2^64, or where the device refuses; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+// Errors: MLX5MK_COMMAND where the device refuses, and for: no ranges, a range of 0 bytes or of more than
+// 2^31, more ranges than the device takes (the message has the limit), more than 4,076 ranges (the limit of
+// the kernel's interface), or a space that ends after 2^64; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 int32_t mlx5mk_list_mkey_create(const struct mlx5mk_pd *pd,
-                                uint32_t rights,
+                                uint32_t access,
                                 uint64_t start,
                                 const struct mlx5mk_range *entries,
                                 uint32_t count,
@@ -1852,7 +1883,7 @@ int32_t mlx5mk_list_mkey_create(const struct mlx5mk_pd *pd,
 // Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device does not support entries of one
 // length.
 int32_t mlx5mk_list_mkey_create_equal(const struct mlx5mk_pd *pd,
-                                      uint32_t rights,
+                                      uint32_t access,
                                       uint64_t start,
                                       uint32_t entry_size,
                                       const struct mlx5mk_place *entries,
@@ -1880,7 +1911,7 @@ int32_t mlx5mk_windows_create(const struct mlx5mk_pd *pd,
                               struct mlx5mk_windows **windows,
                               struct mlx5mk_error *error);
 
-// Takes a window, to be bound, and writes its name.
+// Takes a free window, to be bound, and writes its name to `window`.
 //
 // Errors: MLX5MK_FULL while all windows are in use.
 int32_t mlx5mk_windows_take(struct mlx5mk_windows *windows,
@@ -1888,11 +1919,11 @@ int32_t mlx5mk_windows_take(struct mlx5mk_windows *windows,
                             struct mlx5mk_error *error);
 
 // Binds a window in use to a range of a registered region (IBV_WR_BIND_MW), and writes the new key to `key`.
-// With this key, the peer of this queue pair has the rights `rights` until the window is revoked
-// (mlx5mk_post_invalidate_window), whatever remote rights the region gives. The range begins at address
-// `start` for the peer. `rights` are MLX5MK_REMOTE_…. The region belongs to the windows' protection domain,
-// and allows local writing if the peer may write. The device does not see the request before
-// mlx5mk_doorbell.
+// With this key, the peer of this queue pair has the access rights `access` until the window is revoked
+// (mlx5mk_post_invalidate_window), even if the region itself gives no remote rights. The peer names the
+// first byte of the range by the address `start`. `access` are MLX5MK_REMOTE_…. The region must belong to
+// the windows' protection domain, and must have MLX5MK_LOCAL_WRITE if the peer gets the right to write. The
+// device does not see the request before mlx5mk_doorbell.
 //
 // Errors: MLX5MK_CONFIG for a window that is bound, or a range of 0 bytes, of more than 2^31 bytes, or that
 // ends after 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. After an error queue pair and window are as before.
@@ -1902,21 +1933,24 @@ int32_t mlx5mk_post_bind(struct mlx5mk_qp *qp,
                          struct mlx5mk_windows *windows,
                          struct mlx5mk_window window,
                          const struct mlx5mk_range *range,
-                         uint32_t rights,
+                         uint32_t access,
                          uint64_t start,
                          uint32_t *key,
                          struct mlx5mk_error *error);
 
-// Revokes a bound window. The function posts a request with the name `id` and these flags to the queue pair
-// that bound the window (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the window's
-// key. The window stays in use until mlx5mk_windows_put gets a completion of this request, which it has with
-// MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the requests do not matter. If
-// the request fails, or its queue pair is reset before, the peer may still use the key: call this function
-// again when the queue pair works again. A window whose queue pair was destroyed stays in use until the
-// windows are destroyed.
+// Revokes a bound window. The function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV)
+// to `qp`, which must be the queue pair that bound the window. Use MLX5MK_FENCED if earlier requests still
+// use the window's key.
+//
+// Put the window back (mlx5mk_windows_put) with a completion of this request, which has one if `flags`
+// contains MLX5MK_SIGNALED, or of a later request on the same queue pair. The requests may have any names.
+// If the request fails, or the queue pair is reset before it completes, the peer may still use the key: when
+// the queue pair works again, call this function again. A window whose queue pair was destroyed stays in use
+// until the windows are destroyed.
 //
 // Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
-// MLX5MK_ARGUMENT for a window that is not in use here; MLX5MK_FULL. After an error nothing is posted.
+// MLX5MK_ARGUMENT for a window of another set, or one that was put back; MLX5MK_FULL. After an error nothing
+// is posted.
 int32_t mlx5mk_post_invalidate_window(struct mlx5mk_qp *qp,
                                       uint64_t id,
                                       uint32_t flags,
@@ -1940,11 +1974,11 @@ int32_t mlx5mk_windows_put(struct mlx5mk_windows *windows,
 // Destroys the windows. No request may still use them. NULL is ignored.
 void mlx5mk_windows_destroy(struct mlx5mk_windows *windows);
 
-// Writes the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes each.
-// `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the blocks, as
-// MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these CRCs,
-// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function does not need the data. It multiplies two polynomials
-// of 32 bits for each block.
+// Writes to `crc` the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes
+// each. `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the
+// blocks, as MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these
+// CRCs, MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function needs only the CRCs, not the data. For each
+// block it multiplies two polynomials of 32 bits.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_crc32c_combine(uint32_t first,
@@ -1967,30 +2001,31 @@ int32_t mlx5mk_crc64_combine(uint64_t first,
                              uint64_t *crc,
                              struct mlx5mk_error *error);
 
-// Registers `length` bytes at `address` for commands (`mlx5dv_devx_umem_reg_ex`), for rings and doorbell
-// records of queues. `rights` are the device's rights, MLX5MK_LOCAL_WRITE for a completion queue.
-// `page_sizes` is the sum of the accepted page sizes in bytes, or 0 for all. The memory stays mapped until
-// mlx5mk_umem_deregister has returned 0.
+// Registers `length` bytes at `address` as a umem (`mlx5dv_devx_umem_reg_ex`). Commands that create queues
+// name it as the memory of rings and doorbell records. `access` are what the device may do: for a completion
+// queue MLX5MK_LOCAL_WRITE, since the device writes the entries. `page_sizes` is the sum of the accepted
+// page sizes in bytes, or 0 for all. The caller keeps the memory mapped until mlx5mk_umem_deregister has
+// returned 0.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 35, MLX5MK_SYSTEM where the
 // memory is not mapped with these rights (EFAULT) or has none of the page sizes (EINVAL).
 int32_t mlx5mk_umem_register(const struct mlx5mk_device *device,
                              void *address,
                              size_t length,
-                             uint32_t rights,
+                             uint32_t access,
                              uint64_t page_sizes,
                              struct mlx5mk_umem **umem,
                              struct mlx5mk_error *error);
 
-// As mlx5mk_umem_register, for `length` bytes of a dma-buf, from `offset` on. The descriptor `fd` may be
-// closed after the call. Commands count offsets from the first of these bytes.
+// As mlx5mk_umem_register, for `length` bytes of the dma-buf `fd`, from `offset` on. The program may close
+// `fd` after the call. Offsets in commands count from the first registered byte.
 //
 // Errors: as mlx5mk_umem_register.
 int32_t mlx5mk_umem_register_dmabuf(const struct mlx5mk_device *device,
                                     int32_t fd,
                                     size_t offset,
                                     size_t length,
-                                    uint32_t rights,
+                                    uint32_t access,
                                     uint64_t page_sizes,
                                     struct mlx5mk_umem **umem,
                                     struct mlx5mk_error *error);
@@ -1998,10 +2033,10 @@ int32_t mlx5mk_umem_register_dmabuf(const struct mlx5mk_device *device,
 // Returns the number by which commands name the memory; 0 for NULL.
 uint32_t mlx5mk_umem_number(const struct mlx5mk_umem *umem);
 
-// Ends the registration. Destroy the objects that use the memory before. The handle is destroyed even after
-// an error. NULL is ignored.
+// Ends the registration. Before this call, destroy the objects that use the memory. The handle is destroyed
+// even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM: the device may still reach the memory, which has to stay mapped.
+// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
 int32_t mlx5mk_umem_deregister(struct mlx5mk_umem *umem,
                                struct mlx5mk_error *error);
 
@@ -2012,22 +2047,23 @@ int32_t mlx5mk_uar_alloc(const struct mlx5mk_device *device,
                          struct mlx5mk_uar **uar,
                          struct mlx5mk_error *error);
 
-// Writes the number by which commands name the page.
+// Writes the number by which commands name the UAR page.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_uar_number(const struct mlx5mk_uar *uar,
                           uint32_t *number,
                           struct mlx5mk_error *error);
 
-// Returns the address of the page, which is mapped as long as the handle exists; NULL where the page is not
-// mapped.
+// Returns the address of the UAR page, which is mapped as long as the handle exists; NULL where the page is
+// not mapped.
 void *mlx5mk_uar_address(const struct mlx5mk_uar *uar);
 
-// Gives the page up. No object may still use it. NULL is ignored.
+// Frees the UAR page. Before this call, destroy the objects that use it. NULL is ignored.
 void mlx5mk_uar_free(struct mlx5mk_uar *uar);
 
-// Writes the number of the kernel's event queue of a completion vector (`mlx5dv_devx_query_eqn`), for
-// completion queues that commands create. Vector 0 always exists.
+// Writes the number of the event queue that the kernel has for a completion vector
+// (`mlx5dv_devx_query_eqn`). Commands that create completion queues need this number. Vector 0 always
+// exists.
 //
 // Errors: MLX5MK_SYSTEM.
 int32_t mlx5mk_device_event_queue(const struct mlx5mk_device *device,
@@ -2036,9 +2072,9 @@ int32_t mlx5mk_device_event_queue(const struct mlx5mk_device *device,
                                   struct mlx5mk_error *error);
 
 // Sends the device a command that creates an object (`mlx5dv_devx_obj_create`). `request` and `reply` are
-// the PRM's structures. Memory that the command lets the device read or write stays valid until
-// mlx5mk_object_destroy has returned 0. Linux passes on only commands whose objects it can destroy. `reply`
-// is written in any case.
+// the structures that the PRM defines for the command. The caller keeps memory that the command gives to the
+// device valid until mlx5mk_object_destroy has returned 0. Linux passes a command on only if it knows how to
+// destroy the object. `reply` is written even after an error.
 //
 // Errors: MLX5MK_COMMAND where the device refuses, MLX5MK_SYSTEM where the kernel does not let the command
 // through (EINVAL), MLX5MK_ARGUMENT.
@@ -2050,7 +2086,7 @@ int32_t mlx5mk_object_create(const struct mlx5mk_device *device,
                              struct mlx5mk_object **object,
                              struct mlx5mk_error *error);
 
-// Sends the device a query of the object (`mlx5dv_devx_obj_query`). `reply` is written in any case.
+// Sends the device a query of the object (`mlx5dv_devx_obj_query`). `reply` is written even after an error.
 //
 // Errors: as mlx5mk_object_create.
 int32_t mlx5mk_object_query(const struct mlx5mk_object *object,
@@ -2060,8 +2096,8 @@ int32_t mlx5mk_object_query(const struct mlx5mk_object *object,
                             uint32_t reply_bytes,
                             struct mlx5mk_error *error);
 
-// Sends the device a command that changes the object (`mlx5dv_devx_obj_modify`). `reply` is written in any
-// case.
+// Sends the device a command that changes the object (`mlx5dv_devx_obj_modify`). `reply` is written even
+// after an error.
 //
 // Errors: as mlx5mk_object_create.
 int32_t mlx5mk_object_modify(const struct mlx5mk_object *object,
@@ -2073,38 +2109,42 @@ int32_t mlx5mk_object_modify(const struct mlx5mk_object *object,
 
 // Destroys the object on the device. The handle is destroyed even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM: the object stays on the device, and its memory has to stay valid.
-int32_t mlx5mk_object_destroy(struct mlx5mk_object *object, struct mlx5mk_error *error);
+// Errors: MLX5MK_SYSTEM. After it the object still exists on the device, so its memory must stay valid.
+int32_t mlx5mk_object_destroy(struct mlx5mk_object *object,
+                              struct mlx5mk_error *error);
 
-// Creates a channel for the answers to queries that are not waited for (`mlx5dv_devx_create_cmd_comp`).
+// Creates a channel for the answers to queries for which the program does not wait
+// (`mlx5dv_devx_create_cmd_comp`).
 //
 // Errors: MLX5MK_SYSTEM.
 int32_t mlx5mk_queries_create(const struct mlx5mk_device *device,
                               struct mlx5mk_queries **queries,
                               struct mlx5mk_error *error);
 
-// Sends the device a query of a queue pair, and does not wait for the answer, which will have this `id`.
+// Sends the device a query of a queue pair, and does not wait. The answer arrives at the channel `queries`,
+// with this `id`.
 //
-// Errors: MLX5MK_SYSTEM, with EAGAIN where the channel holds 1 MiB of answers; MLX5MK_ADOPT for a queue pair
-// that was adopted.
+// Errors: MLX5MK_SYSTEM, with EAGAIN while the channel is full (1 MiB of answers); MLX5MK_ADOPT for a queue
+// pair that was adopted.
 int32_t mlx5mk_qp_query_later(const struct mlx5mk_qp *qp,
                               const struct mlx5mk_queries *queries,
                               uint64_t id,
                               struct mlx5mk_error *error);
 
-// Sends the device a query of a key, and does not wait for the answer, which will have this `id`.
+// Sends the device a query of a data encryption key, and does not wait. The answer arrives at the channel
+// `queries`, with this `id`.
 //
-// Errors: MLX5MK_SYSTEM, with EAGAIN where the channel holds 1 MiB of answers; MLX5MK_ARGUMENT for a key
+// Errors: MLX5MK_SYSTEM, with EAGAIN while the channel is full (1 MiB of answers); MLX5MK_ARGUMENT for a key
 // that a cache has lent.
 int32_t mlx5mk_dek_query_later(const struct mlx5mk_dek *dek,
                                const struct mlx5mk_queries *queries,
                                uint64_t id,
                                struct mlx5mk_error *error);
 
-// Sends the device a query of an object, and does not wait for the answer of `reply_bytes` bytes, which will
-// have this `id`.
+// Sends the device a query of an object, and does not wait. The answer of `reply_bytes` bytes arrives at the
+// channel `queries`, with this `id`.
 //
-// Errors: MLX5MK_SYSTEM, with EAGAIN where the channel holds 1 MiB of answers; MLX5MK_ARGUMENT.
+// Errors: MLX5MK_SYSTEM, with EAGAIN while the channel is full (1 MiB of answers); MLX5MK_ARGUMENT.
 int32_t mlx5mk_object_query_later(const struct mlx5mk_object *object,
                                   const struct mlx5mk_queries *queries,
                                   const void *request,
@@ -2113,8 +2153,9 @@ int32_t mlx5mk_object_query_later(const struct mlx5mk_object *object,
                                   uint64_t id,
                                   struct mlx5mk_error *error);
 
-// Takes the next answer and returns 1. Waits up to `milliseconds`, or without limit if `milliseconds` is
-// negative. Returns 0 when the time is over. The caller sets the fields `reply` and `room` of `answer`.
+// Takes the next answer from the channel and returns 1. Waits up to `milliseconds`, or without limit if
+// `milliseconds` is negative. Returns 0 when the time is over. Before the call, the caller sets the fields
+// `reply` and `room` of `answer`.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
 int32_t mlx5mk_queries_next(const struct mlx5mk_queries *queries,
@@ -2140,16 +2181,16 @@ int32_t mlx5mk_answer_qp(const struct mlx5mk_answer *answer,
                          struct mlx5mk_error *error);
 
 // Decodes the answer to mlx5mk_dek_query_later, and returns the key's state, MLX5MK_DEK_READY or
-// MLX5MK_DEK_ERROR. Writes the 8 bytes that were given as `opaque` when the key was loaded.
+// MLX5MK_DEK_ERROR. Writes to `opaque` the 8 bytes that the program gave as `opaque` when it loaded the key.
 //
 // Errors: MLX5MK_COMMAND where the device has refused the query, MLX5MK_ARGUMENT.
 int32_t mlx5mk_answer_dek(const struct mlx5mk_answer *answer,
                           uint8_t (*opaque)[8],
                           struct mlx5mk_error *error);
 
-// Describes the bytes of a ring, of any library and from any source, and lists what a device would refuse in
-// them. The bytes are a copy, or nobody writes to them meanwhile. `what` is one of the MLX5MK_INSPECT
-// constants. A remainder that is too short for a block or an entry is ignored.
+// Describes the bytes of a send queue or a completion queue, whichever library wrote them, and lists what a
+// device would refuse in them. The caller ensures that nobody writes to the bytes during the call. `what` is
+// one of the MLX5MK_INSPECT constants. A remainder that is too short for a block or an entry is ignored.
 //
 // Writes each request or entry to `words`, with its bytes and findings; see mlx5mk_device_describe for
 // `words` and `size`. Writes the length of the whole text in bytes, without the NUL, to `length` if that is

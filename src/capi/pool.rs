@@ -7,7 +7,7 @@ use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Mkeys, Pool, Qp, TakenMkey, flagged};
 use super::psvs::Psvs;
-use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access, entry_size, only};
+use super::values::{MLX5MK_MEMORY, MLX5MK_WIRE, access_of, entry_size, only};
 use crate::devx::{self, DevxError, MkeySpec};
 use crate::mkey::{Mkey, SignatureErrorKind, UmrForm};
 use crate::queue::{MkeyPool, PoolSlot};
@@ -17,18 +17,18 @@ use core::ptr::NonNull;
 use std::boxed::Box;
 use std::vec::Vec;
 
-/// The mkeys encrypt and decrypt (AES-XTS). Transfers through an mkey fail until a configuration gives it
-/// crypto properties.
+/// Flag of a pool: the mkeys encrypt and decrypt (AES-XTS). Transfers through an mkey fail until a
+/// configuration gives it crypto properties.
 pub const MLX5MK_POOL_CRYPTO: u32 = 1;
-/// The tags of the mkeys change with each use, so that a peer cannot use an old key.
+/// Flag of a pool: the tags of the mkeys change with each use, so that a peer cannot use an old key.
 pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
-/// The peer may invalidate the mkeys.
+/// Flag of a pool: the peer may invalidate the mkeys.
 pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
-/// Reads and writes through the mkeys may pass one another.
+/// Flag of a pool: PCIe reads and writes through the mkeys may pass one another.
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
-/// Configurations write only the parts that change, with the same bytes as SPDK's `lib/mlx5`. The tag stays
-/// as it was when the mkey was created, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if a
-/// configuration gives them; the field `access` gives the rights from the start.
+/// Flag of a pool: configurations write only the properties that change, and post the same bytes as SPDK's
+/// `lib/mlx5`. The tag of an mkey never changes, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if
+/// a configuration gives them; the field `access` of the pool gives the first rights.
 pub const MLX5MK_POOL_MINIMAL: u32 = 16;
 
 /// The guard of a T10-DIF, or the CRC, was wrong.
@@ -46,21 +46,22 @@ pub const MLX5MK_BAD_DIGEST: u32 = 3;
 pub struct PoolSpec {
     /// Number of mkeys: 1 to 65536.
     pub count: u32,
-    /// Number of entries of a layout that an mkey has room for. More than 2^30 are refused with
-    /// MLX5MK_ARGUMENT, more than the device takes with MLX5MK_COMMAND.
+    /// The largest number of entries that a layout of an mkey can have. More than 2^30 are refused with
+    /// MLX5MK_ARGUMENT, more than the device supports with MLX5MK_COMMAND.
     pub max_entries: u32,
     /// MLX5MK_POOL_CRYPTO and other MLX5MK_POOL flags.
     pub flags: u32,
-    /// 0, or the length that all entries of layouts have, a power of two from 4096 to 2^31. Such layouts come
-    /// from lists (mlx5mk_list_write_equal). The device finds the entry of an address without a search,
-    /// however long the list is. Only for mkeys without signatures and crypto.
+    /// The length of every entry of a layout, a power of two from 4096 to 2^31, or 0 for entries of different
+    /// lengths. With equal lengths the device finds the entry of an address without a search, however long
+    /// the layout is. The entries then come from lists (mlx5mk_list_write_equal), and the mkeys have neither
+    /// signatures nor crypto.
     pub entry_size: u32,
     /// PSVs that all mkeys of the pool share. The mkeys are created in the protection domain of the PSVs.
     /// With NULL each mkey has its own PSVs, as in a store.
     pub psvs: *const Psvs,
     /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; the owner may always read.
-    /// Rights from the start are meant for MLX5MK_POOL_MINIMAL: its configurations may omit the rights as
-    /// long as the library knows the state of the mkey.
+    /// The field is meant for MLX5MK_POOL_MINIMAL, whose configurations may omit the rights, except after
+    /// mlx5mk_mkey_forget.
     pub access: u32,
 }
 
@@ -71,28 +72,28 @@ pub struct BadBlock {
     pub part: u32,
     /// The side from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
-    /// The number of the block, counted from 0 at the mkey's start; 0 for a digest.
+    /// The number of the block, counted from 0 at the first byte of the mkey's space; 0 for a digest.
     pub block: u64,
-    /// The value in the data.
+    /// The wrong signature, as it was in the data.
     pub found: u64,
-    /// The value that the device computed.
+    /// The signature that the device computed for the data.
     pub computed: u64,
     /// Offset in bytes of the last byte of the block with its signature; for a digest, the offset that the
     /// device reported.
     pub offset: u64,
 }
 
-/// Returns a pool of these mkeys.
+/// Returns a pool that holds these mkeys.
 fn pool_of(mkeys: Vec<Mkey>) -> Result<Mkeys, DevxError> {
     let slots = std::vec![PoolSlot::EMPTY; mkeys.len()];
     Ok(Mkeys::Own(MkeyPool::new(mkeys, slots)?))
 }
 
 /// Creates a pool of mkeys, none of them in use. With `cq` the mkeys have block signatures: signature errors
-/// arrive at `cq`, and each mkey sets one of its entries aside. `cq` is a completion queue of the queue pairs
-/// that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at that of the
-/// send queue, errors in received data at the other. An error that arrives at the queue which is not `cq` is
-/// returned as MLX5MK_BAD_ENTRY; mlx5mk_mkey_check returns it all the same. With NULL the mkeys have no
+/// arrive at `cq`, and each mkey sets one of its entries aside. `cq` must be a completion queue of the queue
+/// pairs that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at the one
+/// of the send queue, errors in received data at the other. At a queue other than `cq`, polling returns such
+/// an error as MLX5MK_BAD_ENTRY, but mlx5mk_mkey_check still finds it. With NULL as `cq` the mkeys have no
 /// signatures.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device lacks a
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
     })
 }
 
-/// Returns the properties of a pool's mkeys, and refuses more than `most` mkeys.
+/// Returns the properties of a pool's mkeys. Refuses a pool of more than `most` mkeys.
 pub(super) fn mkeys<'c>(
     spec: &PoolSpec,
     most: u32,
@@ -151,17 +152,18 @@ pub(super) fn mkeys<'c>(
         update_tag: has(MLX5MK_POOL_UPDATE_TAG),
         remote_invalidate: has(MLX5MK_POOL_REMOTE_INVALIDATE),
         relaxed_ordering: has(MLX5MK_POOL_RELAXED_ORDERING),
-        access: access(spec.access)?,
+        access: access_of(spec.access)?,
         form: if has(MLX5MK_POOL_MINIMAL) { UmrForm::Minimal } else { UmrForm::Complete },
         entry_size,
     })
 }
 
-/// Registers a pool with its completion queue, so that signature errors find it, and hands it out.
+/// Registers a pool with its completion queue, so that signature errors find it, and writes its handle to
+/// `place`.
 ///
 /// # Safety
-/// The pool's completion queue exists, and no reference to it is left: all calls of the group are made one
-/// after the other.
+/// The caller ensures that the pool's completion queue exists and that there is no other reference to it.
+/// (All calls of the group are made one after the other.)
 pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32 {
     let cq = pool.cq;
     let pool = NonNull::from(Box::leak(Box::new(pool)));
@@ -173,8 +175,9 @@ pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32
     0
 }
 
-/// Takes an mkey, to be configured, and writes its name. With MLX5MK_POOL_UPDATE_TAG its key has another tag
-/// than in its last use. Signature errors of an earlier use are cleared.
+/// Takes a free mkey from the pool, to be configured, and writes its name to `mkey`. With
+/// MLX5MK_POOL_UPDATE_TAG its key has another tag than in its last use. Signature errors of an earlier use
+/// are cleared.
 ///
 /// Errors: MLX5MK_FULL while all mkeys are in use.
 #[unsafe(no_mangle)]
@@ -190,12 +193,12 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
     })
 }
 
-/// Takes the key of an mkey in use out of service, if a peer may know it. The function posts a request with
-/// the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the key.
-/// The mkey stays in use until mlx5mk_pool_put gets a completion of this request, which it has with
-/// MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the requests do not matter. If
-/// the request fails, or its queue pair is reset before, the key may still be in service: call this function
-/// again, with any queue pair.
+/// Takes the key of an mkey in use out of service. This is needed only if a peer may know the key. The
+/// function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if
+/// earlier requests still use the key. The mkey stays in use until mlx5mk_pool_put gets a completion of this
+/// request, which has one if `flags` contains MLX5MK_SIGNALED, or of a later request on the same queue pair.
+/// The requests may have any names. If the request fails, or its queue pair is reset before it completes, the
+/// key may still be in service: call this function again, with any queue pair.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool, MLX5MK_FULL. After an error nothing
 /// is posted.
@@ -218,7 +221,7 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate(
 /// Puts an mkey back. `completion` proves that the mkey's key is out of service. It is the success of the
 /// request of mlx5mk_post_invalidate or of a later request on the same queue pair, or the receipt of a
 /// message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey
-/// whose key no peer can use: it was not configured, or gave no remote rights.
+/// whose key no peer can use: an mkey that was not configured, or whose configurations gave no remote rights.
 ///
 /// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
 /// failed, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
@@ -267,14 +270,15 @@ pub unsafe extern "C" fn mlx5mk_mkey_key(
     })
 }
 
-/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Call it after the
-/// completion of the data was taken, or after the peer's message that the data has arrived. The function also
-/// finds errors that were taken from other completion queues of the device. Returns 0 if all signatures were
-/// right. Otherwise returns MLX5MK_SIGNATURE, and writes the error in words to `error`, in numbers to `bad`;
-/// either may be NULL.
+/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Call it after you have
+/// taken the completion of the request that moves the data, or the peer's message that the data have arrived.
+/// The function also finds errors that arrived at other completion queues of the device. Returns 0 if all
+/// signatures were right. Otherwise returns MLX5MK_SIGNATURE, and describes the error in words in `error` and
+/// in numbers in `bad`; either may be NULL.
 ///
-/// Errors: MLX5MK_SIGNATURE, without writing `bad`, also for an mkey without signatures, and for an error
-/// that no domain of the mkey can have; MLX5MK_ARGUMENT for an mkey that is not in use in this pool.
+/// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for a reported error that does not fit
+/// the mkey's configuration. In these cases `bad` is not written; MLX5MK_ARGUMENT for an mkey that is not in
+/// use in this pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mkey_check(
     pool: Option<&mut Pool>,

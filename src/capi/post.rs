@@ -12,20 +12,21 @@ use crate::wqe::{Local, Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-/// Found in completions only: the completion belongs to no request, or to an operation that has no MLX5MK_OP
-/// constant.
+/// Operation in completions only: the completion belongs to no request, or to an operation that has no
+/// MLX5MK_OP constant.
 pub const MLX5MK_OP_OTHER: u32 = 0;
 /// The request does nothing.
 pub const MLX5MK_OP_NOP: u32 = 1;
 /// Sends a message.
 pub const MLX5MK_OP_SEND: u32 = 2;
-/// Sends a message with 32 bits, which the receiver's completion contains.
+/// Sends a message with immediate data: 32 bits, which the receiver's completion contains.
 pub const MLX5MK_OP_SEND_IMM: u32 = 3;
 /// Sends a message, and the receiver's device takes one of the receiver's keys out of service.
 pub const MLX5MK_OP_SEND_INVALIDATE: u32 = 4;
 /// Writes to the peer's memory.
 pub const MLX5MK_OP_RDMA_WRITE: u32 = 5;
-/// Writes to the peer's memory, and completes one of the peer's receive requests with 32 bits.
+/// Writes to the peer's memory, and completes one of the peer's receive requests. Its completion contains 32
+/// bits of immediate data.
 pub const MLX5MK_OP_RDMA_WRITE_IMM: u32 = 6;
 /// Reads from the peer's memory.
 pub const MLX5MK_OP_RDMA_READ: u32 = 7;
@@ -34,18 +35,18 @@ pub const MLX5MK_OP_RDMA_READ: u32 = 7;
 pub const MLX5MK_OP_COMPARE_SWAP: u32 = 8;
 /// Adds `swap_add` to 8 bytes of the peer's memory. The old value arrives in the one segment of 8 bytes.
 pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
-/// Found in completions only: the configuration of an mkey (mlx5mk_post_configure).
+/// Operation in completions only: the configuration of an mkey (mlx5mk_post_configure).
 pub const MLX5MK_OP_CONFIGURE: u32 = 10;
-/// Found in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
+/// Operation in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
 pub const MLX5MK_OP_INVALIDATE: u32 = 11;
-/// Copies the one segment to local memory, without the peer: `remote_address` and `rkey` are an address and a
-/// key of this side. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other requests,
-/// not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy has
-/// completed.
+/// Copies the bytes of the one segment to another place in local memory, without the peer. `remote_address`
+/// and `rkey` name this place. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other
+/// requests, not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy
+/// has completed.
 pub const MLX5MK_OP_MEMCPY: u32 = 12;
-/// Found in completions only: a work request that the program built (mlx5mk_post_raw).
+/// Operation in completions only: a work request that the program built (mlx5mk_post_raw).
 pub const MLX5MK_OP_RAW: u32 = 13;
-/// Found in completions only: a memory window that was bound (mlx5mk_post_bind).
+/// Operation in completions only: a memory window that was bound (mlx5mk_post_bind).
 pub const MLX5MK_OP_BIND: u32 = 14;
 
 /// A request that moves data. Fields that its operation does not need are ignored.
@@ -57,8 +58,8 @@ pub struct Request {
     pub operation: u32,
     /// A sum of the flags MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED, or 0.
     pub flags: u32,
-    /// Address in the peer's memory; for MLX5MK_OP_MEMCPY, in the memory of this side. If `rkey` is that of
-    /// an mkey, the address is an offset in the mkey's space.
+    /// Address in the peer's memory; for MLX5MK_OP_MEMCPY, in local memory. If `rkey` is the key of an mkey,
+    /// the address is an offset in the mkey's space.
     pub remote_address: u64,
     /// The key of the memory at `remote_address`.
     pub rkey: u32,
@@ -81,7 +82,7 @@ pub struct Request {
 }
 
 /// Posts a configuration of an mkey in use. `count` ranges of memory, one after the other, become the mkey's
-/// space, and the prepared properties become its properties. If `count` is 0, the layout in force stays. The
+/// space, and the prepared properties become its properties. If `count` is 0, the mkey keeps its layout. The
 /// array is read during the call only.
 ///
 /// Requests that are posted later to the same queue pair may use the mkey. The device does not see the
@@ -122,9 +123,9 @@ fn configure(
     Ok(0)
 }
 
-/// As mlx5mk_post_configure, with an interleaved layout. In each of `cycles` cycles, the next bytes of each
-/// of `count` streams become the next bytes of the mkey's space. The layout takes one entry of the mkey more
-/// than the number of streams.
+/// As mlx5mk_post_configure, with an interleaved layout. The mkey's space consists of `cycles` cycles. Each
+/// cycle takes the next bytes of each of the `count` streams, in turn. The layout needs room for `count` + 1
+/// entries in the mkey.
 ///
 /// Errors: as mlx5mk_post_configure; MLX5MK_ARGUMENT where there are no streams.
 #[unsafe(no_mangle)]
@@ -205,11 +206,11 @@ const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failu
     }
 }
 
-/// Posts a work request that the program built. `bytes` is the length of the buffer; the length of the
-/// request is in its control segment. The library writes the request's place in the ring and the number of
-/// the queue pair into it, and adds `flags` to the request's own flags. The device does not see the request
-/// before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do not use it with an
-/// mkey of a pool.
+/// Posts a work request that the program built. `wqe` leads to `bytes` bytes; the control segment in them
+/// gives the length of the request, which may be less. In the control segment the library sets the index of
+/// the WQE and the number of the queue pair, and adds `flags` to the flags that are there. The device does
+/// not see the request before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do
+/// not use it with an mkey of a pool.
 ///
 /// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
@@ -230,10 +231,10 @@ pub unsafe extern "C" fn mlx5mk_post_raw(
     })
 }
 
-/// Gives the PSV of a transaction its start value again, which is needed after a wrong digest. Post it after
-/// the configurations of the next transaction and before the requests that move its data. `seed` is
-/// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this. The device does not see
-/// the request before mlx5mk_doorbell.
+/// Posts a request that gives the PSV of a transaction its start value again. This is needed after a wrong
+/// digest. Call the function after the configurations of the next transaction and before the requests that
+/// move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this.
+/// The device does not see the request before mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
@@ -274,8 +275,8 @@ pub unsafe extern "C" fn mlx5mk_post_receive(
     })
 }
 
-/// Publishes all posted requests of the queue pair, with one doorbell. Does nothing if no request waits to be
-/// published, or for NULL.
+/// Publishes all posted requests of the queue pair, with one doorbell. Does nothing if all posted requests
+/// are published, or if `qp` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_doorbell(qp: Option<&mut Qp>) {
     if let Some(qp) = qp {

@@ -9,9 +9,9 @@ use crate::devx;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
 
-/// A pair of PSVs, for the memory and the wire domain. Mkeys that share PSVs are used one after another:
-/// configure the next mkey after the transfer through the previous one has completed, and set a signature in
-/// each configuration. The library does not check this.
+/// A pair of PSVs, for the memory and the wire domain. Mkeys that share PSVs are used one after another: the
+/// caller configures the next mkey only after the transfer through the previous one has completed, and sets a
+/// signature in each configuration. The library does not check this.
 pub struct Psvs(pub(super) devx::Psvs);
 
 /// Creates a pair of PSVs.
@@ -46,7 +46,8 @@ pub unsafe extern "C" fn mlx5mk_psvs_index(
     })
 }
 
-/// Gives the PSVs up. They stay on the device until the pools that share them are gone. NULL is ignored.
+/// Destroys the handle. The PSVs stay on the device until the pools that share them are destroyed. NULL is
+/// ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_psvs_destroy(psvs: Option<Box<Psvs>>) {
     drop(psvs);

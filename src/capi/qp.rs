@@ -14,23 +14,23 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use std::boxed::Box;
 
-/// Every send request has a completion.
+/// Flag of a queue pair: every send request has a completion.
 pub const MLX5MK_QP_SIGNAL_ALL: u32 = 1;
-/// A signature error stops the send queue.
+/// Flag of a queue pair: a signature error stops the send queue before the next request.
 pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
-/// Requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
+/// Flag of a queue pair: requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
-/// The queue pair asks for a BlueFlame register: a doorbell that takes a whole request. A request that is
-/// published alone is then written to the register, so the device need not read it from memory.
+/// Flag of a queue pair: it asks for a BlueFlame register: a doorbell that takes a whole request. The library
+/// then writes a request that is published alone to the register, so the device need not read it from memory.
 /// mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
-/// Time stamps are ticks of the device's clock.
+/// Format of time stamps: ticks of the device's free-running clock.
 pub const MLX5MK_TIMESTAMPS_FREE_RUNNING: u32 = 1;
-/// Time stamps have the format that the device prefers.
+/// Format of time stamps: the one that the device prefers.
 pub const MLX5MK_TIMESTAMPS_DEVICE_DEFAULT: u32 = 2;
-/// Time stamps are seconds and nanoseconds.
+/// Format of time stamps: seconds and nanoseconds of the device's real-time clock.
 pub const MLX5MK_TIMESTAMPS_REAL_TIME: u32 = 3;
 
 /// The properties of a queue pair. A field that is 0 stands for its default.
@@ -40,12 +40,14 @@ pub struct QpSpec {
     /// An RDMA WRITE of one segment takes one block. A configuration of an mkey with four entries takes two
     /// blocks, and one more for a signature, for crypto, and for each domain that has a signature.
     pub send_blocks: u32,
-    /// Number of receive requests, rounded up to a power of two, at most 32768. Default 16.
+    /// The number of receive requests that the receive queue holds, rounded up to a power of two, at most
+    /// 32768. Default 16.
     pub receive_slots: u32,
     /// Buffers of a receive request, a power of two. Default 4.
     pub receive_sges: u32,
-    /// The largest number of send requests between post and completion, parts of configurations included. An
-    /// entry of the completion queue is set aside for each. Default: the number of blocks of the send ring.
+    /// The largest number of send work requests that may be outstanding. A configuration of an mkey may
+    /// consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
+    /// number of blocks of the send ring.
     pub max_requests: u32,
     /// A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
     /// MLX5MK_QP_BLUE_FLAME, or 0.
@@ -58,8 +60,8 @@ pub struct QpSpec {
     pub timestamps: u32,
 }
 
-/// The options of a connection. A field that is 0 stands for its default, which is that of rdma-core's tools.
-/// Both sides use the same options.
+/// The options of a connection. A field that is 0 stands for its default. The defaults are those of
+/// rdma-core's tools. Both sides use the same options.
 #[repr(C)]
 pub struct ConnectSpec {
     /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists the table).
@@ -96,7 +98,7 @@ pub struct ConnectSpec {
     pub flow_label: u32,
 }
 
-/// A value of `retries` and `rnr_retries`: the first failure is final.
+/// A value of `retries` and `rnr_retries`: no retries.
 pub const MLX5MK_NO_RETRIES: u8 = 255;
 
 /// The address of a queue pair, which its peer needs to connect. The two sides exchange the bytes unchanged,
@@ -109,7 +111,7 @@ pub struct Address {
 
 const _: () = assert!(size_of::<Address>() == QpAddress::BYTES);
 
-/// The largest size of a queue, in send blocks or receive slots.
+/// The largest size of a queue: blocks of a send queue, or receive requests of a receive queue.
 const MAX_SIZE: u32 = 1 << 15;
 
 /// Returns the size of a queue, rounded up to a power of two.
@@ -130,12 +132,12 @@ const DEFAULT: QpSpec = QpSpec {
     timestamps: 0,
 };
 
-/// Returns a value, or its default where it is 0.
+/// Returns `value`, or `default` if `value` is 0.
 const fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }
 
-/// Returns a format of time stamps, or `None` if the library chooses.
+/// Converts a constant MLX5MK_TIMESTAMPS. Returns `None` for 0: the library then chooses the format.
 const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
     Ok(Some(match format {
         0 => return Ok(None),
@@ -146,18 +148,20 @@ const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
     }))
 }
 
-/// Refuses unknown flags. `more` are flags that are allowed in addition to those of all queue pairs.
+/// Refuses unknown flags. `more` are flags that the caller allows in addition to the two that any queue pair
+/// may have.
 fn check_flags(spec: &QpSpec, more: u32) -> Result<(), Failure> {
     only(spec.flags, MLX5MK_QP_SIGNAL_ALL | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR | more, "flags")
 }
 
-/// Registers the queue pair with its completion queues, so that completions find it, and hands it out.
+/// Registers the queue pair with its completion queues, so that completions find it, and writes its handle to
+/// `place`.
 fn join(queues: QueuePair, cqs: [NonNull<Cq>; 2], place: &mut MaybeUninit<*mut Qp>) -> Result<i32, Failure> {
     let qpn = queues.qpn();
     let qp = NonNull::from(Box::leak(Box::new(Qp { queues, cqs })));
     for (number, mut cq) in of(cqs).enumerate() {
-        // SAFETY: the caller vouches for the completion queue, and no reference to it is left. All calls of
-        // the group are made one after the other.
+        // SAFETY: the caller vouches for the handle of the completion queue. No reference to the queue exists
+        // now, because all calls of the group are made one after the other.
         let joined = unsafe { cq.as_mut() }.members.join(Member { qpn, qp });
         if let Err(error) = joined {
             of(cqs).take(number).for_each(|cq| leave(cq, qpn));
@@ -182,11 +186,11 @@ fn leave(mut cq: NonNull<Cq>, qpn: Qpn) {
 }
 
 /// Creates a queue pair in the state INIT. Its completions arrive at `send_cq` and `receive_cq`, which may be
-/// the same. NULL as `spec` stands for the defaults. Connect the queue pair next; receive requests may be
-/// posted before.
+/// the same. NULL as `spec` stands for the defaults. Next, connect the queue pair; receive requests may be
+/// posted before that.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies or
-/// time stamps that the device does not support).
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also where the device does
+/// not support a flag or the time stamps of `spec`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_create(
     pd: Option<&Pd>,
@@ -224,22 +228,29 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
 }
 
 /// Takes over an idle queue pair that the program has created and connected, for example through librdmacm:
-/// `ibv_qp` is a `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are those of the queue pair,
-/// and were adopted before.
+/// `ibv_qp` is a `struct ibv_qp` of libmlx5. `pd`, `send_cq` and `receive_cq` are the handles of its
+/// protection domain and its completion queues, which the program has adopted before.
 ///
-/// The function uses only these fields of `spec`: `max_requests`, the `max_send_wr` of the queue pair, and
-/// MLX5MK_QP_SIGNAL_ALL, for a queue pair that was created with `sq_sig_all`. NULL stands for the defaults.
+/// The function reads only two fields of `spec`: `max_requests`, to which the caller sets the `max_send_wr`
+/// of the queue pair, and `flags`, which contains MLX5MK_QP_SIGNAL_ALL if the queue pair was created with
+/// `sq_sig_all`. NULL stands for the defaults.
 ///
-/// All requests posted to the queue pair have completed, and their completions were taken before its
-/// completion queues were adopted. The queue pair is not destroyed as long as the handle exists. Nobody else
-/// posts to it from this call on, for good. By default libmlx5 creates queue pairs that receive short
-/// messages into completion entries, and this function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0
-/// in the environment before the queue pair is created, or create it with
-/// MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE. While requests are posted here, the program's libmlx5 posts to no
-/// queue pair of the context that has the same doorbell register, unless MLX5_SHUT_UP_BF=1 was set when the
-/// context was opened.
+/// The caller ensures:
 ///
-/// Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that is visibly busy,
+/// - All requests posted to the queue pair have completed, and their completions were taken before its
+///   completion queues were adopted.
+/// - The program does not destroy the queue pair as long as the handle exists.
+/// - From this call on, the program never posts to the queue pair through libibverbs, even after the handle
+///   is destroyed.
+/// - While this library posts to the queue pair, libmlx5 posts to no other queue pair of the context with the
+///   same doorbell register. The reason: libmlx5 writes whole requests to the register, and a doorbell of
+///   this library must not come between those writes. With MLX5_SHUT_UP_BF=1, set before the context was
+///   opened, libmlx5 writes only doorbells, and may post.
+///
+/// By default libmlx5 creates queue pairs that receive short messages into completion entries, and this
+/// function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0 in the environment before the queue pair
+/// is created, or create it with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE.
+/// Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that still has outstanding requests,
 /// MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_adopt(
@@ -263,7 +274,7 @@ pub unsafe extern "C" fn mlx5mk_qp_adopt(
             signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
             max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
         };
-        // SAFETY: the caller vouches for the queue pair.
+        // SAFETY: the caller vouches for the queue pair, as the docstring demands.
         let queues = unsafe { pd.device.adopt_qp(ibv_qp, &pd.pd, &send_cq.cq, &receive_cq.cq, wanted)? };
         join(queues, handles, place)
     })
@@ -282,7 +293,8 @@ pub unsafe extern "C" fn mlx5mk_qp_has_blue_flame(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.control().has_blue_flame().into())
 }
 
-/// Connects the queue pair to a queue pair of the same device, or to itself, over a path inside the device.
+/// Connects the queue pair to a queue pair of the same device, or to itself. The packets do not leave the
+/// device.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -360,8 +372,8 @@ pub unsafe extern "C" fn mlx5mk_qp_address(
     })
 }
 
-/// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Requests may be
-/// sent once the peer has connected as well, so the peer must say when it has.
+/// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Send requests only
+/// after the peer has connected as well; the peer has to report this to the program.
 ///
 /// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the kernel finds no route to
 /// the peer's GID, MLX5MK_COMMAND: after this error mlx5mk_qp_reset returns the queue pair to INIT.
@@ -405,9 +417,9 @@ pub struct QpInfo {
     pub state: u32,
     /// Number of the send queue's block that the device executes next, modulo 2^16.
     pub next_send_block: u32,
-    /// Number of the block after the last published send request, modulo 2^16.
+    /// Number of the block behind the last send request that was published with a doorbell, modulo 2^16.
     pub announced_send_block: u32,
-    /// Number of receive requests that the device has taken.
+    /// Number of receive requests that messages have consumed so far.
     pub receives_taken: u32,
     /// Number of the peer's queue pair.
     pub remote_qpn: u32,
@@ -417,7 +429,7 @@ pub struct QpInfo {
     pub next_receive_psn: u32,
 }
 
-/// Converts a description for C.
+/// Converts the device's description of a queue pair into the structure for C.
 pub(super) const fn qp_info(info: &crate::command::QpInfo) -> QpInfo {
     QpInfo {
         state: match info.state {
@@ -455,14 +467,15 @@ pub unsafe extern "C" fn mlx5mk_qp_query(
     })
 }
 
-/// Turns every send request named `id` that was not executed into a NOP, and returns their number
-/// (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue is drained (MLX5MK_QP_SQ_DRAINED), and
-/// mlx5mk_qp_resume lets it go on. The NOP completes as the request would have. A configuration counts for
-/// each of its work requests: call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools
-/// accept no completion for the invalidations posted before this call: post them again.
+/// Turns every send request named `id` that was not executed into a NOP, and returns the number of these
+/// requests (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue must be drained (MLX5MK_QP_SQ_DRAINED).
+/// After the call, continue it with mlx5mk_qp_resume. The NOP completes as the request would have. A
+/// configuration counts as several requests if it has several work requests. If a configuration was
+/// cancelled, call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools accept no
+/// completion for the invalidations posted before this call: post them again.
 ///
 /// Errors: MLX5MK_ARGUMENT for a queue that is not drained, MLX5MK_COMMAND, MLX5MK_REQUEST where the device
-/// names a block at which no request begins.
+/// reports a next block (`next_send_block`) at which no request begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_cancel(
     qp: Option<&mut Qp>,
@@ -505,14 +518,15 @@ pub unsafe extern "C" fn mlx5mk_qp_fail(qp: Option<&Qp>, error: Option<&mut Mayb
     })
 }
 
-/// The names that a program gave requests (`id`): room that the caller provides, and the number of requests.
+/// An array of the caller for names of requests (`id`), and the number of requests.
 #[repr(C)]
 pub struct Names {
-    /// Room for names. May be NULL if `room` is 0.
+    /// Memory for `room` names. May be NULL if `room` is 0.
     pub ids: *mut u64,
-    /// The number of names that `ids` has room for.
+    /// The size of `ids`, in names.
     pub room: u32,
-    /// Written by mlx5mk_qp_reset: the number of all requests. Only the first `room` names are written.
+    /// Written by mlx5mk_qp_reset: the number of outstanding requests. If it exceeds `room`, only `room`
+    /// names are written.
     pub count: u32,
 }
 
@@ -525,16 +539,17 @@ pub struct Outstanding {
     pub receives: Names,
 }
 
-/// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew, for example after
-/// a request has failed.
+/// Takes a queue pair from any state back to INIT, with empty queues, so that it can be connected anew. Use
+/// this after a request has failed, for example.
 ///
 /// Writes the names of the outstanding requests to `outstanding`; NULL drops them. The device may have
-/// executed some of these requests. There are at most `send_blocks` and `receive_slots` of them. If one of
-/// them is a configuration, the state of its mkey is unknown: call mlx5mk_mkey_forget. Signature errors stay
-/// in the completion queue: poll it, and check each mkey, before an mkey is configured anew.
+/// executed some of these requests. There are at most `send_blocks` send requests and `receive_slots` receive
+/// requests. If one of them is a configuration, the state of its mkey is unknown: call mlx5mk_mkey_forget.
+/// Signature errors stay in the completion queue: poll it, and check each mkey, before you configure mkeys
+/// anew.
 ///
-/// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; it
-/// has kept the names of the outstanding requests.
+/// Errors: MLX5MK_ARGUMENT: nothing has changed. MLX5MK_COMMAND, MLX5MK_SYSTEM: call the function again; the
+/// names of the outstanding requests are not lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_reset(
     qp: Option<&mut Qp>,
@@ -560,7 +575,7 @@ pub unsafe extern "C" fn mlx5mk_qp_reset(
         let Some(told) = outstanding else { return Ok(0) };
         for (names, ids) in [(&mut told.sends, found.sends), (&mut told.receives, found.receives)] {
             names.count = ids.len() as u32;
-            // SAFETY: the caller vouches for the room.
+            // SAFETY: the caller vouches for the memory at `ids`.
             let places = unsafe { room(names.ids.cast::<MaybeUninit<u64>>(), names.room as usize, "ids") };
             for (place, id) in places.unwrap_or_default().iter_mut().zip(ids) {
                 place.write(id);

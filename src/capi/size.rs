@@ -1,4 +1,5 @@
-//! Sizes of requests and queues.
+//! Functions that compute the blocks and completion entries that requests need, to choose the sizes of
+//! queues.
 
 #![allow(unsafe_code)] // Unmangled names for C.
 
@@ -14,10 +15,11 @@ use crate::wqe::RequestSize;
 /// The size of a request. A program adds up the sizes of the requests that may be outstanding at a time.
 #[repr(C)]
 pub struct Size {
-    /// Number of blocks of 64 bytes, for `send_blocks` of a queue pair, which rounds the sum up.
+    /// Number of blocks of 64 bytes, for the field `send_blocks` of a queue pair, which is rounded up to a
+    /// power of two.
     pub blocks: u32,
-    /// Number of work requests, for `max_requests` of a queue pair: each sets an entry of the completion
-    /// queue aside.
+    /// Number of work requests, for the field `max_requests` of a queue pair, which sets aside an entry of
+    /// the completion queue for each.
     pub requests: u32,
 }
 
@@ -28,8 +30,9 @@ impl From<RequestSize> for Size {
 }
 
 /// Returns the largest size of a configuration (mlx5mk_post_configure) of an mkey of a pool: `entries` is the
-/// largest number of entries of its layout, one more for an interleaved layout, 0 for a layout that stays.
-/// `domains` is the largest number of domains with a signature, 0 to 2. For a digest it is 1. Zeros for NULL.
+/// largest number of entries of its layout, plus one for an interleaved layout, or 0 if the mkey keeps its
+/// layout. `domains` is the largest number of domains with a signature, 0 to 2; for a digest 1. If `pool` is
+/// NULL, all numbers of the size are 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_configure_size(pool: Option<&PoolSpec>, entries: u32, domains: u32) -> Size {
     let Some(spec) = pool else { return RequestSize::NONE.into() };
@@ -45,8 +48,8 @@ pub unsafe extern "C" fn mlx5mk_configure_size(pool: Option<&PoolSpec>, entries:
 }
 
 /// Returns the size of a request that moves data (mlx5mk_post), or of an invalidation (MLX5MK_OP_INVALIDATE).
-/// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and pointers are
-/// not followed. Zeros for NULL.
+/// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and the function
+/// does not follow pointers. If `request` is NULL, all numbers of the size are 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_request_size(request: Option<&Request>) -> Size {
     let Some(request) = request else { return RequestSize::NONE.into() };
@@ -67,8 +70,8 @@ pub unsafe extern "C" fn mlx5mk_request_size(request: Option<&Request>) -> Size 
 }
 
 /// Returns the number of entries of a completion queue for `queue_pairs` queue pairs, each with up to `sends`
-/// outstanding work requests and `receives` receive slots, and for `mkeys` mkeys with signatures: a power of
-/// two.
+/// outstanding send work requests and `receives` receive requests, and for `mkeys` mkeys with signatures. The
+/// result is a power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlx5mk_cq_entries(queue_pairs: u32, sends: u32, receives: u32, mkeys: u32) -> u32 {
     CqSpec::entries_for(queue_pairs, sends, receives, mkeys)

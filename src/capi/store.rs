@@ -1,4 +1,4 @@
-//! Mkeys that the pools of several threads share.
+//! Stores of mkeys, from which the pools of several threads take mkeys.
 
 #![allow(unsafe_code)] // Unmangled names for C, and completion queues.
 
@@ -11,7 +11,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use std::boxed::Box;
 
-/// Mkeys of one kind, which pools take and give back, several at a time.
+/// A store of mkeys with the same properties. Pools take mkeys from it and return them, several at a time.
 pub struct Store {
     store: MkeyStore,
     cq: Option<NonNull<Cq>>,
@@ -47,9 +47,9 @@ pub unsafe extern "C" fn mlx5mk_store_create(
 }
 
 /// Creates a pool that takes mkeys from a store when it needs them, and gives back surplus mkeys. At most
-/// `most` mkeys, 1 to 65536, are in use at a time. Taking an mkey and putting it back
-/// needs no lock, except when mkeys are fetched from the store or returned to it, several at a time. An mkey
-/// that was put back (mlx5mk_pool_put) may next be taken by another thread.
+/// `most` mkeys of the pool, 1 to 65536, are in use at a time. Taking and putting back an mkey needs a lock
+/// only when the pool exchanges mkeys with the store, several at a time. An mkey that was put back
+/// (mlx5mk_pool_put) may next be taken by another thread.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

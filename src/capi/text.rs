@@ -1,4 +1,4 @@
-//! Texts that are written to memory of the caller.
+//! Writes text to memory of a C caller.
 
 #![allow(unsafe_code)] // A pointer of the caller.
 
@@ -6,15 +6,15 @@ use core::ffi::c_char;
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 
-/// Writes a text and a NUL. The text is cut off if the room is too short. Returns the length of the whole
+/// Writes a text and a NUL. The text is cut off if `size` bytes are too few. Returns the length of the whole
 /// text in bytes, without the NUL.
 ///
 /// # Safety
-/// `first` is NULL, or leads to room for `size` bytes, which nobody else uses meanwhile.
+/// The caller ensures that `first` is NULL, or leads to `size` bytes that nobody else uses meanwhile.
 pub(super) unsafe fn text(first: *mut c_char, size: usize, words: &dyn fmt::Display) -> usize {
     let room = match first.is_null() {
         true => &mut [],
-        // SAFETY: the caller vouches for the room; both types are a byte, and any byte is valid.
+        // SAFETY: the caller vouches for the memory. `c_char` and `MaybeUninit<u8>` are both one byte.
         false => unsafe { core::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), size) },
     };
     let mut text = Text { room, length: 0 };
@@ -27,7 +27,7 @@ pub(super) unsafe fn text(first: *mut c_char, size: usize, words: &dyn fmt::Disp
     text.length
 }
 
-/// Room for a text.
+/// Writes a text to `room` and counts its bytes.
 struct Text<'t> {
     room: &'t mut [MaybeUninit<u8>],
     /// Bytes of the text so far, including those that had no room.

@@ -1,4 +1,5 @@
-//! Values that functions take and return: arrays, rights, ranges of memory.
+//! Types and constants that many functions for C use (arrays, access rights, ranges of memory), and their
+//! conversion.
 
 #![allow(unsafe_code)] // Pointers of the caller.
 
@@ -17,17 +18,17 @@ pub const MLX5MK_REMOTE_READ: u32 = 4;
 /// The peer may use atomics (IBV_ACCESS_REMOTE_ATOMIC).
 pub const MLX5MK_REMOTE_ATOMIC: u32 = 8;
 
-/// The memory side of an mkey.
+/// The memory domain of an mkey: data as they are in memory.
 pub const MLX5MK_MEMORY: u32 = 0;
-/// The wire side of an mkey.
+/// The wire domain of an mkey: data as they are sent to the peer and received from it.
 pub const MLX5MK_WIRE: u32 = 1;
 
 /// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. It has the
 /// layout of `struct ibv_sge`.
 #[repr(C)]
 pub struct Range {
-    /// Address of the range's first byte. For an mkey this is an offset in its space, counted in bytes as
-    /// they are on the wire.
+    /// Address of the range's first byte. If `key` is that of an mkey, this is an offset in the mkey's space,
+    /// in bytes of the wire domain.
     pub address: u64,
     /// Length in bytes: 1 to 2^31 - 1 in a request, 1 to 2^31 in a layout.
     pub length: u32,
@@ -50,7 +51,7 @@ pub struct Stream {
     pub key: u32,
 }
 
-/// The beginning of an entry, for lists whose entries all have the same length, which is given separately.
+/// An entry of a list whose entries all have the same length. The length is given once for the list.
 #[repr(C)]
 pub struct Place {
     /// Address of the entry's first byte, as in a range. It need not be a multiple of the length.
@@ -59,7 +60,8 @@ pub struct Place {
     pub key: u32,
 }
 
-// Arrays of the C types are read as arrays of the library's types, so both have the same layout.
+// The functions cast arrays of the C types to arrays of the library's types, so both must have the same
+// layout.
 const _: () = {
     assert!(size_of::<Stream>() == size_of::<InterleavedEntry>());
     assert!(align_of::<Stream>() == align_of::<InterleavedEntry>());
@@ -80,7 +82,7 @@ const _: () = {
 };
 
 /// Converts a sum of MLX5MK_LOCAL_WRITE and the other rights into access rights. Refuses unknown bits.
-pub(super) fn access(bits: u32) -> Result<Access, Failure> {
+pub(super) fn access_of(bits: u32) -> Result<Access, Failure> {
     let known = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_WRITE | MLX5MK_REMOTE_READ | MLX5MK_REMOTE_ATOMIC;
     only(bits, known, "access")?;
     let right = |bit, right| if bits & bit != 0 { right } else { Access::NONE };
@@ -90,7 +92,7 @@ pub(super) fn access(bits: u32) -> Result<Access, Failure> {
         | right(MLX5MK_REMOTE_ATOMIC, Access::REMOTE_ATOMIC))
 }
 
-/// Returns the common length of a list's entries.
+/// Checks the common length of a list's entries.
 pub(super) fn entry_size(bytes: u32) -> Result<KsmEntrySize, Failure> {
     KsmEntrySize::new(bytes).map_err(|_| Failure::Value { what: "entry_size", value: bytes.into() })
 }
@@ -104,8 +106,8 @@ pub(super) fn only(bits: u32, known: u32, what: &'static str) -> Result<(), Fail
 /// Returns an array of the caller. NULL is allowed if the array is empty.
 ///
 /// # Safety
-/// `first` is NULL, or leads to `count` values, which nobody changes while the slice lives. `T` may have any
-/// bytes.
+/// The caller ensures that `first` is NULL, or leads to `count` values, which nobody changes while the slice
+/// lives, and that every sequence of bytes is a valid `T`.
 #[inline]
 pub(super) unsafe fn array<'a, T>(
     first: *const T,
@@ -120,10 +122,11 @@ pub(super) unsafe fn array<'a, T>(
     }
 }
 
-/// Returns an array of the caller that the library writes to; see [`array`].
+/// Returns an array of the caller that the library writes to. NULL is allowed if the array is empty.
 ///
 /// # Safety
-/// `first` is NULL, or leads to room for `count` values, which nobody else uses while the slice lives.
+/// The caller ensures that `first` is NULL, or leads to memory for `count` values, which nobody else uses
+/// while the slice lives.
 #[inline]
 pub(super) unsafe fn room<'a, T>(
     first: *mut MaybeUninit<T>,
@@ -144,10 +147,10 @@ mod tests {
 
     #[test]
     fn rights_have_the_bits_of_verbs() {
-        assert_eq!(access(0).unwrap(), Access::NONE);
-        assert_eq!(access(15).unwrap(), Access::ALL);
-        assert_eq!(access(MLX5MK_REMOTE_READ).unwrap(), Access::REMOTE_READ);
-        assert!(access(16).is_err());
+        assert_eq!(access_of(0).unwrap(), Access::NONE);
+        assert_eq!(access_of(15).unwrap(), Access::ALL);
+        assert_eq!(access_of(MLX5MK_REMOTE_READ).unwrap(), Access::REMOTE_READ);
+        assert!(access_of(16).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::cq::Completion;
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Qp, flagged};
-use super::values::{Range, access};
+use super::values::{Range, access_of};
 use crate::devx::{DevxError, MkeyHandle};
 use crate::mkey::KlmEntry;
 use crate::queue::slots::Handle;
@@ -17,15 +17,15 @@ use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
-/// Memory windows of type 2, in use or not. One thread at a time uses them.
+/// Memory windows of type 2, in use or not. The caller ensures that only one thread at a time uses them.
 pub struct Windows {
     pool: WindowPool<'static>,
     _handles: Vec<MkeyHandle>,
 }
 
 /// The name of a window while it is in use. The name includes the set of windows and the use: other sets
-/// refuse it, and its own set refuses it after the window was put back. A program may copy the name, and does
-/// not look into it. Zeros name no window.
+/// refuse it, and its own set refuses it after the window was put back. A program may copy the name, but its
+/// content has no meaning for the program. Zeros name no window.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TakenWindow {
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn mlx5mk_windows_create(
     })
 }
 
-/// Takes a window, to be bound, and writes its name.
+/// Takes a free window, to be bound, and writes its name to `window`.
 ///
 /// Errors: MLX5MK_FULL while all windows are in use.
 #[unsafe(no_mangle)]
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
 }
 
 /// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW), and writes the new key to `key`.
-/// With this key, the peer of this queue pair has the rights `rights` until the window is revoked
-/// (mlx5mk_post_invalidate_window), whatever remote rights the region gives. The range begins at address
-/// `start` for the peer. `rights` are MLX5MK_REMOTE_…. The region belongs to the windows' protection domain,
-/// and allows local writing if the peer may write. The device does not see the request before
-/// mlx5mk_doorbell.
+/// With this key, the peer of this queue pair has the access rights `access` until the window is revoked
+/// (mlx5mk_post_invalidate_window), even if the region itself gives no remote rights. The peer names the
+/// first byte of the range by the address `start`. `access` are MLX5MK_REMOTE_…. The region must belong to
+/// the windows' protection domain, and must have MLX5MK_LOCAL_WRITE if the peer gets the right to write. The
+/// device does not see the request before mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is bound, or a range of 0 bytes, of more than 2^31 bytes, or that
 /// ends after 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. After an error queue pair and window are as before.
@@ -98,14 +98,14 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     windows: Option<&mut Windows>,
     window: TakenWindow,
     range: Option<&Range>,
-    rights: u32,
+    access: u32,
     start: u64,
     key: Option<&mut MaybeUninit<u32>>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
         let (qp, windows, range) = (given(qp, "qp")?, given(windows, "windows")?, given(range, "range")?);
-        let (key, access) = (given(key, "key")?, access(rights)?);
+        let (key, access) = (given(key, "key")?, access_of(access)?);
         let window = windows.pool.window_mut(window.pooled())?;
         let range = KlmEntry { address: range.address, length: range.length, key: Key::from_raw(range.key) };
         flagged(qp, id, flags)?.bind_window(window, range, access, start)?;
@@ -114,16 +114,19 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     })
 }
 
-/// Revokes a bound window. The function posts a request with the name `id` and these flags to the queue pair
-/// that bound the window (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if earlier requests still use the window's
-/// key. The window stays in use until mlx5mk_windows_put gets a completion of this request, which it has with
-/// MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the requests do not matter. If
-/// the request fails, or its queue pair is reset before, the peer may still use the key: call this function
-/// again when the queue pair works again. A window whose queue pair was destroyed stays in use until the
-/// windows are destroyed.
+/// Revokes a bound window. The function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV)
+/// to `qp`, which must be the queue pair that bound the window. Use MLX5MK_FENCED if earlier requests still
+/// use the window's key.
+///
+/// Put the window back (mlx5mk_windows_put) with a completion of this request, which has one if `flags`
+/// contains MLX5MK_SIGNALED, or of a later request on the same queue pair. The requests may have any names.
+/// If the request fails, or the queue pair is reset before it completes, the peer may still use the key: when
+/// the queue pair works again, call this function again. A window whose queue pair was destroyed stays in use
+/// until the windows are destroyed.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
-/// MLX5MK_ARGUMENT for a window that is not in use here; MLX5MK_FULL. After an error nothing is posted.
+/// MLX5MK_ARGUMENT for a window of another set, or one that was put back; MLX5MK_FULL. After an error nothing
+/// is posted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
     qp: Option<&mut Qp>,

@@ -1,4 +1,5 @@
-//! Builds mailboxes from the bit positions of `mlx5_ifc.h`, for tests only. The positions count from the
+//! Builds mailboxes from the bit positions of `mlx5_ifc.h`, for tests only. A test names each field by its
+//! bit position, and compares the bytes with those that a command encodes. The positions count from the
 //! highest bit of the mailbox's first byte. The functions share no arithmetic with the wire structs, so tests
 //! notice a wrong offset in either of the two.
 
@@ -41,8 +42,8 @@ pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
 }
 
 /// Encodes a command into a mailbox that was filled with a pattern, and compares every byte with `expected`.
-/// Also checks that the bytes after the request stay, that a request with a secret is wiped, and that a
-/// mailbox which is one byte too short stays untouched.
+/// Also checks that the bytes behind the request keep the pattern, that the bytes of a request with a secret
+/// are wiped, and that a mailbox which is one byte too short is not written.
 pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     let length = command.input_bytes();
     assert_eq!(length, expected.len());

@@ -45,7 +45,7 @@ pub struct GeneralCapabilities {
     pub log_max_mkeys: u8,
     /// Base-2 logarithm of the largest number of protection domains.
     pub log_max_pds: u8,
-    /// Largest depth to which indirect mkeys may nest.
+    /// The largest number of levels of indirect mkeys: an indirect mkey may refer to others.
     pub max_indirection: u8,
     /// Base-2 logarithm of the largest length of an mkey in bytes.
     pub log_max_mkey_bytes: u8,
@@ -53,18 +53,18 @@ pub struct GeneralCapabilities {
     pub log_max_entries: u8,
     /// UMRs can change translation entries from number 65,536 on (PRM `umr_extended_translation_offset`).
     pub extended_translation_offset: bool,
-    /// Base-2 logarithm of the largest number of octowords of an mkey's BSFs.
+    /// Base-2 logarithm of the largest number of octowords (16 bytes) that the BSFs of an mkey may have.
     pub log_max_bsf_octowords: u8,
     /// Base-2 logarithm of the longest message in bytes.
     pub log_max_message: u8,
-    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight as requester (PRM
-    /// `log_max_ra_req_qp`).
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics of this side that a queue pair may
+    /// have in flight (PRM `log_max_ra_req_qp`, requester).
     ///
-    /// The kernel exchanges the meanings of this field and of `log_max_reads_in`. If the two differ, the
-    /// smaller one is safe for both directions.
+    /// The kernel uses this field for the peer's RDMA READs, and `log_max_reads_in` for those of this side.
+    /// If the two differ, the smaller number is safe for both.
     pub log_max_reads_out: u8,
-    /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight as responder (PRM
-    /// `log_max_ra_res_qp`).
+    /// Base-2 logarithm of the largest number of RDMA READs and atomics of the peer that a queue pair may
+    /// have in flight (PRM `log_max_ra_res_qp`, responder).
     pub log_max_reads_in: u8,
     /// The longest request of a send queue in bytes.
     pub max_send_request_bytes: u16,
@@ -99,11 +99,12 @@ pub struct GeneralCapabilities {
     pub xts_tweak_inc_64: bool,
     /// Mask of the general objects that can be created: bit n stands for type n.
     pub object_types: u64,
-    /// UMRs may not write the translation entries of indirect mkeys (kernel `umr_can_use_indirect_mkey`).
+    /// If true, UMRs may not write the translation entries of indirect mkeys (kernel
+    /// `umr_can_use_indirect_mkey`).
     pub umr_indirect_mkey_disabled: bool,
-    /// UMRs may not change the right to atomics.
+    /// If true, UMRs may not change the right to atomics.
     pub umr_modify_atomic_disabled: bool,
-    /// The fence that a request after a UMR needs.
+    /// The strength of the fence that a request needs which comes after a UMR and uses its mkey.
     pub umr_fence: UmrFence,
     /// Mkeys can be created that allow writes to pass one another.
     pub relaxed_ordering_write: bool,
@@ -115,10 +116,10 @@ pub struct GeneralCapabilities {
     pub relaxed_ordering_read_umr: bool,
     /// The device has mkeys whose entries all have one length (KSM; PRM `fixed_buffer_size`).
     pub fixed_buffer_size: bool,
-    /// The device has memory windows: the keys in the list of an mkey need not grant the rights that the mkey
-    /// grants to the peer (PRM `imaicl`; the kernel offers windows if the bit is set).
+    /// The device has memory windows: an mkey may grant the peer rights that the keys in its list do not
+    /// grant (PRM `imaicl`). The kernel offers memory windows if this bit is set.
     pub memory_windows: bool,
-    /// The device has a null mkey, through which nothing is read or written.
+    /// The device has a null mkey: reads and writes through it touch no memory.
     pub null_mkey: bool,
     /// The device has atomics.
     pub atomic: bool,
@@ -126,7 +127,7 @@ pub struct GeneralCapabilities {
     pub reliable_connection: bool,
     /// The device has RoCE.
     pub roce: bool,
-    /// Reliable connections can loop back while RoCE is off.
+    /// Queue pairs of reliable connections can connect to queue pairs of the same device while RoCE is off.
     pub loopback_without_roce: bool,
     /// Kind of the device's ports.
     pub port_type: PortType,
@@ -251,8 +252,8 @@ impl GeneralCapabilities {
     /// Returns which block signatures mkeys can have, `None` if they can have none (the rule is rdma-core's).
     ///
     /// If the device has signatures, T10-DIF (with both guards) and CRC-32 are always among them, and so are
-    /// blocks of 512, 520, 4096 and 4160 bytes. The result says which other signatures and block sizes the
-    /// device has.
+    /// blocks of 512, 520, 4096 and 4160 bytes. The result therefore lists only the other signatures and
+    /// block sizes.
     pub const fn signatures(&self) -> Option<SignatureCapabilities> {
         if !self.signature_handover || !self.signature_error_domain {
             return None;
@@ -266,7 +267,7 @@ impl GeneralCapabilities {
     }
 
     /// Returns the AES-XTS engine, `None` if there is none. If the device has several engines, the function
-    /// prefers one for many data units per mkey.
+    /// prefers one that encrypts many data units per mkey.
     ///
     /// The function also returns `None` for a device whose tweaks grow by 2^64
     /// ([`GeneralCapabilities::xts_tweak_inc_64`]). For such a device, NVIDIA's SPDK sets the upper half of
@@ -315,21 +316,22 @@ impl GeneralCapabilities {
     }
 
     /// Returns the largest number of translation entries of an mkey that UMRs configure. It is at most 65,536
-    /// on a device without [`GeneralCapabilities::extended_translation_offset`], where UMRs cannot name later
-    /// entries.
+    /// on a device without [`GeneralCapabilities::extended_translation_offset`], where a UMR cannot name
+    /// entries from number 65,536 on.
     pub const fn max_umr_entries(&self) -> u32 {
         const MAX_16_BIT_OFFSET: u32 = 1 << 16;
         let max = self.max_entries();
         if self.extended_translation_offset || max < MAX_16_BIT_OFFSET { max } else { MAX_16_BIT_OFFSET }
     }
 
-    /// Returns whether general objects of type `kind` can be created.
+    /// Returns whether the device can create general objects of type `kind`, such as DEKs.
     pub const fn can_create(&self, kind: ObjectType) -> bool {
         kind.0 < 64 && self.object_types >> kind.0 & 1 != 0
     }
 }
 
-/// The command that asks for the general capabilities in force (QUERY_HCA_CAP, general device).
+/// The command that asks for the current general capabilities (QUERY_HCA_CAP for the general device, as
+/// opposed to the largest values that software may set).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryGeneralCapabilities};

@@ -49,8 +49,8 @@ impl CqeSize {
     }
 }
 
-/// Fills in the fields of a completion queue's context that do not depend on the place of the entries: user
-/// memory (umem), or pages that the command lists.
+/// Fills in the fields of a completion queue's context that both commands have. The fields that say where the
+/// entries are differ: user memory (umem), or pages that the command lists.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());
@@ -63,8 +63,8 @@ fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size
 /// reply is the queue's number.
 ///
 /// The command does not enable compressed entries (`cqe_comp_en`). A compressed entry contains only the hash,
-/// the checksum or the stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), but a
-/// completion of an mkey request needs other fields. Even rdma-core's own polling cannot read compressed
+/// the checksum or the stride of a received packet (`mlx5dv_create_cq`, `cqe_comp_res_format`), and lacks the
+/// fields that the completion of an mkey request needs. Even rdma-core's own polling cannot read compressed
 /// entries. A queue of this library reports a compressed entry as
 /// [`crate::error::CompletionError::UnsupportedFormat`].
 ///

@@ -13,16 +13,16 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CryptoCapabilities {
-    /// The device is commissioned: logins are possible.
+    /// The device is commissioned for wrapped keys: it accepts logins.
     pub wrapped_operational: bool,
-    /// The device will be commissioned after the next reset.
+    /// The device will be commissioned for wrapped keys after the next reset.
     pub going_to_commissioning: bool,
     /// AES-XTS keys must be wrapped.
     pub xts_keys_wrapped: bool,
-    /// Mask of the kinds of DEK that must be wrapped (PRM `wrapped_import_method`); bit 2 stands for AES-XTS
-    /// keys.
+    /// Mask of the kinds of DEK that the device accepts only wrapped (PRM `wrapped_import_method`). Bit 2
+    /// stands for AES-XTS keys.
     pub import_methods: u8,
-    /// The device has the command [`super::SyncCrypto`], after which DEKs can get other values.
+    /// The device has the command [`super::SyncCrypto`], which is needed to give DEKs other values.
     pub synchronizes_deks: bool,
     /// Base-2 logarithm of the largest number of DEKs.
     pub log_max_deks: u8,
@@ -30,7 +30,7 @@ pub struct CryptoCapabilities {
     pub log_max_import_keks: u8,
     /// Base-2 logarithm of the largest number of credentials.
     pub log_max_credentials: u8,
-    /// One bit per self-test that failed; 0 on a sound device.
+    /// One bit per self-test that failed; 0 if all passed.
     pub failed_selftests: u16,
     /// Number of import keys that outlive a reset.
     pub permanent_import_keks: u8,
@@ -165,8 +165,8 @@ impl fmt::Display for CryptoReport {
     }
 }
 
-/// The command that asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). It is meant for
-/// devices with [`GeneralCapabilities::crypto`] only.
+/// The command that asks for the current crypto capabilities (QUERY_HCA_CAP, crypto). It is meant for devices
+/// with [`GeneralCapabilities::crypto`] only.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryCryptoCapabilities};

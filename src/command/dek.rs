@@ -104,9 +104,9 @@ impl Command for CreateDek<'_> {
 /// The command that gives a DEK on the device another value (MODIFY_GENERAL_OBJECT of a DEK). The number of
 /// the DEK and its `opaque` bytes stay.
 ///
-/// The device may use an old value, which it has cached, until [`SyncCrypto`]. The order is therefore: all
-/// transfers with the old value complete, then [`SyncCrypto`], then this command. A wrapped key needs a
-/// login. The mailbox is wiped when the request is dropped.
+/// Until [`SyncCrypto`], the device may use a cached old value. The order is therefore: all transfers with
+/// the old value complete, then [`SyncCrypto`], then this command. A wrapped key needs a login. The mailbox
+/// is wiped when the request is dropped.
 ///
 /// Source: the kernel's `lib/crypto.c`, which changes plaintext keys of TLS this way. Assumption: keys of
 /// AES-XTS can be changed as well, and wrapped keys are changed in the form in which they are loaded.
@@ -166,8 +166,8 @@ impl Command for ModifyDek<'_> {
     }
 }
 
-/// The command that makes the device forget the values of the DEKs that it has used (SYNC_CRYPTO). A
-/// [`ModifyDek`] after this command is sure to put its value in force.
+/// The command that makes the device drop its cached values of DEKs (SYNC_CRYPTO). After this command, a
+/// [`ModifyDek`] takes effect at once, because no old value is in the cache.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, SyncCrypto};

@@ -137,8 +137,7 @@ impl<'a> DekKey<'a> {
         }
     }
 
-    /// Checks that the device accepts the form of the key: plaintext or wrapped. `command` is named by the
-    /// error.
+    /// Checks that the device accepts the form of the key: plaintext or wrapped. The error names `command`.
     pub(super) fn check(&self, device: &CryptoReport, command: Opcode) -> Result<(), CommandError> {
         let what = match (device.key_import(), self.is_wrapped()) {
             (KeyImport::Plaintext, false) | (KeyImport::Wrapped, true) => return Ok(()),

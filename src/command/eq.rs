@@ -8,8 +8,8 @@ use crate::wire::prm::event::EventEntry;
 use crate::wire::prm::pages::WithPages;
 
 /// The command that creates an event queue in pages of memory, which the command lists by bus address
-/// (CREATE_EQ). The device reports completions of an armed completion queue to the event queue that this
-/// completion queue names.
+/// (CREATE_EQ). The device reports a completion in an armed completion queue to the event queue with which
+/// the completion queue was created.
 ///
 /// The caller must fill all entries with [`EventEntry::UNWRITTEN`] before the command. The reply is the
 /// queue's number.
@@ -36,7 +36,7 @@ pub struct CreateEq<const PAGES: usize> {
     pub size: EqSize,
     /// UAR page with the doorbell by which software gives entries back to the device.
     pub uar: UarPage,
-    /// Mask of the events to report: bit n stands for type n. The events of completion queues need no bit.
+    /// Mask of the events to report: bit n stands for type n. Completion events need no bit.
     pub events: u64,
     /// The interrupt vector that an armed event queue raises.
     pub interrupt: u8,

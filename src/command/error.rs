@@ -18,7 +18,7 @@ pub enum CommandError {
         /// Length of the request in bytes.
         needed: usize,
     },
-    /// The reply is too short for its values.
+    /// The reply is too short for the fields that the command reads.
     ReplyTooShort {
         /// The command.
         command: Opcode,
@@ -38,7 +38,7 @@ pub enum CommandError {
     },
     /// An address lacks the alignment that the device needs. Nothing was written.
     Misaligned {
-        /// The name of the object at the address.
+        /// What is at the address, such as "page" or "doorbell record".
         what: &'static str,
         /// The address.
         address: u64,
@@ -47,7 +47,8 @@ pub enum CommandError {
     },
     /// A page for the firmware begins at address 0, which the firmware does not accept. Nothing was written.
     PageAtZero,
-    /// A bitmap of pages has fewer bits than there are pages. Nothing was written.
+    /// The bitmap of a [`PageRange`](crate::hca::PageRange) has fewer bits than there are pages. Nothing was
+    /// written.
     BitmapTooShort {
         /// Number of 64-bit words of the bitmap.
         words: usize,
@@ -61,7 +62,7 @@ pub enum CommandError {
         /// Length of the queue in bytes.
         needed: u64,
     },
-    /// The reply gives back more pages than the command asked for.
+    /// The firmware's reply gives back more pages than the command asked for.
     TooManyPages {
         /// Number of pages in the reply.
         pages: u32,
@@ -72,7 +73,7 @@ pub enum CommandError {
     Unsupported {
         /// The command.
         command: Opcode,
-        /// The name of the ability that the device lacks.
+        /// The ability that the device lacks, in words.
         what: &'static str,
     },
     /// The command asks for more translation entries than an mkey of this device can have. The command was

@@ -1,5 +1,5 @@
-//! Memory of the firmware: commands that ask how many pages the firmware wants, give it pages, and take pages
-//! back.
+//! Memory of the firmware: the firmware of a device without a driver needs pages of the host's memory. The
+//! commands ask how many pages it wants, give it pages, and take pages back.
 
 use super::Command;
 use super::pages::aligned;
@@ -79,8 +79,8 @@ impl Command for QueryPages {
 
     fn read(&self, output: &QueryPagesReply) -> Result<PageRequest, CommandError> {
         let id = FunctionId::from_bits(output.function.get());
-        // As in the kernel, the number of the PCI function comes from the reply, but `embedded_cpu` from the
-        // request.
+        // As in the kernel, the number of the PCI function is taken from the reply, but `embedded_cpu` from
+        // the request.
         let function = Function { number: id.function_id(), embedded_cpu: self.function.embedded_cpu };
         Ok(PageRequest { function, pages: output.num_pages.get().cast_signed() })
     }

@@ -20,8 +20,7 @@ use crate::wire::prm::function::QueryIssiReply;
 pub struct Issi(u8);
 
 impl Issi {
-    /// ISSI 1, which Linux and rdma-core choose. The commands of this library have the form that ISSI 1 gives
-    /// them.
+    /// ISSI 1, which Linux and rdma-core choose. The commands of this library have the format of ISSI 1.
     pub const ONE: Self = Self(1);
 
     /// Creates the value from the number of a version, at most 31.

@@ -1,5 +1,5 @@
-//! The command that creates an mkey together with its list of memory ranges. No work request changes the list
-//! later.
+//! The command that creates an mkey together with its list of memory ranges. Work requests cannot change the
+//! list later.
 
 use super::{Command, GeneralCapabilities, Pdn};
 use crate::command::error::CommandError;
@@ -63,8 +63,8 @@ impl MkeyEntries<'_> {
 }
 
 /// The command that creates an mkey together with its list of memory ranges (CREATE_MKEY; sources: DPDK
-/// `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`). The command contains the entries, which work
-/// requests never change.
+/// `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`). The command contains the entries. Work
+/// requests cannot change them later.
 ///
 /// The mkey can be used at once. The reply is its key. The list makes the request longer than
 /// [`CreateListMkey::INPUT`](Command::INPUT); [`Command::input_bytes`] returns its length.
@@ -186,9 +186,8 @@ impl<'a> CreateListMkey<'a> {
         self.length
     }
 
-    /// Returns the number of octowords of the entries, padded to whole blocks as in DPDK.
-    // The product cannot overflow, and `saturating_mul` avoids the check for it where the compiler inlines
-    // this function.
+    /// Returns the number of octowords of the entries, padded to a multiple of 4 (64 bytes), as in DPDK.
+    // The product cannot overflow. `saturating_mul` spares the code of an overflow check and its panic.
     const fn octowords(&self) -> usize {
         self.entries.count().div_ceil(OCTOWORDS_PER_BLOCK).saturating_mul(OCTOWORDS_PER_BLOCK)
     }

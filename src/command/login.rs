@@ -9,8 +9,8 @@ use crate::wire::prm::crypto_login::{CreateLoginRequest, LoginFlags, QueryLoginR
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 
-/// A credential as a login presents it to the device: at most 48 bytes. A wrapped credential has 48 bytes,
-/// which contain 40 bytes of plaintext.
+/// The credential with which a program logs in to the device: at most 48 bytes. A wrapped credential has 48
+/// bytes, which contain 40 bytes of plaintext.
 ///
 /// ```
 /// use mlx5_mkey::command::{Credential, Secret};
@@ -23,7 +23,7 @@ use core::fmt;
 pub struct Credential<'a>(&'a [u8]);
 
 impl<'a> Credential<'a> {
-    /// Size in bytes of the request's field for the credential.
+    /// The largest length of a credential: the size of its field in the request, in bytes.
     pub const MAX: usize = 48;
 
     /// Creates the value from a wrapped credential.
@@ -34,7 +34,7 @@ impl<'a> Credential<'a> {
     /// Creates the value from a credential of any length up to [`Credential::MAX`].
     ///
     /// # Errors
-    /// [`OutOfRange`] for a longer credential, which rdma-core would copy without a check.
+    /// [`OutOfRange`] for a longer credential. (rdma-core copies it without a check.)
     pub const fn new(bytes: &'a [u8]) -> Result<Self, OutOfRange> {
         if bytes.len() > Self::MAX {
             return Err(OutOfRange {
@@ -90,8 +90,8 @@ impl LoginObject {
 /// The command that logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login,
 /// `mlx5dv_crypto_login_create`).
 ///
-/// An open device context may have one login. DEKs that were loaded outlive the login. The mailbox is wiped
-/// when the request is dropped.
+/// An open device context may have one login. DEKs that were loaded stay valid after the login ends. The
+/// mailbox is wiped when the request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateLogin, Credential, CredentialId, ImportKekId, Secret};
@@ -158,19 +158,19 @@ impl Command for CreateLogin<'_> {
 }
 
 codes! {
-    /// Whether a login is in force (PRM `crypto_login_obj.state`). The type can also hold codes without a
-    /// name, because a reply may contain any code. No code means a missing login, because the device then has
-    /// no object to query.
+    /// Whether a login is valid (PRM `crypto_login_obj.state`). The type can also hold codes without a name,
+    /// because a reply may contain any code. There is no code for a missing login: it has no object that a
+    /// program could query.
     LoginState(u8), "login state {:#x}";
 
-    /// The login is in force.
+    /// The login is valid.
     VALID = LoginFlags::VALID, "valid";
     /// The login's credential or import key was revoked. The login has to be destroyed and replaced by a new
     /// one.
     INVALID = LoginFlags::INVALID, "invalid";
 }
 
-/// The command that asks whether a login is in force (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).
+/// The command that asks whether a login is valid (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, LoginObject, LoginState, QueryLogin};

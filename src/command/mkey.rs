@@ -12,8 +12,8 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcCrypto, MkcFlags, MkcPages, M
 /// Number of octowords of a BSF of 64 bytes.
 const BSF_OCTOWORDS: u32 = 4;
 
-/// An mkey's room for translation entries. The wanted number of entries is rounded up to a multiple of 4, as
-/// in rdma-core.
+/// The largest number of translation entries that an mkey can have. The number is rounded up to a multiple of
+/// 4, as in rdma-core.
 ///
 /// ```
 /// use mlx5_mkey::command::EntryCount;
@@ -30,7 +30,7 @@ impl EntryCount {
     /// ([`GeneralCapabilities::max_umr_entries`]).
     pub const MAX: u32 = MkeyAttributes::MAX_ENTRIES;
 
-    /// Creates the value from the number of entries that the mkey needs at least, and rounds it up.
+    /// Rounds `at_least`, the number of entries that the mkey needs, up to a multiple of 4.
     ///
     /// # Errors
     /// [`OutOfRange`] for more than [`EntryCount::MAX`].
@@ -52,8 +52,8 @@ impl EntryCount {
     }
 }
 
-/// The features with which an mkey is created (`enum mlx5dv_mkey_init_attr_flags`). The flag `INDIRECT` needs
-/// no field, because all these mkeys have it.
+/// The features with which an mkey is created (`enum mlx5dv_mkey_init_attr_flags`). The flag `INDIRECT` has
+/// no field, because all mkeys that work requests configure have it.
 ///
 /// ```
 /// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
@@ -78,15 +78,15 @@ pub struct MkeyFeatures {
     /// Reads through the mkey may pass writes.
     pub relaxed_ordering_read: bool,
     /// Access rights that the mkey has from its creation on, beside the owner's right to read. They are meant
-    /// for [`UmrForm::Minimal`]: while the library knows the state of the mkey, configurations may leave out
-    /// the rights.
+    /// for [`UmrForm::Minimal`], whose configurations may omit the rights, except after
+    /// [`Mkey::forget`](crate::mkey::Mkey::forget).
     pub access: Access,
-    /// Which parts of the mkey UMRs will write ([`MkeyAttributes::form`]). The bytes of CREATE_MKEY are the
-    /// same for both forms.
+    /// Whether UMRs write all properties of the mkey, or only those that change ([`MkeyAttributes::form`]).
+    /// The bytes of CREATE_MKEY are the same for both forms.
     pub form: UmrForm,
-    /// The length of all entries of the mkey's lists, if they have one length (KSM; kernel
-    /// `mlx5e_create_umr_ksm_mkey`). These lists are in registered memory
-    /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
+    /// The length of every entry of the mkey's lists, for entries of one length (KSM; kernel
+    /// `mlx5e_create_umr_ksm_mkey`). `None` for entries of different lengths. The lists are then in
+    /// registered memory ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
 
@@ -119,7 +119,7 @@ pub struct MkeyFeatures {
 pub struct CreateMkey {
     /// Protection domain of the mkey.
     pub pd: Pdn,
-    /// The mkey's room for translation entries.
+    /// The largest number of translation entries of the mkey.
     pub max_entries: EntryCount,
     /// The features of the mkey.
     pub features: MkeyFeatures,
@@ -129,7 +129,7 @@ pub struct CreateMkey {
 
 impl CreateMkey {
     /// Checks that the device supports the features and the number of entries. The feature `update_tag` is
-    /// left out, because the kernel decides about it and no capability states it.
+    /// not checked, because no capability states it: the kernel decides whether it is allowed.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] with the name of the missing feature, [`CommandError::TooManyEntries`]
@@ -163,7 +163,7 @@ impl CreateMkey {
         Err(CommandError::Unsupported { command: Self::OPCODE, what })
     }
 
-    /// Returns how many BSFs the mkey needs room for.
+    /// Returns the number of BSFs for which the mkey needs room: one for signatures, one for crypto.
     const fn bsfs(&self) -> u32 {
         self.features.block_signature as u32 + self.features.crypto as u32
     }
@@ -185,8 +185,8 @@ impl CreateMkey {
         }
     }
 
-    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. The PSVs, of memory domain and wire
-    /// domain, are used only if the mkey has block signatures.
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. `memory` and `wire` are the PSVs of
+    /// the two domains. They are used only if the mkey has block signatures.
     ///
     /// # Errors
     /// The errors of [`CreateMkey::check`].
@@ -343,13 +343,14 @@ impl Command for CreateMemoryRegion {
     }
 }
 
-/// The command that creates a memory region of all memory that the device reaches, with bus addresses
-/// (CREATE_MKEY without translation; source: Linux `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is
-/// the region's key.
+/// The command that creates a memory region over all memory that the device can reach. Requests name this
+/// memory by bus addresses (CREATE_MKEY without translation; source: Linux `mlx5_ib_get_dma_mr`,
+/// `mlx5e_create_mkey`). The reply is the region's key.
 ///
-/// On bare metal, no kernel registers memory, and no other program needs protection. The region's key is
-/// therefore the local key of all memory. A peer that gets the key of the region, or of an mkey over the
-/// whole region, reaches all memory as well, with the rights that the key grants.
+/// The command is meant for bare metal, where no kernel registers memory, and no other program needs
+/// protection. The region's key serves as the local key of all memory. A peer that gets the key of the
+/// region, or of an mkey over the whole region, reaches all memory as well, with the rights that the key
+/// grants.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePhysicalRegion, Pdn};

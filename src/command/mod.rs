@@ -1,8 +1,8 @@
-//! Commands to the device, without I/O: each encodes its request as bytes of a mailbox, and decodes the bytes
-//! of the reply.
+//! Commands to the device, without I/O. A command is a type that encodes its request as bytes (a mailbox),
+//! and decodes the bytes of the reply.
 //!
 //! Another layer carries the bytes to the device: DEVX on Linux, a command queue on bare metal, or the
-//! software device. A program that needs one queue pair and one mkey sends [`QueryGeneralCapabilities`],
+//! software device. To create one queue pair and one mkey, a program sends [`QueryGeneralCapabilities`],
 //! [`AllocPd`], [`AllocUar`], [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then
 //! [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
 //!
@@ -34,8 +34,8 @@
 //!
 //! Commands borrow secrets (keys and credentials) instead of copying them. No type that holds a secret prints
 //! it. A mailbox with a secret is wiped when its [`EncodedRequest`] is dropped, so the [`EncodedRequest`]
-//! must live until the device has taken the request. A layer that copies the bytes of a mailbox has to
-//! [`wipe`] its copies.
+//! must live until the device has taken the request. Code that copies the bytes of a mailbox on their way to
+//! the device has to [`wipe`] its copies.
 
 #[cfg(test)]
 mod bits;
@@ -117,14 +117,14 @@ pub trait Command {
     /// The values that [`Command::decode`] returns.
     type Reply;
 
-    /// Length in bytes of a request without a list.
+    /// Length in bytes of the request's structure, to which some commands append a list.
     const INPUT: usize = size_of::<Self::Input>();
 
     /// Length in bytes of a reply. The caller must give the device this much room for the reply.
     const OUTPUT: usize = size_of::<Self::Output>();
 
-    /// Checks that a device can carry out the request. [`Command::encode`] calls this function before it
-    /// writes. The default accepts every request.
+    /// Checks, without asking the device, that the request is one that a device can carry out.
+    /// [`Command::encode`] calls this function before it writes. The default accepts every request.
     ///
     /// # Errors
     /// The [`CommandError`] that says why no device can carry out the request.
@@ -135,13 +135,14 @@ pub trait Command {
     /// Fills in the structure of a request, whose bytes are all 0 before.
     fn write(&self, input: &mut Self::Input);
 
-    /// Returns the length of the request in bytes: [`Command::INPUT`], and the length of a list if one
-    /// follows the structure.
+    /// Returns the length of the request in bytes: [`Command::INPUT`] plus the length of the list, if the
+    /// command has one.
     fn input_bytes(&self) -> usize {
         Self::INPUT
     }
 
-    /// Fills in the list after the structure. The bytes of the list are all 0 before.
+    /// Fills in the list that follows the structure of the request, for commands that have one. The bytes of
+    /// the list are all 0 before.
     fn write_list(&self, _list: &mut [u8]) {}
 
     /// Reads the values of a reply whose status is OK.
@@ -150,7 +151,8 @@ pub trait Command {
     /// [`CommandError`] if values of the reply are invalid. For most commands, all values are valid.
     fn read(&self, output: &Self::Output) -> Result<Self::Reply, CommandError>;
 
-    /// Writes every byte of the request to the beginning of a mailbox. The bytes after the request stay.
+    /// Writes every byte of the request to the beginning of a mailbox. The bytes behind the request are not
+    /// changed.
     ///
     /// # Errors
     /// [`CommandError::MailboxTooShort`], or the error of [`Command::verify`]. After an error, the mailbox is
@@ -193,7 +195,8 @@ pub trait Command {
     }
 }
 
-/// Defines commands whose request contains one number, and whose reply carries no value.
+/// Defines commands whose request consists of one number (of the object, for example), and whose reply has no
+/// values.
 macro_rules! number_commands {
     ($($(#[$doc:meta])* $name:ident($number:ty) = $opcode:ident;)+) => { $(
         $(#[$doc])*

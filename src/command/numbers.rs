@@ -1,4 +1,5 @@
-//! Types of numbers that only commands use: numbers of objects, codes of timers, and sizes.
+//! Types for numbers in commands: numbers of objects, codes of timers, and sizes. Each type has a range of
+//! values, and its constructor refuses others.
 
 use crate::types::{OutOfRange, QueueError};
 use crate::wire::data::DataSegment;
@@ -47,8 +48,8 @@ numbers! {
     UarPage(u32) = "UAR page number", 0xff_ffff;
     /// The number of an event queue (PRM `eqn`, 8 bits).
     Eqn(u32) = "event queue number", 0xff;
-    /// A number that the user chooses for a queue pair, and that its completions carry (PRM `user_index`, 24
-    /// bits).
+    /// A number that the program chooses for a queue pair, and that its completion entries contain (PRM
+    /// `user_index`, 24 bits).
     UserIndex(u32) = "user index", 0xff_ffff;
     /// The number of a packet in a connection (PRM `next_send_psn`, `next_rcv_psn`, 24 bits).
     Psn(u32) = "packet number", 0xff_ffff;
@@ -70,7 +71,7 @@ numbers! {
     /// Base-2 logarithm of the largest number of RDMA READs and atomics in flight (PRM `log_sra_max`,
     /// `log_rra_max`, 3 bits).
     LogMaxRdAtomic(u8) = "logarithm of reads in flight", 7;
-    /// Base-2 logarithm of the number of packets after which a packet asks for an acknowledgement (PRM
+    /// Base-2 logarithm of the number of packets after which the sender asks for an acknowledgement (PRM
     /// `log_ack_req_freq`, 4 bits; drivers write 8 at most). With 0, each packet asks for one.
     LogAckInterval(u8) = "logarithm of packets for an acknowledgement", 8;
     /// Base-2 logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
@@ -129,14 +130,14 @@ powers_of_two! {
     EqSize = 1, 4194304, "entries of an event queue";
     /// The size of a send queue in blocks of 64 bytes (PRM `log_sq_size`).
     SendRingSize = 1, 32768, "blocks of a send queue";
-    /// The number of receive requests of a receive queue (PRM `log_rq_size`).
+    /// The number of receive requests that a receive queue holds (PRM `log_rq_size`).
     SlotCount = 1, 32768, "slots of a receive queue";
-    /// The size of a slot of a receive queue in bytes, 16 for each data segment (PRM `log_rq_stride`).
+    /// The size of a receive request in the ring in bytes: 16 for each data segment (PRM `log_rq_stride`).
     SlotStride = 16, 2048, "bytes of a receive slot";
 }
 
 impl SlotStride {
-    /// Returns the size of slots with this many data segments: a power of two from 1 to 128.
+    /// Returns the size of receive requests with `entries` data segments: a power of two from 1 to 128.
     ///
     /// # Errors
     /// [`QueueError::Size`] for any other number.
@@ -180,8 +181,8 @@ impl LogMaxRdAtomic {
 }
 
 impl LogAckInterval {
-    /// An acknowledgement every 256 packets, as in Linux (`MLX5_IB_ACK_REQ_FREQ`) and by default in UCX
-    /// (`LOG_ACK_REQ_FREQ`).
+    /// The sender asks for an acknowledgement every 256 packets, as in Linux (`MLX5_IB_ACK_REQ_FREQ`) and by
+    /// default in UCX (`LOG_ACK_REQ_FREQ`).
     pub const PACKETS_256: Self = Self(8);
 }
 
@@ -190,7 +191,7 @@ impl LogMessage {
     pub const GIB_1: Self = Self(30);
 }
 
-/// The number of user memory that was registered with the device (PRM `umem_id`).
+/// The number by which commands name user memory that is registered with the device (PRM `umem_id`).
 ///
 /// ```
 /// use mlx5_mkey::command::{UmemId, UmemSlice};
@@ -202,7 +203,7 @@ impl LogMessage {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct UmemId(pub u32);
 
-/// A place in registered user memory (umem).
+/// A position in registered user memory (umem): the beginning of a ring, for example.
 ///
 /// ```
 /// use mlx5_mkey::command::{UmemId, UmemSlice};

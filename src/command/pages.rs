@@ -1,5 +1,5 @@
-//! Lists of memory pages by their bus addresses. Rings on bare metal are in these pages, because no kernel
-//! registers user memory.
+//! Lists of memory pages, named by their bus addresses. Commands contain such a list for a ring on bare
+//! metal, where no kernel registers user memory.
 
 use super::LogPageSize;
 use crate::command::error::CommandError;
@@ -75,7 +75,7 @@ impl<const PAGES: usize> PageList<PAGES> {
         &self.addresses
     }
 
-    /// Returns the addresses in wire form.
+    /// Returns the addresses as commands contain them: 64 bits, big endian.
     pub(super) fn to_wire(self) -> [U64; PAGES] {
         self.addresses.map(U64::new)
     }

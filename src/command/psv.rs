@@ -10,7 +10,7 @@ use crate::wire::prm::psv::{CreatePsvReply, CreatePsvRequest, PsvCount};
 /// The command that creates `N` PSVs, 1 to 4 (CREATE_PSV). An mkey with block signature needs two, one for
 /// the memory domain and one for the wire domain.
 ///
-/// The reply holds the indices of the PSVs. A larger `N`, or 0, does not compile.
+/// The reply holds the indices of the PSVs. With another `N` the program does not compile.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreatePsv, Pdn};

@@ -41,8 +41,8 @@ macro_rules! allocations {
 allocations! {
     /// The command that allocates a protection domain (ALLOC_PD).
     AllocPd = ALLOC_PD -> Pdn;
-    /// The command that allocates a UAR page (ALLOC_UAR). Users of DEVX get UAR pages from the kernel
-    /// instead.
+    /// The command that allocates a UAR page (ALLOC_UAR). The command is meant for bare metal; users of DEVX
+    /// get UAR pages from the kernel.
     AllocUar = ALLOC_UAR -> UarPage;
 }
 

@@ -23,7 +23,7 @@ codes! {
 
 impl TimestampSupport {
     /// Returns whether a queue pair can have this format. Every queue pair can have the device's preferred
-    /// format ([`TimestampFormat::DeviceDefault`]), the only one that UCX uses.
+    /// format ([`TimestampFormat::DeviceDefault`]), which is the only format that UCX uses.
     pub const fn supports(self, format: TimestampFormat) -> bool {
         match format {
             TimestampFormat::DeviceDefault => true,
@@ -33,8 +33,8 @@ impl TimestampSupport {
     }
 
     /// Returns the format for users without a preference: the free-running clock if the device supports it,
-    /// otherwise the device's preferred format (kernel `get_ts_format`). A device with real time only would
-    /// refuse queue pairs with free-running time stamps.
+    /// otherwise the device's preferred format (kernel `get_ts_format`). The free-running clock is not simply
+    /// the default, because a device with real time only refuses queue pairs with it.
     ///
     /// ```
     /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
@@ -64,9 +64,10 @@ impl TimestampSupport {
 pub struct RoceCapabilities {
     /// The formats of time stamps that queue pairs can have.
     pub timestamps: TimestampSupport,
-    /// Reliable connections can loop back while RoCE is on ([`super::Path::Loopback`]).
+    /// Queue pairs of reliable connections can connect to queue pairs of the same device while RoCE is on
+    /// ([`super::Path::Loopback`]).
     pub loopback_with_roce: bool,
-    /// Reliable connections can loop back while RoCE is off.
+    /// The same while RoCE is off.
     pub loopback_without_roce: bool,
     /// The lowest UDP source port of RoCE v2; 0 if the device does not report it.
     pub min_udp_source_port: u16,
@@ -88,7 +89,7 @@ impl RoceCapabilities {
     }
 }
 
-/// The command that asks for the RoCE capabilities in force (QUERY_HCA_CAP, RoCE). It is meant for devices
+/// The command that asks for the current RoCE capabilities (QUERY_HCA_CAP, RoCE). It is meant for devices
 /// with [`super::GeneralCapabilities::roce`] only.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Types for keys and credentials, which wipe them after use and never print them.
+//! Types that hold keys and credentials: they wipe the bytes after use and never print them.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 /// Overwrites bytes with zeros, in a way that the compiler cannot optimise away.
 ///
-/// The function is meant for layers that copy a request with a secret on its way to the device.
+/// The function is meant for code that copies a request with a secret on its way to the device.
 pub fn wipe(bytes: &mut [u8]) {
     bytes.zeroize();
 }
@@ -14,8 +14,8 @@ pub fn wipe(bytes: &mut [u8]) {
 /// A key or credential of `N` bytes. Its memory is wiped when the value is dropped, and `Debug` hides its
 /// bytes.
 ///
-/// Moving a value copies its bytes and leaves the old ones unwiped. A secret should therefore be created
-/// where it stays, and be passed on by [`Secret::expose`].
+/// Moving a value copies its bytes and leaves the old ones unwiped. Therefore create a secret where it stays,
+/// and pass on only references to its bytes ([`Secret::expose`]).
 ///
 /// ```
 /// use mlx5_mkey::command::Secret;
@@ -26,8 +26,8 @@ pub fn wipe(bytes: &mut [u8]) {
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Creates the value from the bytes of a secret. The caller has to wipe its own copy of the bytes, which
-    /// [`Secret::take`] does.
+    /// Creates the value from the bytes of a secret. The caller has to wipe its own copy of the bytes;
+    /// [`Secret::take`] does that too.
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
@@ -74,8 +74,8 @@ impl<const N: usize> defmt::Format for Secret<N> {
     }
 }
 
-/// The bytes of a request in the caller's mailbox. If the request holds a secret, its bytes are wiped when
-/// this value is dropped.
+/// The bytes of an encoded request in the caller's mailbox. If the request holds a secret, dropping this
+/// value wipes the bytes.
 ///
 /// The value must live until the device has taken the request.
 #[must_use = "a request with a secret is wiped when this is dropped"]
@@ -89,7 +89,7 @@ impl<'m> EncodedRequest<'m> {
         Self { bytes, secret }
     }
 
-    /// Returns whether the request holds a secret, and is wiped therefore.
+    /// Returns whether the request holds a secret, so that its bytes are wiped at the end.
     pub const fn is_secret(&self) -> bool {
         self.secret
     }
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn m66_a_secret_is_wiped_when_it_is_dropped() {
-        // The test reads the middle of a large allocation, because the allocator does not reuse this part
-        // soon.
+        // The test reads the secret's memory after it was freed. It reads the middle of a large allocation,
+        // because the allocator does not overwrite this part soon.
         let memory = std::fs::File::open("/proc/self/mem").unwrap();
         let secret = std::boxed::Box::new(Secret::new([0x5a; 4096]));
         let address = secret.expose().as_ptr() as u64 + 2048;

@@ -23,13 +23,13 @@ use crate::wire::prm::function::{FunctionId, FunctionRequest};
 pub struct Function {
     /// The PCI function's number; 0 for the function that owns the command queue.
     pub number: u16,
-    /// The PCI function belongs to the cores on the device itself (BlueField's Arm cores).
+    /// Whether the PCI function belongs to the cores on the device itself (BlueField's Arm cores).
     pub embedded_cpu: bool,
 }
 
 impl Function {
-    /// The PCI function that owns the command queue to which the command is sent, if this function is the
-    /// host's.
+    /// The PCI function that owns the command queue to which the command is sent. For a function of the Arm
+    /// cores, set `embedded_cpu` as well.
     pub const OWN: Self = Self { number: 0, embedded_cpu: false };
 
     pub(super) fn request(self, opcode: Opcode, op_mod: u16) -> FunctionRequest {

@@ -1,7 +1,7 @@
-//! Structures and constants of libibverbs and libmlx5, as their public headers have them.
+//! Structures and constants of libibverbs and libmlx5, with the layouts and values of their public headers.
 //!
-//! The module is public but hidden, because the tests that compare this library with libmlx5 use the same
-//! definitions.
+//! The module is public but hidden from the documentation, because the tests that compare this library with
+//! libmlx5 use the same definitions.
 
 #![allow(missing_docs, missing_debug_implementations)] // The man pages and headers describe the fields.
 
@@ -21,7 +21,7 @@ pub struct IbvPd {
     pub handle: u32,
 }
 
-/// libibverbs' `struct ibv_qp`: its fields up to the number of the queue pair.
+/// libibverbs' `struct ibv_qp`: only its fields up to the number of the queue pair, which this library reads.
 #[repr(C)]
 pub struct IbvQp {
     pub context: *mut IbvContext,
@@ -91,7 +91,7 @@ const _: () = assert!(size_of::<IbvQpAttr>() == 144 && core::mem::offset_of!(Ibv
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, alternate) == 88);
 const _: () = assert!(core::mem::offset_of!(IbvQpAttr, timeout) == 130);
 
-/// libibverbs' `struct ibv_cq`: its first field.
+/// libibverbs' `struct ibv_cq`: only its first field, which this library reads.
 #[repr(C)]
 pub struct IbvCq {
     pub context: *mut IbvContext,
@@ -243,7 +243,8 @@ pub const OBJ_AH: u64 = 1 << 5;
 /// libmlx5's constant `MLX5DV_OBJ_PD`.
 pub const OBJ_PD: u64 = 1 << 6;
 
-/// libibverbs' `struct ibv_ah_attr`, with `struct ibv_global_route` in front.
+/// libibverbs' `struct ibv_ah_attr`, whose member `struct ibv_global_route` comes first (the fields from
+/// `gid` to `reserved`).
 #[repr(C, align(8))]
 #[derive(Default)]
 pub struct IbvAhAttr {
@@ -268,7 +269,7 @@ const _: () = assert!(size_of::<Mlx5dvQp>() == 96 && core::mem::offset_of!(Mlx5d
 const _: () = assert!(size_of::<Mlx5dvCq>() == 48 && core::mem::offset_of!(Mlx5dvCq, cqn) == 32);
 const _: () = assert!(size_of::<Mlx5WqeAv>() == 48 && core::mem::offset_of!(Mlx5WqeAv, mac) == 20);
 
-/// libibverbs' `struct ibv_port_attr`. The `ibv_query_port` that libibverbs exports fills in the fields up to
+/// libibverbs' `struct ibv_port_attr`. The exported function `ibv_query_port` fills in only the fields up to
 /// `flags`.
 #[repr(C)]
 #[derive(Default)]
@@ -313,8 +314,8 @@ pub struct ClockInfoRaw {
     pub mask: u64,
 }
 
-/// `struct mlx5dv_context` up to the clock, and room for the fields of later versions. libmlx5 fills in the
-/// fields that the caller asks for.
+/// libmlx5's `struct mlx5dv_context`: the fields up to the clock, and in `rest` memory for the fields of
+/// later versions. libmlx5 fills in the fields that the caller asks for.
 #[repr(C)]
 pub struct Mlx5dvContext {
     pub version: u8,

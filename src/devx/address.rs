@@ -32,7 +32,7 @@ pub struct QpAddress {
     pub qpn: Qpn,
     /// Number of the first packet that the queue pair sends.
     pub first_psn: Psn,
-    /// GID of the queue pair's port; an IPv4 address as `::ffff:a.b.c.d`.
+    /// GID of the queue pair's port. An IPv4 address a.b.c.d is the GID `::ffff:a.b.c.d`.
     pub gid: [u8; 16],
     /// LID of the queue pair's port; 0 on Ethernet.
     pub lid: u16,
@@ -40,7 +40,7 @@ pub struct QpAddress {
     pub mtu: PathMtu,
 }
 
-/// The bytes of a [`QpAddress`] as they are sent.
+/// A [`QpAddress`] as bytes, in the order in which they are sent.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct AddressBytes {
@@ -53,13 +53,13 @@ struct AddressBytes {
 }
 
 impl QpAddress {
-    /// Length in bytes of an address as it is sent.
+    /// Length of the bytes of an address.
     pub const BYTES: usize = size_of::<AddressBytes>();
 
-    /// The version of the bytes of an address, which is their first byte.
+    /// The version of this format of bytes. It is the first byte.
     const VERSION: u8 = 1;
 
-    /// An empty entry of a GID table.
+    /// The GID in an empty entry of a GID table.
     pub(super) const NO_GID: [u8; 16] = [0; 16];
 
     /// Returns the address as bytes to send.
@@ -74,7 +74,7 @@ impl QpAddress {
         })
     }
 
-    /// Returns the address from the bytes that [`QpAddress::to_bytes`] made.
+    /// Decodes the bytes that [`QpAddress::to_bytes`] made.
     ///
     /// # Errors
     /// [`AddressError`] for bytes that [`QpAddress::to_bytes`] never makes.
@@ -93,14 +93,14 @@ impl QpAddress {
     }
 }
 
-/// Reasons why an address cannot be connected to.
+/// Reasons why bytes are no address, or why a queue pair cannot connect to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum AddressError {
-    /// The first byte of the address, its version, has this value, which the library does not know. The bytes
+    /// The first byte, the version of the format, has this value, which the library does not know. The bytes
     /// may be no address at all.
     Version(u8),
-    /// The address gives its largest packet by this code, which is the code of no packet size.
+    /// The code of the largest packet has this value, which stands for no packet size.
     Mtu(u8),
     /// A number in the address does not fit its field.
     OutOfRange(OutOfRange),

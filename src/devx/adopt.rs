@@ -1,5 +1,4 @@
-//! Queues that another library (libibverbs, librdmacm) has created and connected, and this library takes
-//! over.
+//! Functions that take over queues which another library (libibverbs, librdmacm) has created and connected.
 
 #![allow(unsafe_code)]
 
@@ -31,11 +30,12 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AdoptSpec {
-    /// Every request is signalled. Set this field if the other library created the queue pair with
-    /// `sq_sig_all`, which the device does not report.
+    /// Whether every request is signalled. Set this field to true if the other library created the queue pair
+    /// with `sq_sig_all`, which the device does not report.
     pub signal_all: bool,
-    /// The limit of [`QueuePairSpec::max_requests`]. Set it to the queue pair's `max_send_wr`, for which the
-    /// completion queue usually has room. The default, the number of blocks in the ring, is larger.
+    /// The largest number of outstanding send requests, as [`QueuePairSpec::max_requests`]. Set it to the
+    /// queue pair's `max_send_wr`, for which the completion queue usually has enough entries. The default is
+    /// the number of blocks in the ring, which is larger.
     pub max_requests: Option<u32>,
 }
 
@@ -50,20 +50,22 @@ fn address<T>(slots: &[T]) -> u64 {
 
 impl Device {
     /// Takes over an idle completion queue of another library (`struct ibv_cq`), beginning with the entry
-    /// after the last one that the other library took. Dropping the values does not destroy the queue. Its
-    /// events still come to the channel that it was created with: [`CqReader::arm`].
+    /// after the last one that the other library took. Dropping the returned values does not destroy the
+    /// queue. Its events still arrive at the channel with which the other library has created it; see
+    /// [`CqReader::arm`].
     ///
     /// # Errors
-    /// [`DevxError::Adopt`], [`DevxError::Call`]. After this call, even a failed one, libmlx5 no longer
-    /// removes the completions of destroyed queue pairs from this completion queue: the program has to remove
-    /// them (effect of `mlx5dv_init_obj`).
+    /// [`DevxError::Adopt`], [`DevxError::Call`]. This function calls `mlx5dv_init_obj`. After that, even if
+    /// this function fails, libmlx5 no longer removes the completions of destroyed queue pairs from this
+    /// completion queue: the program has to remove them.
     ///
     /// # Safety
+    /// The caller ensures:
     /// - `cq` is a `struct ibv_cq` of libmlx5, whose entries are not compressed.
-    /// - The completion queue is not destroyed or resized while the values live.
-    /// - Nobody else polls or arms the completion queue from this call on, for good: the other library does
-    ///   not hear of entries that are taken here. All events that the other library had asked for were taken
-    ///   from the channel.
+    /// - The completion queue is not destroyed or resized while the returned values live.
+    /// - From this call on, the other library never polls or arms the completion queue, since it does not
+    ///   know which entries were taken here. All events for which the other library has armed the queue were
+    ///   taken from the channel before.
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the conditions of `describe_cq`.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
@@ -84,8 +86,8 @@ impl Device {
         let object = sys::Object::of_other(&self.context, None);
         let cqn = Cqn::from_low_bits(cqn);
         // SAFETY: libmlx5 arms the queue by a register of this page, which is mapped as long as the context
-        // is open. Both libraries ring the doorbell by single stores of 8 bytes, which do not interleave on
-        // 64-bit hosts.
+        // is open. Both libraries ring its doorbells by single stores of 8 bytes, which are atomic on 64-bit
+        // hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
         Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }
@@ -94,8 +96,8 @@ impl Device {
     /// rings, doorbell record and doorbell register. Posting continues after the last request of the other
     /// library. Dropping the value does not destroy the queue pair.
     ///
-    /// `pd`, `send_cq` and `receive_cq` are those of the queue pair. [`Device::adopt_pd`] and
-    /// [`Device::adopt_cq`] take them over first.
+    /// `pd`, `send_cq` and `receive_cq` are the protection domain and the completion queues of the queue
+    /// pair. Take them over first, with [`Device::adopt_pd`] and [`Device::adopt_cq`].
     ///
     /// By default libmlx5 creates queue pairs that receive short messages into completion entries. This
     /// function refuses such queue pairs. To avoid them, set `MLX5_SCATTER_TO_CQE=0` in the environment
@@ -145,22 +147,23 @@ impl Device {
     /// Queue pairs of libibverbs are tested. The example for librdmacm compiles, but was never run.
     ///
     /// # Errors
-    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is visibly busy,
-    /// [`DevxError::Queue`] for a queue pair whose queues have impossible sizes,
+    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that still has outstanding
+    /// requests, [`DevxError::Queue`] for a queue pair whose queues have impossible sizes,
     /// [`DevxError::CompletionQueueTooSmall`], [`DevxError::Command`], [`DevxError::Call`].
     ///
     /// # Safety
+    /// The caller ensures:
     /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control
     ///   lives.
     /// - The queue pair is idle: all requests posted to it have completed, and their completions were taken
     ///   before its completion queues are taken over. The function checks this only as far as the device
     ///   shows it.
-    /// - Nobody else posts to the queue pair from this call on, for good: the other library does not hear of
+    /// - From this call on, the other library never posts to the queue pair, since it does not know of
     ///   requests that are posted here.
-    /// - While requests are posted here, the other library posts to no queue pair of the context that shares
-    ///   the doorbell register. Unless `MLX5_SHUT_UP_BF=1` was set when the context was opened, the other
-    ///   library writes whole requests to the register, and a doorbell of this library must not fall between
-    ///   those writes. A program whose other library posts nothing is always safe.
+    /// - While requests are posted here, the other library posts to no other queue pair of the context that
+    ///   shares the doorbell register. Unless `MLX5_SHUT_UP_BF=1` was set when the context was opened, the
+    ///   other library writes whole requests to the register, and a doorbell of this library must not fall
+    ///   between those writes. A program whose other library posts nothing is always safe.
     pub unsafe fn adopt_qp(
         &self,
         qp: NonNull<c_void>,
@@ -173,8 +176,8 @@ impl Device {
         let parts = unsafe { self.context.describe_qp(qp)? };
         let QpParts { qpn, record, send, receive, entries_per_slot, register } = parts;
         let qpn = Qpn::from_low_bits(qpn);
-        // SAFETY: the caller vouches that `qp` belongs to libmlx5 and outlives the value; `describe_qp` has
-        // checked its context.
+        // SAFETY: the caller vouches that `qp` belongs to libmlx5 and outlives the returned value.
+        // `describe_qp` has checked that `qp` belongs to this context.
         let object = unsafe { sys::Object::of_qp(&self.context, (), qp) };
         let info = carry(&QueryQp(qpn), |request, reply| object.query(request, reply))?.1;
         check(&info, pd.number()?, [send_cq.number(), receive_cq.number()])?;
@@ -203,8 +206,9 @@ impl Device {
         // SAFETY: libmlx5 chose the register for this queue pair, and maps the register as long as the queue
         // pair exists. libmlx5 may ring the register for other queue pairs. Either libmlx5 writes only single
         // doorbells of 8 bytes, which the device takes in any order, or libmlx5 posts nothing while this
-        // library posts: the caller of this function vouches for one of the two. Ring and record are those of
-        // the queue pair. The callers of the functions that register memory vouch for the memory under keys.
+        // library posts: the caller of this function vouches for one of the two. `send` and `record` are the
+        // ring and the doorbell record of the queue pair. The memory that requests name by keys is the duty
+        // of the callers that registered it.
         let doorbell = unsafe { UarDoorbell::new(register) }.into();
         let books = Books::new(blocks as usize, slots as usize)?;
         let send = SendQueue::new(config, send, books.send, record, doorbell)?;
@@ -227,7 +231,7 @@ impl Device {
             timestamps: None,
         };
         let memory = Arc::new(QpMemory { _rings: None, _opaque: None, domain: pd.clone(), set_aside });
-        // SAFETY: as for the first value of this queue pair above.
+        // SAFETY: as for the first `sys::Object::of_qp` above.
         let object = unsafe { sys::Object::of_qp(&self.context, memory, qp) };
         let cqs = [send_cq.clone(), receive_cq.clone()];
         Ok(QueuePair::new(
@@ -239,7 +243,8 @@ impl Device {
     }
 }
 
-/// Refuses a queue pair that the library cannot use.
+/// Refuses a queue pair that the library cannot use: `pd` and `cqs` must be its protection domain and
+/// completion queues.
 fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
     let QpInfo { service_type, .. } = *info;
     if service_type != 0 {
@@ -268,7 +273,8 @@ fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
     Ok(())
 }
 
-/// Refuses a queue pair that is visibly busy.
+/// Refuses a queue pair with outstanding requests: `sends` and `receives`, from its doorbell record, must be
+/// done.
 // Assumption: QUERY_QP reports current counters in the state RTS. libmlx5 relies only on the send counter,
 // and only in the drained state (`mlx5dv_qp_cancel_posted_send_wrs`).
 fn check_idle(info: &QpInfo, sends: u16, receives: u16) -> Result<(), AdoptError> {
@@ -287,7 +293,7 @@ mod tests {
     use super::*;
     use crate::command::{Command, Psn, QpAccess, UserIndex};
 
-    /// Returns the state of an idle queue pair that the library can use.
+    /// Returns the description of an idle queue pair that the library can use.
     fn good() -> QpInfo {
         let mut reply = [0; QueryQp::OUTPUT];
         reply[0x18] = 0x30;

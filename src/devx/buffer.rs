@@ -16,8 +16,8 @@ use std::vec::Vec;
 /// vector.
 ///
 /// The device may read and write the memory at any time. Rust code therefore copies bytes in and out instead
-/// of holding references. A copy may or may not contain bytes that the device writes meanwhile. A caller who
-/// knows that the device writes nothing may borrow the bytes, see [`Buffer::slice`].
+/// of holding references. If the device writes during a copy, the copy may hold old and new bytes. A caller
+/// who knows that the device writes nothing may borrow the bytes, see [`Buffer::slice`].
 ///
 /// ```no_run
 /// # use mlx5_mkey::devx::{DevxError, ProtectionDomain};
@@ -35,8 +35,8 @@ pub struct Buffer(sys::Mr<sys::Allocation>);
 
 impl ProtectionDomain {
     /// Allocates `length` bytes of zeros, aligned to pages of 4096 bytes, and registers them. From 2 MiB on
-    /// they are aligned to 2 MiB, and the kernel is asked for huge pages, which it need not give (`madvise`,
-    /// MADV_HUGEPAGE): with huge pages the device keeps fewer translations.
+    /// they are aligned to 2 MiB, and the function asks the kernel for huge pages (`madvise`, MADV_HUGEPAGE),
+    /// so that the device keeps fewer translations. The kernel may use small pages nevertheless.
     ///
     /// # Errors
     /// [`DevxError::Call`]: memory is used up, or the kernel refuses.
@@ -59,7 +59,8 @@ impl ProtectionDomain {
     fn own(&self, memory: sys::Allocation, access: Access) -> Result<Buffer, (DevxError, sys::Allocation)> {
         let (address, length) = (memory.base().as_ptr(), memory.length().max(1));
         // SAFETY: the allocation lives until the registration has ended, and for ever if ending it fails.
-        // Rust code reaches the memory through copies only, or vouches for its accesses.
+        // Rust code accesses the memory only through copies, or through `slice` and `slice_mut`, whose
+        // callers vouch for the access.
         let region = unsafe { sys::Mr::register(&self.pd, memory, address, length, verbs_access(access))? };
         Ok(Buffer(region))
     }
@@ -81,12 +82,12 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// Returns the key for requests of this side.
+    /// Returns the local key, for requests of this side.
     pub fn lkey(&self) -> Key {
         Key::from_raw(self.0.lkey())
     }
 
-    /// Returns the key for requests of the peer.
+    /// Returns the remote key, for requests of the peer.
     pub fn rkey(&self) -> Key {
         Key::from_raw(self.0.rkey())
     }
@@ -110,22 +111,21 @@ impl Buffer {
     /// Copies bytes into the buffer, from `offset` on.
     ///
     /// # Errors
-    /// [`PieceError`] where the buffer has no room for all of them: no byte was copied.
+    /// [`PieceError`] where the bytes would reach past the buffer's end. No byte is copied then.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
         // SAFETY: `place` has room for the bytes in the allocation, which Rust code reaches through this
-        // value only. The device is not Rust code: a request that is posted afterwards makes it see the
-        // bytes.
+        // value only. The device sees the bytes when it executes a request that is posted afterwards.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Ok(())
     }
 
-    /// Copies bytes out of the buffer, from `offset` on. Each byte is read once: the copy stays as it is,
-    /// whatever device and peers write afterwards. A program therefore uses the same bytes that it has
-    /// checked.
+    /// Copies bytes out of the buffer, from `offset` on. Each byte is read once, and later writes of the
+    /// device or a peer do not change the copy. So a program that checks the copy uses the same bytes that it
+    /// has checked.
     ///
     /// # Errors
-    /// [`PieceError`] where the buffer has fewer bytes from `offset` on: no byte was copied.
+    /// [`PieceError`] where the buffer has fewer bytes from `offset` on. No byte is copied then.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
         // SAFETY: the allocation has that many bytes from `place` on, and they are initialised. Rust code
@@ -147,8 +147,8 @@ impl Buffer {
     /// Returns the buffer's bytes.
     ///
     /// # Safety
-    /// While the reference lives, nobody writes to the memory: no request that writes to it is outstanding,
-    /// and no peer has a key with the right to write to it or to an mkey over it.
+    /// The caller ensures that while the reference lives, nobody writes to the memory: no request that writes
+    /// to it is outstanding, and no peer has a key with the right to write to it or to an mkey over it.
     pub unsafe fn slice(&self) -> &[u8] {
         // SAFETY: the allocation has that length, and all its bytes are initialised; the caller vouches for
         // the rest.
@@ -158,7 +158,8 @@ impl Buffer {
     /// Returns the buffer's bytes, to be changed.
     ///
     /// # Safety
-    /// While the reference lives, nobody else reads or writes the memory, as in [`Buffer::slice`].
+    /// The caller ensures that while the reference lives, nobody else reads or writes the memory, as in
+    /// [`Buffer::slice`].
     pub unsafe fn slice_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `slice`.
         unsafe { core::slice::from_raw_parts_mut(self.0.kept().base().as_ptr(), self.len()) }

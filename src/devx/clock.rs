@@ -21,7 +21,7 @@ impl MappedClock {
 }
 
 impl Device {
-    /// Returns the device's clock, to be read without the kernel (`ibv_query_rt_values_ex`).
+    /// Returns the device's clock, which can be read without a system call (`ibv_query_rt_values_ex`).
     ///
     /// # Errors
     /// [`DevxError::Command`]: the kernel has not mapped the clock. [`DevxError::Call`].
@@ -32,8 +32,8 @@ impl Device {
     }
 
     /// Returns the kernel's data for converting ticks of the clock into the time of this system
-    /// (`mlx5dv_get_clock_info`). The conversion grows inexact with time: ask for new data about once a
-    /// second.
+    /// (`mlx5dv_get_clock_info`). The clocks drift apart, so a conversion with old data is inexact: call this
+    /// function about once a second.
     ///
     /// # Errors
     /// [`DevxError::Call`]: the kernel keeps no such data (EINVAL).

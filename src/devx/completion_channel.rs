@@ -48,8 +48,8 @@ impl CqReader {
     /// Returns the queue's channel. The first call creates the channel.
     ///
     /// # Errors
-    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, whose events go to the
-    /// channel that it was created with: see [`CqReader::arm`].
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over: its events go to the
+    /// channel with which the other library has created it. See [`CqReader::arm`].
     pub fn channel(&mut self) -> Result<CompletionChannel, DevxError> {
         if let Some(channel) = &self.channel {
             return Ok(CompletionChannel(channel.clone()));
@@ -64,7 +64,8 @@ impl CqReader {
     /// channel becomes readable with the next completion, and returns `None`.
     ///
     /// # Errors
-    /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.
+    /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over
+    /// ([`CqReader::arm`]).
     pub fn poll_or_arm(
         &mut self,
         router: &mut impl CompletionRouter,
@@ -82,9 +83,9 @@ impl CqReader {
     }
 
     /// Arms a queue that was taken over ([`super::Device::adopt_cq`]), so that the device sends an event with
-    /// the next completion. The event comes to the channel that the queue was created with (`struct
-    /// ibv_comp_channel`). Poll once more after arming and before waiting. Other queues are armed by
-    /// [`CqReader::poll_or_arm`].
+    /// the next completion. The event arrives at the channel with which the other library has created the
+    /// queue (`struct ibv_comp_channel`). After arming, poll once more before you wait. For queues that this
+    /// library created, use [`CqReader::poll_or_arm`].
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError};
@@ -111,11 +112,11 @@ impl CqReader {
     /// }
     /// ```
     ///
-    /// If you take a completion after arming, its event is still to come. Take the event too, or expect to be
-    /// woken once without a completion.
+    /// If the poll after arming finds a completion, the event of this completion still arrives. Take the
+    /// event too, or the next wait ends once without a completion.
     ///
     /// # Errors
-    /// [`DevxError::Adopt`] for a queue that was made here.
+    /// [`DevxError::Adopt`] for a queue that this library created.
     pub fn arm(&mut self, entries: ArmFor) -> Result<(), DevxError> {
         self.of_other()?;
         self.queue.arm(&mut self.doorbell, entries);
@@ -123,10 +124,10 @@ impl CqReader {
     }
 
     /// Notes that one event was taken from the channel of a queue that was taken over. Call this function
-    /// once for each event: only then the next [`CqReader::arm`] asks for another event.
+    /// once for each event: without it, the next [`CqReader::arm`] does not ask for another event.
     ///
     /// # Errors
-    /// [`DevxError::Adopt`] for a queue that was made here.
+    /// [`DevxError::Adopt`] for a queue that this library created.
     pub fn event_received(&mut self) -> Result<(), DevxError> {
         self.of_other()?;
         self.queue.event_received();
@@ -137,9 +138,9 @@ impl CqReader {
         if self.cq().is_of_other() { Ok(()) } else { Err(AdoptError::MadeHere.into()) }
     }
 
-    /// Returns the next completion, or `None` after `timeout`. Sleeps until there is a completion, without
-    /// limit if no `timeout` is given. While there are completions, the call is as quick as
-    /// [`CqReader::poll`].
+    /// Returns the next completion. If there is none, sleeps until one arrives, and returns `None` after
+    /// `timeout`. Without a `timeout`, sleeps without limit. While there are completions, the call is as
+    /// quick as [`CqReader::poll`].
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, Mkeys, QueuePair};
@@ -167,7 +168,7 @@ impl CqReader {
         if let Some(completion) = self.poll(router) {
             return Ok(Some(completion?));
         }
-        // A time too far away to be represented counts as no limit.
+        // If `Instant` cannot represent the end of the timeout, there is no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(completion) = self.poll_or_arm(router)? {

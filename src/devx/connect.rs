@@ -1,4 +1,4 @@
-//! Functions that connect queue pairs, the options of a connection, and the path to the peer.
+//! Connects queue pairs: the options of a connection, the path to the peer, and the steps from INIT to RTS.
 
 use super::sys::Route;
 use super::{AddressError, DevxError, QpAddress, QpControl};
@@ -8,8 +8,8 @@ use crate::command::{
 };
 use crate::types::Qpn;
 
-/// The options of a connection. Each field names the reference tools that its default comes from. Both sides
-/// should use the same options.
+/// The options of a connection. In parentheses, each field names the tools that use the same default. Both
+/// sides should use the same options.
 ///
 /// ```
 /// use mlx5_mkey::command::AckTimeout;
@@ -31,9 +31,9 @@ pub struct ConnectOptions {
     /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v`
     /// list the table. Default 0.
     pub source_gid_index: u8,
-    /// Number of the first packet that this side sends. Default 0. The reference tools use a random number,
-    /// so that late packets of an earlier connection are not taken for packets of this one. Pass the same
-    /// number to [`QpControl::address`] and [`QpControl::connect`].
+    /// Number of the first packet that this side sends. Default 0. Use a random number, as other tools do, so
+    /// that late packets of an earlier connection are not taken for packets of this one. Pass the same number
+    /// to [`QpControl::address`] and [`QpControl::connect`].
     pub first_psn: Psn,
     /// Largest packet. The default is the smaller active MTU of the two ports, as in perftest; a port that
     /// reports no MTU counts as 1024 bytes, as in `ibv_rc_pingpong`.
@@ -100,9 +100,9 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Returns the UDP source port of a connection (kernel: `rdma_get_udp_sport`): the 20 bits of the flow label,
-/// or of the product of both queue pair numbers where the label is 0, are folded to 14 bits and added to the
-/// lowest port that the InfiniBand specification allows.
+/// Returns the UDP source port of a connection, as the kernel's `rdma_get_udp_sport` computes it. The start
+/// is the flow label of 20 bits, or if it is 0, 20 bits of the product of both queue pair numbers. They are
+/// folded to 14 bits and added to the lowest port that the InfiniBand specification allows.
 fn udp_source_port(flow_label: FlowLabel, own: Qpn, peer: Qpn) -> u16 {
     const LOWEST: u32 = 0xc000;
     const LOW_BITS: u32 = 0x3fff;
@@ -137,8 +137,8 @@ impl QpControl {
     /// Connects the queue pair to a peer, and takes it from INIT to RTR and RTS. On Ethernet (RoCE) the path
     /// uses GID and MAC address; on InfiniBand it uses the LID, within one subnet.
     ///
-    /// Where the device refuses the second step, the queue pair stays in RTR; [`super::QueuePair::reset`]
-    /// returns it to INIT.
+    /// If the device refuses the step from RTR to RTS, the queue pair stays in RTR;
+    /// [`super::QueuePair::reset`] returns it to INIT.
     ///
     /// # Errors
     /// [`DevxError::Address`] for a peer without GID (Ethernet) or LID (InfiniBand), [`DevxError::Call`]
@@ -155,8 +155,8 @@ impl QpControl {
         self.connect_over(path, peer.qpn, peer.first_psn, mtu, options)
     }
 
-    /// Connects the queue pair to another one of the same device, over a path inside the device. The path
-    /// needs no [`QpAddress`], only the other queue pair's number.
+    /// Connects the queue pair to another one of the same device, without leaving the device. This needs no
+    /// [`QpAddress`], only the other queue pair's number.
     ///
     /// # Errors
     /// [`DevxError::Command`].
@@ -212,8 +212,8 @@ impl QpControl {
 
     fn roce_path(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<RocePath, DevxError> {
         let (mac, is_udp) = match options.mac {
-            // A given MAC address does not tell the version of RoCE. A UDP source port does no harm in RoCE
-            // v1, which has no UDP header to carry it.
+            // With a given MAC address the version of RoCE is unknown, so the function sets a UDP source port
+            // in any case. RoCE v1 has no UDP header, and ignores the port.
             Some(mac) => (mac, true),
             None => {
                 let hop = self.domain().pd.resolve(Route {

@@ -17,10 +17,11 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that are allocated behind a ring for its doorbell record: a cache line of its own.
+/// Bytes that are allocated behind a ring for its doorbell record: it has a cache line of its own.
 pub(super) const RECORD_BYTES: usize = 64;
 
-/// The properties of a completion queue. A plain number of entries converts into this type.
+/// The properties of a completion queue. A number of entries converts into this type; the other properties
+/// then have their defaults.
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, CqReader, CqSpec, Device, DevxError};
@@ -35,12 +36,14 @@ pub(super) const RECORD_BYTES: usize = 64;
 pub struct CqSpec {
     /// Number of entries, a power of two.
     ///
-    /// Queue pairs and mkeys set entries aside: a queue pair one for each request that may be outstanding,
-    /// signalled or not (all of them are completed when the queue pair fails), and one for each receive slot;
-    /// an mkey with signatures one. [`CqSpec::entries_for`] adds them up.
+    /// Queue pairs and mkeys set entries aside, so that the queue cannot overrun. A queue pair sets aside one
+    /// entry for each send request that may be outstanding, signalled or not (if the queue pair fails, the
+    /// device writes an entry for each), and one for each receive request. An mkey with signatures sets aside
+    /// one entry, for a signature error. [`CqSpec::entries_for`] computes the sum.
     pub entries: u32,
-    /// The library does not count entries, and the device overwrites entries that were not taken in time (PRM
-    /// `oi`). Mkeys with signatures cannot use the queue ([`DevxError::ErrorsOverwritten`]).
+    /// Whether the queue may overrun: the library sets no entries aside, and the device overwrites entries
+    /// that were not taken in time (PRM `oi`). Mkeys with signatures cannot use such a queue
+    /// ([`DevxError::ErrorsOverwritten`]).
     pub ignore_overrun: bool,
     /// The size of an entry.
     pub cqe_size: CqeSize,
@@ -55,7 +58,8 @@ impl Default for CqSpec {
 
 impl CqSpec {
     /// Returns how many entries a completion queue needs for `queue_pairs` queue pairs, each with up to
-    /// `sends` outstanding send requests and `receives` receive slots, and for `mkeys` mkeys with signatures.
+    /// `sends` send requests and `receives` receive requests outstanding, and for `mkeys` mkeys with
+    /// signatures (one entry each, for a signature error). The result is a power of two.
     ///
     /// ```
     /// use mlx5_mkey::devx::CqSpec;
@@ -88,13 +92,13 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
-    /// Signature errors of all completion queues of the device that arrived while the router did not contain
-    /// their mkeys.
+    /// Signature errors that were taken from any completion queue of the device while their mkeys were not in
+    /// the router. [`CqReader::check`] finds them here.
     unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
 
-/// The memory that the device uses for a completion queue that [`Device::create_cq`] created.
+/// The memory and the doorbell page of a completion queue that [`Device::create_cq`] created.
 pub(super) struct CqMemory {
     _ring: sys::Dma,
     _uar: Arc<sys::Uar>,
@@ -106,8 +110,8 @@ struct Room {
     /// Number of entries, or `u32::MAX` if the library does not count them.
     entries: u32,
     set_aside: AtomicU32,
-    /// The queue pairs and mkeys with entries set aside. A destroyed one remains listed while the ring may
-    /// still hold entries of it.
+    /// The queue pairs and mkeys with entries set aside. A destroyed queue pair or mkey stays in the map
+    /// while the ring may still hold entries about it.
     writers: Mutex<HashMap<Writer, Held>>,
     any_departed: AtomicBool,
 }
@@ -116,7 +120,8 @@ struct Room {
 #[derive(Default)]
 struct Held {
     entries: u32,
-    /// Number of [`SetAside`]s of this queue pair or mkey. At 0 it is gone from the device.
+    /// Number of [`SetAside`]s of this queue pair or mkey. At 0 the queue pair or mkey is gone from the
+    /// device.
     holders: u32,
 }
 
@@ -140,8 +145,9 @@ impl Writer {
     }
 }
 
-/// Entries of a completion queue that are set aside for a queue pair or mkey. They are free again when the
-/// queue pair or mkey is gone and its entries were taken, or, if none was named, when this value is dropped.
+/// Entries of a completion queue that are set aside for a queue pair or mkey. They become free when the queue
+/// pair or mkey is destroyed and its entries are no longer in the ring. Before [`SetAside::belongs_to`] was
+/// called, dropping this value frees them at once.
 pub(super) struct SetAside {
     cq: Cq,
     entries: u32,
@@ -153,7 +159,8 @@ impl SetAside {
     pub(super) fn belongs_to(&self, writer: Writer) {
         if self.writer.set(writer).is_ok() {
             if let Writer::Mkey(index) = writer {
-                // The mkey is new: an error kept under its number belongs to an earlier mkey, which is gone.
+                // The mkey is new. An unclaimed signature error with its number belongs to an earlier mkey,
+                // which is destroyed.
                 self.cq.0.unclaimed.forget(index);
             }
             let mut writers = self.cq.0.room.writers();
@@ -167,8 +174,8 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            // The queue pair or mkey is already gone from the device. Its entries are free once the reader
-            // has dropped those that are still in the ring (`Room::forget_departed`).
+            // The queue pair or mkey is already gone from the device. The entries that were set aside become
+            // free when the reader drops those that are still in the ring (`Room::forget_departed`).
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;
@@ -185,8 +192,8 @@ impl Room {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the entries of destroyed queue pairs and mkeys, and gives back the entries that were set aside
-    /// for them.
+    /// Drops entries in the ring that are about destroyed queue pairs and mkeys. Frees the entries that were
+    /// set aside for them.
     #[inline]
     fn forget_departed(&self, queue: &mut CompletionQueue<'static, impl CqeSlot>) {
         if self.any_departed.load(Ordering::Acquire) {
@@ -210,7 +217,7 @@ impl Device {
     ///
     /// # Errors
     /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`],
-    /// [`DevxError::Command`], also for [`CqSpec::ignore_overrun`] where the device has no such queues.
+    /// [`DevxError::Command`], also for [`CqSpec::ignore_overrun`] where the device does not support it.
     pub fn create_cq(&self, spec: impl Into<CqSpec>) -> Result<(Cq, CqReader), DevxError> {
         let CqSpec { entries, ignore_overrun, cqe_size } = spec.into();
         let size = CqSize::new(entries)?;
@@ -222,7 +229,7 @@ impl Device {
         let count = entries as usize;
         let ring_bytes = count * cqe_size.bytes();
         let memory = sys::Dma::alloc(&self.context, ring_bytes + RECORD_BYTES)?;
-        // SAFETY: the reader owns the object that owns the memory. Ring and record are handed out once.
+        // SAFETY: the reader owns the object that owns the memory. `slots` and `record` are called once each.
         let queue = unsafe {
             let record = memory.record(ring_bytes)?;
             match cqe_size {
@@ -248,16 +255,16 @@ impl Device {
         let kept = Some(CqMemory { _ring: memory, _uar: uar });
         let (object, number) =
             carry(&command, |request, reply| sys::Object::create(&self.context, kept, request, reply))?;
-        // SAFETY: the page is the one that the queue was created with and keeps, and the number is the
-        // queue's. libmlx5 may give one page to several queues: each doorbell is a single store of 8 bytes,
-        // and such stores do not interleave on 64-bit hosts.
+        // SAFETY: the queue was created with this page, and keeps it. `number` is the number of the queue.
+        // libmlx5 may give one page to several queues: each doorbell is a single store of 8 bytes, which is
+        // atomic on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(page, number) };
         let counted = if ignore_overrun { u32::MAX } else { entries };
         Ok(Cq::new(number, counted, object, queue, doorbell, &self.unclaimed))
     }
 }
 
-/// Evaluates the same expression for a queue of either entry size.
+/// Evaluates the same expression for the queue in an `AnyCq`, whether its entries have 64 or 128 bytes.
 macro_rules! with_queue {
     ($any:expr, $queue:ident => $body:expr) => {
         match $any {
@@ -295,14 +302,14 @@ impl Cq {
         self.0.number
     }
 
-    /// Returns the address of the ring in this process, for tools that look at it from outside.
-    /// [`QpControl::addresses`](super::QpControl::addresses) does the same for a queue pair.
+    /// Returns the address of the ring in this process, for tools that read the ring from outside, such as a
+    /// debugger. [`QpControl::addresses`](super::QpControl::addresses) does the same for a queue pair.
     pub fn ring_address(&self) -> u64 {
         self.0.identity.address() as u64
     }
 
-    /// Returns the queue's identity, which no other completion queue of the process has, even of another
-    /// device.
+    /// Returns the queue's identity, which is unique in the process, also among the completion queues of
+    /// other devices.
     pub(super) fn identity(&self) -> CqIdentity {
         self.0.identity
     }
@@ -340,8 +347,8 @@ impl Cq {
         }
     }
 
-    /// Returns whether entries are set aside for this queue pair or mkey: it exists, or it is gone while the
-    /// ring may still hold entries of it.
+    /// Returns whether entries are set aside for this queue pair or mkey: it exists, or it was destroyed
+    /// while the ring may still hold entries about it.
     pub(super) fn knows(&self, writer: Writer) -> bool {
         self.0.room.writers().contains_key(&writer)
     }
@@ -418,7 +425,7 @@ fn poll_long(
     queue.poll_with(router, |queue| room.forget_departed(queue))
 }
 
-/// The reader of a completion queue. It keeps the queue alive.
+/// The reader of a completion queue, by which a program takes completions. It keeps the queue alive.
 ///
 /// [`CqReader::poll`] returns at once, with a completion or without; [`CqReader::wait`] sleeps until there is
 /// one. Programs that wait for other descriptors as well use [`CqReader::channel`] and
@@ -466,8 +473,8 @@ impl CqReader {
     }
 
     /// Returns the next completion; see [`CompletionQueue::poll`]. The router finds the [`super::QueuePair`]
-    /// of a completion: `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`]
-    /// for many. Completions of a dropped queue pair are skipped.
+    /// to which a completion belongs: `QpRouter { queues: &mut queue_pair, mkeys }` for one, a
+    /// [`crate::queue::QpTable`] for many. Completions of a dropped queue pair are skipped.
     ///
     /// # Errors
     /// [`CompletionError`].
@@ -476,8 +483,9 @@ impl CqReader {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
-        // The success of a send request belongs to a queue pair that exists. So `poll_with` takes its entry
-        // without forgetting destroyed queue pairs and mkeys first.
+        // `poll_with` first looks for the success of a send request, whose queue pair still exists. Only if
+        // the next entry is another one, it calls the closure, which drops entries of destroyed queue pairs
+        // and mkeys.
         let cq = &self.cq;
         match &mut self.queue {
             AnyCq::B64(queue) => queue.poll_with(router, |queue| cq.0.room.forget_departed(queue)),
@@ -495,7 +503,7 @@ impl CqReader {
         with_queue!(&mut self.queue, queue => queue.poll_with_entry(router))
     }
 
-    /// Hands up to `max` completions to `each`; see [`CompletionQueue::poll_batch`].
+    /// Takes up to `max` completions and calls `each` with each of them; see [`CompletionQueue::poll_batch`].
     #[inline]
     pub fn poll_batch(
         &mut self,
@@ -508,8 +516,9 @@ impl CqReader {
     }
 
     /// Returns the first signature error of an mkey since the last call, if any; see
-    /// [`CompletionQueue::check`]. All readers of a [`Device`] share the errors whose mkeys were in no
-    /// router: for a queue pair with two completion queues, either reader returns them.
+    /// [`CompletionQueue::check`]. A reader may take a signature error whose mkey is not in its router. All
+    /// readers of a [`Device`] share these errors, so that any of them returns the error here, for example
+    /// for a queue pair with two completion queues.
     ///
     /// # Errors
     /// The errors of [`CompletionQueue::check`].
@@ -518,8 +527,8 @@ impl CqReader {
         with_queue!(&mut self.queue, queue => queue.check(mkey))
     }
 
-    /// Takes the next entry undecoded, for [`crate::inspect`], and gives its slot back to the device. The
-    /// entry's request stays outstanding.
+    /// Takes the next entry without decoding it, for [`crate::inspect`], and frees its place in the ring. The
+    /// library does not retire the request of the entry.
     pub fn take_entry(&mut self) -> Option<Cqe> {
         self.queue.take_entry()
     }
@@ -529,7 +538,7 @@ impl CqReader {
         self.queue.discard(|entry| entry.is_of(qpn));
     }
 
-    /// Forgets the queue pairs and mkeys that are gone; see [`Room::forget_departed`].
+    /// Drops entries about destroyed queue pairs and mkeys; see [`Room::forget_departed`].
     #[inline]
     fn forget_departed(&mut self) {
         let room = &self.cq.0.room;

@@ -1,4 +1,4 @@
-//! Data encryption keys.
+//! Data encryption keys on the device: to load, query, replace and destroy them.
 
 use super::{Device, DevxError, ProtectionDomain, carry, sys};
 use crate::command::{CreateDek, DekInfo, DekKey, DekObject, ModifyDek, QueryDek, SyncCrypto};
@@ -21,7 +21,8 @@ pub struct Dek {
 }
 
 impl Dek {
-    /// Destroys the key on the device. The device may give the number to another key, see [`Dek`].
+    /// Destroys the key on the device. The device may give its number to another key: see the rules at
+    /// [`Dek`].
     ///
     /// # Errors
     /// [`DevxError::Call`], with the key, which still exists.
@@ -36,7 +37,7 @@ impl Dek {
         self.id.dek_id()
     }
 
-    /// Returns the identity by which commands name the key.
+    /// Returns the object number by which commands such as QUERY_DEK name the key.
     pub const fn object(&self) -> DekObject {
         self.id
     }
@@ -59,8 +60,8 @@ impl Dek {
     }
 
     /// Gives the key another value. The key keeps its number, and mkeys that were configured with the key use
-    /// the new value. If the key was used, call [`Device::sync_crypto`] after the last completion with the
-    /// old value and before this function.
+    /// the new value. If the key was used, take the completions of all requests that use the old value, then
+    /// call [`Device::sync_crypto`], then this function.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device cannot replace keys, or refuses. The key then keeps its old
@@ -83,7 +84,7 @@ impl Dek {
 }
 
 impl Device {
-    /// Makes the device forget the values of keys that it has used (SYNC_CRYPTO), see [`Dek::replace`].
+    /// Makes the device forget its cached values of keys (SYNC_CRYPTO). Needed before [`Dek::replace`].
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device has no such command, or refuses.

@@ -1,4 +1,4 @@
-//! Data encryption keys, found by identities that the program chooses.
+//! A cache of data encryption keys: the program finds a key by an identity that it chooses, such as a volume.
 
 use super::{Dek, DevxError, ProtectionDomain};
 use crate::types::DekId;
@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 /// Data encryption keys on a device, one for each identity, for example of a volume or a tenant.
 ///
-/// A key is loaded when it is first asked for. Its bytes stay on the device only: the mailbox that loads them
-/// is wiped. Each user of a key holds a lease, so that [`DekCache::remove_unused`] knows the keys in use.
+/// A key is loaded when it is first asked for. The cache keeps no copy of the key's bytes: only the device
+/// has them, and the mailbox that loaded them is wiped. Each user of a key holds a lease, so that
+/// [`DekCache::remove_unused`] knows the keys in use.
 ///
 /// ```no_run
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
@@ -45,8 +46,9 @@ struct Cached {
     leases: Arc<()>,
 }
 
-/// A lease of a key that is in use. The lease keeps the key in the cache; only [`DekCache::erase`] destroys
-/// the key nevertheless, and voids the lease.
+/// A lease of a key of the cache. [`DekCache::remove_unused`] keeps a key that has a lease.
+/// [`DekCache::erase`] destroys it in spite of the lease; then the number of the lease must not be used any
+/// more.
 #[derive(Clone, Debug)]
 pub struct DekLease {
     id: DekId,
@@ -54,7 +56,7 @@ pub struct DekLease {
 }
 
 impl DekLease {
-    /// Returns the number that [`crate::mkey::Crypto`] takes.
+    /// Returns the number of the key, as [`crate::mkey::Crypto`] takes it.
     pub const fn id(&self) -> DekId {
         self.id
     }
@@ -87,12 +89,12 @@ impl<I: Eq + Hash> DekCache<I> {
 
     /// Destroys this identity's key at once, even if it is in use. Returns whether the cache had the key.
     ///
-    /// Nobody can use the key through this device any more, and its leases are void. The device may give the
-    /// key's number to the next key. Before the next key is loaded, configure the mkeys that name the number
-    /// anew, or invalidate them.
+    /// Nobody can use the key through this device any more, and its leases must not be used any more. The
+    /// device may give the key's number to the next key. Before the next key is loaded, configure the mkeys
+    /// that name the number anew, or invalidate them.
     ///
     /// # Errors
-    /// [`DevxError::Call`] where the device refuses: the key still exists, and stays in the cache.
+    /// [`DevxError::Call`] where the device refuses. The key then still exists, and stays in the cache.
     pub fn erase<Q: Eq + Hash + ?Sized>(&mut self, identity: &Q) -> Result<bool, DevxError>
     where
         I: Borrow<Q>,
@@ -106,8 +108,8 @@ impl<I: Eq + Hash> DekCache<I> {
         })
     }
 
-    /// Destroys the keys that have no lease, and returns their number. A key that the device does not destroy
-    /// leaves the cache as well; [`super::on_drop_error`] reports the error.
+    /// Destroys the keys that have no lease, and returns their number. If the device does not destroy a key,
+    /// the cache drops it nevertheless; the function set by [`super::on_drop_error`] receives the error.
     pub fn remove_unused(&mut self) -> usize {
         let before = self.deks.len();
         self.deks.retain(|_, cached| Arc::strong_count(&cached.leases) > 1);

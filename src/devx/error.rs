@@ -1,4 +1,4 @@
-//! Errors of [`crate::devx`], the layer over libmlx5. Their texts say what may help.
+//! Errors of [`crate::devx`], the layer over libmlx5. Their texts also advise how to remove the cause.
 
 use super::address::AddressError;
 use crate::command::QpState;
@@ -52,8 +52,8 @@ impl fmt::Display for LibraryError {
 
 impl Error for LibraryError {}
 
-/// Reasons why an object of another library cannot be taken over, or cannot be used by a function. The other
-/// library may continue to use the object.
+/// Reasons why an object of another library cannot be taken over, or cannot be used by a function. After such
+/// an error the other library may continue to use the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdoptError {
@@ -77,7 +77,7 @@ pub enum AdoptError {
     NoReceiveQueue,
     /// The device has not executed all send requests.
     SendsOutstanding {
-        /// The block after the last published request, modulo 2^16.
+        /// The block behind the last published request, modulo 2^16.
         announced: u16,
         /// The block that the device executes next.
         next: u16,
@@ -86,7 +86,7 @@ pub enum AdoptError {
     ReceivesOutstanding {
         /// The number of published requests, modulo 2^16.
         announced: u16,
-        /// The number of requests that the device has taken.
+        /// The number of requests that messages have consumed, modulo 2^16.
         taken: u16,
     },
     /// The completion queue holds completions that nobody has taken.
@@ -152,7 +152,7 @@ impl fmt::Display for AdoptError {
 
 impl Error for AdoptError {}
 
-/// Reasons why a range is no usable piece of registered memory.
+/// Reasons why a range of bytes is not a piece of registered memory that a request or an entry can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -163,7 +163,7 @@ pub enum PieceError {
         start: usize,
         /// The byte after the range's last byte.
         end: usize,
-        /// Bytes of the memory.
+        /// The length of the memory in bytes.
         length: usize,
     },
     /// The range is longer than a request or an entry can state: both count bytes in 32 bits.
@@ -189,10 +189,9 @@ impl fmt::Display for PieceError {
 impl Error for PieceError {}
 
 /// Reasons why a function of [`crate::devx`] failed.
-///
-/// The text of an error is complete: it includes the cause's text, and says what may help. [`Error::source`]
-/// returns the cause, for programs that depend on it. A program that prints both the error and its source
-/// prints the cause twice.
+/// The text of an error is complete: it includes the text of the cause, and advice. [`Error::source`] returns
+/// the cause, for programs that react to it. A program that prints both the error and its source prints the
+/// cause twice.
 ///
 /// ```
 /// use mlx5_mkey::devx::DevxError;
@@ -236,7 +235,7 @@ pub enum DevxError {
     KernelRefuses {
         /// The command.
         command: Opcode,
-        /// The call that is impossible without the command, and its substitute.
+        /// The function that cannot work without the command, and a substitute for it.
         what: &'static str,
     },
     /// A queue cannot have this size.
@@ -274,7 +273,7 @@ pub enum DevxError {
         /// The number of the completion queue.
         cq: Cqn,
     },
-    /// The caller did not pass the reader of a completion queue that the function needs.
+    /// The caller did not pass the reader of this completion queue, which the function needs.
     OtherCompletionQueue {
         /// The number of the completion queue.
         wanted: Cqn,
@@ -288,11 +287,12 @@ pub enum DevxError {
     Adopt(AdoptError),
     /// An entry of a completion queue is malformed.
     Completion(CompletionError),
-    /// An event was shorter than its header.
+    /// The kernel returned an event or an answer that is shorter than its header.
     ShortEvent,
     /// The kernel had no memory for events and dropped some.
     EventsLost,
-    /// Somebody ended the waiting for events, or the device is gone.
+    /// [`EventsCloser::close`](super::EventsCloser::close) has ended the wait for events, or the device is
+    /// gone.
     EventsClosed,
 }
 
@@ -391,11 +391,11 @@ impl fmt::Display for DevxError {
     }
 }
 
-/// Returns advice for a device that cannot be opened.
+/// Returns advice for the user whose device cannot be opened.
 fn opening(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
-        // If libibverbs may not open the device's file, it searches for another file of the device, and then
-        // reports ENOENT.
+        // ENOENT counts as a missing permission as well: if libibverbs may not open the device's file, it
+        // searches for another file, and reports that none exists.
         Some(libc::EACCES | libc::EPERM | libc::ENOENT) => {
             "This user needs read and write access to the device's file in /dev/infiniband, and a \
              container needs that file inside (docker: --device=/dev/infiniband/uverbs0)"
@@ -475,9 +475,9 @@ impl Error for DevxError {
 /// The function that receives errors of dropped values.
 static DROP_HOOK: RwLock<fn(&DevxError)> = RwLock::new(|_| {});
 
-/// Sets the function that receives the errors of dropped values: of objects that could not be destroyed, and
-/// of registrations that could not be ended. The memory of such an object is leaked, since the device may
-/// still write to it. Without this call the errors are ignored.
+/// Sets the function that receives errors of dropped values: the kernel could not destroy an object, or end a
+/// registration. The library leaks the memory of the object, since the device may still write to it. Without
+/// this call the errors are ignored.
 ///
 /// ```
 /// mlx5_mkey::devx::on_drop_error(|error| eprintln!("dropping: {error}"));

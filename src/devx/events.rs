@@ -14,13 +14,13 @@ codes! {
     /// The kind of an event (PRM event types). An open set: a device may report other kinds.
     EventKind(u8), "event {:#04x}";
 
-    /// An armed completion queue has entries. [`CqReader::wait`](super::CqReader::wait) subscribes to this
-    /// event by itself.
+    /// An entry has arrived in a completion queue that was armed. [`CqReader::wait`](super::CqReader::wait)
+    /// subscribes to this event by itself.
     COMPLETION = 0x00, "completion";
     /// A send queue has stopped before its next request.
     SQ_DRAINED = 0x03, "send queue drained";
-    /// A completion queue was full, or the device cannot write to it. The device writes no more entries to
-    /// it.
+    /// A completion queue was full, or the device cannot write to its memory. The device writes no more
+    /// entries to it.
     CQ_ERROR = 0x04, "completion queue error";
     /// A queue pair is in the error state because of a fault in its own queues.
     QP_CATASTROPHIC = 0x05, "queue pair error";
@@ -38,7 +38,7 @@ impl EventKind {
 /// An event of a queue pair or a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The cookie that the program gave when it subscribed to the event.
+    /// The number that the program gave as `cookie` when it subscribed to the event.
     pub cookie: u64,
     /// The kind of the event.
     pub kind: EventKind,
@@ -64,13 +64,13 @@ pub struct Events {
     waker: Arc<sys::Waker>,
 }
 
-/// A handle that ends all waits on a channel, from any thread.
+/// A handle that ends all waits on an [`Events`] channel, from any thread.
 #[derive(Clone)]
 pub struct EventsCloser(Arc<sys::Waker>);
 
 impl EventsCloser {
     /// Ends all current and future waits with [`DevxError::EventsClosed`]. Events that have already arrived
-    /// are still returned first.
+    /// are returned before the error.
     pub fn close(&self) {
         self.0.wake();
     }
@@ -142,7 +142,8 @@ impl QpControl {
 }
 
 impl Cq {
-    /// Subscribes `events` to the failure of the queue. The event will carry `cookie`.
+    /// Subscribes `events` to the failure of the queue ([`EventKind::CQ_ERROR`]). The event will carry
+    /// `cookie`.
     ///
     /// # Errors
     /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.

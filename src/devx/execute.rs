@@ -1,4 +1,4 @@
-//! Commands for which the library has no function of its own.
+//! Functions that send any command to the device, also commands for which the library has no function.
 
 #![allow(unsafe_code)] // The caller vouches for changes of a queue pair.
 
@@ -7,17 +7,18 @@ use crate::command::Command;
 use crate::command::error::CommandError;
 use core::ops::Range;
 
-/// The bytes of a command in which it names the virtual device that executes it (PRM `vhca_tunnel_id`).
+/// The position of the two bytes in a command that name the virtual device which executes it (PRM
+/// `vhca_tunnel_id`).
 const TUNNEL: Range<usize> = 4..6;
 
 impl Device {
-    /// Sends the device a command that concerns no object (`mlx5dv_devx_general_cmd`). The kernel lets
-    /// through queries, and few other commands. Commands that create objects have their own functions.
-    /// Commands for another virtual device (`vhca_tunnel_id`) are refused.
+    /// Sends the device a command that concerns no object (`mlx5dv_devx_general_cmd`). The kernel passes on
+    /// queries, and few other commands. Commands that create objects have their own functions. This function
+    /// refuses commands for another virtual device (`vhca_tunnel_id`).
     ///
-    /// A caller can define commands that [`crate::command`] lacks: a type that implements [`Command`], with
-    /// the opcode, the PRM's structures of request and reply, and functions that fill in the one and read the
-    /// other.
+    /// A caller can define commands that [`crate::command`] lacks. Such a command is a type that implements
+    /// [`Command`]: the opcode, the PRM's structures of request and reply, a function that fills in the
+    /// request, and a function that reads the reply.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::Command;
@@ -75,8 +76,8 @@ impl Device {
     /// command through (EINVAL).
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         let through = |request: &[u8], reply: &mut [u8]| {
-            // The kernel lets every command for another virtual device through, even a command that changes
-            // objects. So this library refuses these commands.
+            // The kernel passes on every command for another virtual device, even a command that changes
+            // objects. That is unsafe, so this library refuses these commands.
             match request.get(TUNNEL) {
                 Some([0, 0]) => self.context.general_command(request, reply),
                 _ => {
@@ -105,9 +106,10 @@ impl QpControl {
     /// As [`QpControl::execute_query`].
     ///
     /// # Safety
-    /// The command does not make the device execute completed requests again: the memory that they name may
-    /// have another use by now. Taking the queue pair to RESET and back, while its queues keep their state,
-    /// would do that.
+    /// The caller ensures that the command does not make the device execute completed requests again, because
+    /// the memory that they name may have another use by now. For example, taking the queue pair to RESET and
+    /// back to RTS, while its queues here keep their state, would make the device read the ring from its
+    /// beginning.
     pub unsafe fn execute_modify<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.object().modify(request, reply))?.1)
     }

@@ -8,11 +8,12 @@ use crate::types::Key;
 use crate::wire::{OCTOWORDS_PER_BLOCK, WQEBB_BYTES};
 use std::sync::Arc;
 
-/// An mkey that was created with its list. Dropping the value destroys the mkey on the device.
+/// An mkey that was created together with its list of entries. Dropping the value destroys the mkey on the
+/// device.
 ///
-/// The mkey can be used at once, and no work request changes it. The memory of its list is registered
-/// separately, and has to stay registered while requests use the mkey: the device refuses requests whose list
-/// names a destroyed key.
+/// The mkey can be used at once, and no work request changes it. The caller keeps the memory regions that its
+/// entries name registered as long as requests use the mkey: the device refuses requests if an entry names a
+/// destroyed key.
 pub struct ListMkey {
     key: Key,
     address: u64,
@@ -25,7 +26,7 @@ impl ListMkey {
     /// mkey contains the list, and the kernel's interface carries commands of up to 65,535 bytes. For longer
     /// lists, use mkeys that work requests configure ([`ProtectionDomain::create_mkeys`]), from registered
     /// memory ([`RegisteredList`](crate::mkey::RegisteredList)).
-    // The command pads the list to whole blocks of 64 bytes.
+    // A multiple of 4 entries, because the command pads the list to a multiple of 64 bytes.
     pub const MAX_ENTRIES: u32 =
         ((MAX_REQUEST - CreateListMkey::INPUT) / WQEBB_BYTES * OCTOWORDS_PER_BLOCK) as u32;
 

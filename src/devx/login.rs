@@ -1,11 +1,11 @@
-//! Crypto logins.
+//! Crypto logins. While a program has one, the device accepts wrapped data encryption keys.
 
 use super::{Device, DevxError, carry, sys};
 use crate::command::{
     CreateLogin, Credential, CredentialId, ImportKekId, LoginObject, LoginState, QueryLogin,
 };
 
-/// A crypto login. Keys that were loaded under the login outlive it.
+/// A crypto login. Dropping the value ends the login. Keys that were loaded under it stay valid.
 pub struct Login {
     object: sys::Object<sys::LoginPlace>,
     login: LoginObject,
@@ -34,7 +34,7 @@ impl Login {
 impl Device {
     /// Begins a crypto login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A
     /// context has one login at a time: the next login is possible after this one is dropped. Threads share
-    /// the login. Keys that were loaded under it outlive it.
+    /// the login. Keys that were loaded under the login stay valid after it.
     ///
     /// # Errors
     /// [`DevxError::LoggedIn`] while the context has a login; [`DevxError::Command`] where the device does

@@ -1,4 +1,4 @@
-//! Registered memory, and pieces of it.
+//! Registered memory (memory regions), and pieces of it as entries of layouts and as data segments.
 
 #![allow(unsafe_code)] // The caller vouches for registered memory; the promise is passed on to `sys`.
 
@@ -24,8 +24,8 @@ pub(super) fn verbs_access(access: Access) -> u32 {
     .sum()
 }
 
-/// Registered memory that belongs to the caller or to a dma-buf. [`super::Buffer`] is registered memory that
-/// the library allocates or takes over.
+/// A memory region: registered memory that belongs to the caller or to a dma-buf. [`super::Buffer`] is
+/// registered memory that the library allocates or takes over.
 pub struct MemoryRegion {
     region: sys::Mr,
     address: u64,
@@ -36,7 +36,7 @@ impl MemoryRegion {
     /// Ends the registration: the device cannot reach the memory any more.
     ///
     /// # Errors
-    /// [`DevxError::Call`]: the device may still reach the memory, which has to stay mapped.
+    /// [`DevxError::Call`]. After it the device may still access the memory, so the memory must stay mapped.
     pub fn deregister(self) -> Result<(), DevxError> {
         self.region.deregister()
     }
@@ -56,12 +56,12 @@ impl MemoryRegion {
         self.length == 0
     }
 
-    /// Returns the key for requests of this side.
+    /// Returns the local key, for requests of this side.
     pub fn lkey(&self) -> Key {
         Key::from_raw(self.region.lkey())
     }
 
-    /// Returns the key for requests of the peer.
+    /// Returns the remote key, for requests of the peer.
     pub fn rkey(&self) -> Key {
         Key::from_raw(self.region.rkey())
     }
@@ -83,7 +83,7 @@ impl MemoryRegion {
     }
 }
 
-/// Returns a piece of `length` registered bytes at `address`, as a data segment.
+/// Returns a data segment for the bytes `start..end` of registered memory: `length` bytes at `address`.
 pub(super) fn sge_of(
     address: u64,
     length: usize,
@@ -109,11 +109,12 @@ impl ProtectionDomain {
     /// [`DevxError::Call`] with the kernel's error.
     ///
     /// # Safety
+    /// The caller ensures:
     /// - The memory stays mapped while the value lives, and for ever if [`MemoryRegion::deregister`] fails
     ///   (if dropping the value fails, only [`super::on_drop_error`] reports it).
-    /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes: until
-    ///   every request that names the region's key, or an mkey over the memory, has completed; and as long as
-    ///   a peer has a key of the region or of such an mkey.
+    /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes, as
+    ///   long as the device may access it: until every request that names the region's key, or an mkey over
+    ///   the memory, has completed; and as long as a peer has a key of the region or of such an mkey.
     pub unsafe fn register(
         &self,
         address: *mut u8,
@@ -127,15 +128,16 @@ impl ProtectionDomain {
     }
 
     /// Registers a piece of a dma-buf: memory that another driver, for example of a GPU, shares by a file
-    /// descriptor. `piece` is in bytes of the dma-buf. Requests and layouts name its bytes by addresses from
-    /// `iova` on. `iova` may be any address with the same offset in a page of the kernel as `piece.start`.
+    /// descriptor. `piece` gives the bytes of the dma-buf to register. Requests and layouts name these bytes
+    /// by addresses from `iova` on. `iova` may be any address with the same offset in a page of the kernel as
+    /// `piece.start`.
     ///
     /// The kernel holds its own reference (`dma_buf_get`) until the registration has ended. So the memory
     /// stays even if the descriptor is closed.
     ///
-    /// A processor that reads or writes the bytes through a mapping tells the exporter before and after
-    /// (`DMA_BUF_IOCTL_SYNC`); otherwise it may see old bytes. The program decides in which order other
-    /// devices use the memory.
+    /// Before and after a program reads or writes the bytes through a mapping, it must call
+    /// `DMA_BUF_IOCTL_SYNC`; otherwise it may see old bytes. The program decides in which order other devices
+    /// use the memory.
     ///
     /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`,
     /// `include/uapi/linux/dma-buf.h`.
@@ -150,11 +152,12 @@ impl ProtectionDomain {
     ///   demand (`CONFIG_INFINIBAND_ON_DEMAND_PAGING`).
     ///
     /// # Safety
-    /// Rust code, in this process and in others that map the dma-buf, does not use the memory in a way that
-    /// conflicts with the device's reads and writes: until every request that names the region's key, or an
-    /// mkey over the memory, has completed; and as long as a peer has a key of the region or of such an mkey.
-    /// A region whose deregistration failed ([`MemoryRegion::deregister`]) still counts as registered. What
-    /// other devices and drivers do with the memory is not covered by this contract.
+    /// The caller ensures that Rust code, in this process and in others that map the dma-buf, does not use
+    /// the memory in a way that conflicts with the device's reads and writes, as long as the device may
+    /// access it: until every request that names the region's key, or an mkey over the memory, has completed;
+    /// and as long as a peer has a key of the region or of such an mkey. A region whose deregistration failed
+    /// ([`MemoryRegion::deregister`]) still counts as registered. This contract does not cover accesses by
+    /// other devices and drivers.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{DevxError, MemoryRegion, ProtectionDomain};

@@ -1,4 +1,4 @@
-//! Mkeys that several threads share.
+//! Mkeys that several threads share: a store for all threads, and a cache for each thread.
 
 use super::{DevxError, MkeyHandle, MkeyObject, MkeySpec, ProtectionDomain};
 use crate::mkey::error::PoolError;
@@ -9,14 +9,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-/// Mkeys of one kind that several threads share, each through a [`MkeyCache`].
+/// A store of mkeys with the same properties that several threads share, each through a [`MkeyCache`].
 ///
 /// The store creates all of its mkeys at once and keeps them behind one lock. A cache takes this lock once
 /// for several mkeys. Clones refer to the same store.
 ///
-/// An mkey with signatures reports to the completion queue of its [`MkeySpec`]. So a store of such mkeys is
-/// for the queue pairs of that completion queue, and for the thread that polls it with the mkeys of its cache
-/// in the router. Threads that poll different completion queues need a store for each queue.
+/// An mkey with signatures reports to the completion queue of its [`MkeySpec`]. So use a store of such mkeys
+/// only with queue pairs of that completion queue, and in the thread that polls it; the router must contain
+/// the mkeys of this thread's cache. Threads that poll different completion queues need a store for each
+/// queue.
 ///
 /// Where the device can change tags ([`MkeySpec::update_tag`]), each use of an mkey has another key than its
 /// 255 earlier uses, in all threads. So a peer that knows an earlier key cannot reach the memory of a later
@@ -44,8 +45,8 @@ use std::vec::Vec;
 pub struct MkeyStore(Arc<Store>);
 
 struct Store {
-    /// The mkeys that are in no cache. The mkey that was returned first is fetched first. The queue has room
-    /// for all mkeys, so that it never grows when a cache returns mkeys.
+    /// The mkeys that are in no cache. A cache fetches the mkey that was returned first. The queue has the
+    /// capacity for all mkeys, so it needs no allocation when a cache returns mkeys.
     unused: Mutex<VecDeque<MkeyObject>>,
     kind: Option<MkeyKind>,
 }
@@ -73,18 +74,19 @@ impl MkeyStore {
     }
 
     fn unused(&self) -> MutexGuard<'_, VecDeque<MkeyObject>> {
-        // A thread that panicked with the lock has taken or added whole mkeys, so the queue is intact.
+        // A thread that panics while it has the lock leaves the queue intact: it has added or removed whole
+        // entries.
         self.0.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The mkeys of a [`MkeyStore`] that one thread holds, in use or not.
 ///
-/// Taking an mkey and putting it back usually needs no lock. When the cache is empty, it fetches a quarter of
-/// its size from the store. When more than half of its size are not in use, all but a quarter return to the
-/// store, where another thread may take them. Therefore put an mkey back only when its key is out of service
-/// and the device is done with it: call [`MkeyCache::invalidate`] first, and [`MkeyCache::put`] when that
-/// request has completed.
+/// Taking an mkey and putting it back usually needs no lock. When all mkeys of the cache are in use, it
+/// fetches more from the store: a quarter of `most`. When more than half of `most` are not in use, the cache
+/// returns mkeys to the store, where another thread may take them, and keeps a quarter. Therefore put an mkey
+/// back only when its key is out of service and the device is done with it: call [`MkeyCache::invalidate`]
+/// first, and [`MkeyCache::put`] when that request has completed.
 ///
 /// A dropped cache gives the mkeys that are not in use back to the store. Mkeys in use are destroyed on the
 /// device.
@@ -144,7 +146,8 @@ impl MkeyStore {
 pub struct MkeyCache {
     store: MkeyStore,
     pool: MkeyPool<'static>,
-    /// Handles by position in the pool. Handles that are left here are destroyed with the cache.
+    /// The handles, by the positions of their mkeys in the pool. Dropping the cache destroys the mkeys whose
+    /// handles are still here: those in use.
     handles: Vec<Option<MkeyHandle>>,
     /// The number of mkeys that are fetched from the store at a time. When more than twice this number are
     /// unused, all but this number return to the store.
@@ -159,8 +162,8 @@ impl MkeyCache {
         Self { store: store.clone(), pool: MkeyPool::on_heap(most), handles, batch: (most / 4).max(1) }
     }
 
-    /// Takes an mkey, to be configured. Returns `None` while the largest number of mkeys is in use in this
-    /// cache, or the store is empty. See [`MkeyPool::take`].
+    /// Takes an mkey, to be configured. Returns `None` if all mkeys of the cache are in use, and the cache
+    /// has its largest number or the store is empty. See [`MkeyPool::take`].
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         if self.pool.available() == 0 && self.handles.iter().any(Option::is_none) {
@@ -169,8 +172,8 @@ impl MkeyCache {
         self.pool.take()
     }
 
-    /// Posts `request` as one that takes the key of an mkey out of service, before [`MkeyCache::put`]; see
-    /// [`MkeyPool::invalidate`].
+    /// Posts `request` as an invalidation, which takes the key of an mkey out of service. Call this before
+    /// [`MkeyCache::put`]; see [`MkeyPool::invalidate`].
     ///
     /// # Errors
     /// The errors of [`MkeyPool::invalidate`].
@@ -178,8 +181,9 @@ impl MkeyCache {
         self.pool.invalidate(mkey, request)
     }
 
-    /// Puts an mkey back whose key is out of service, as `completion` proves; see [`MkeyPool::put`]. Take the
-    /// completion with the mkeys of this cache in the router. Any thread may take the mkey next.
+    /// Puts an mkey back whose key is out of service, as `completion` proves; see [`MkeyPool::put`]. The
+    /// router by which the completion was taken must contain the mkeys of this cache. After this call any
+    /// thread may take the mkey.
     ///
     /// # Errors
     /// The errors of [`MkeyPool::put`]: the mkey is still in use.
@@ -191,10 +195,11 @@ impl MkeyCache {
     }
 
     /// Puts an mkey back that needs no invalidation. The mkey was never configured, or it gave no remote
-    /// rights and all requests that configure or use it have completed. Any thread may take the mkey next.
+    /// rights and all requests that configure or use it have completed. After this call any thread may take
+    /// the mkey.
     ///
     /// # Errors
-    /// The errors of [`MkeyPool::put_unused`]: nothing has changed.
+    /// The errors of [`MkeyPool::put_unused`]: the mkey is still in use.
     #[inline]
     pub fn put_unused(&mut self, mkey: PooledMkey) -> Result<(), PoolError> {
         self.pool.put_unused(mkey)?;
@@ -202,7 +207,7 @@ impl MkeyCache {
         Ok(())
     }
 
-    /// Gives surplus mkeys back to the store.
+    /// Gives mkeys back to the store if more than twice `batch` are not in use.
     #[inline]
     fn trim(&mut self) {
         if self.pool.available() > 2 * self.batch {
@@ -221,7 +226,7 @@ impl MkeyCache {
         self.pool.get_mut(mkey)
     }
 
-    /// Returns the mkeys that the cache holds.
+    /// Returns the pool that holds the mkeys of the cache.
     #[cfg(feature = "capi")]
     pub(crate) const fn pool(&mut self) -> &mut MkeyPool<'static> {
         &mut self.pool

@@ -1,4 +1,4 @@
-//! Mkeys that work requests configure.
+//! Creates mkeys that work requests configure later, and memory windows.
 
 use super::cq::{Cq, SetAside, Writer};
 use super::{DevxError, ProtectionDomain, Psvs, create_unlike, sys};
@@ -23,13 +23,14 @@ use std::vec::Vec;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MkeySpec<'c> {
-    /// Number of translation entries of 16 bytes, at most [`GeneralCapabilities::max_umr_entries`]. An
-    /// interleaved layout takes one entry for its header.
+    /// The largest number of entries in a layout of the mkey (16 bytes each on the device), at most
+    /// [`GeneralCapabilities::max_umr_entries`]. An interleaved layout needs one entry more, for its header.
     pub max_entries: u32,
-    /// The mkey can have signatures, whose errors arrive at this completion queue. One entry is set aside for
-    /// them. It must be the completion queue of the queue pairs that use the mkey: the library does not check
-    /// this, and another queue has no room for the errors. If a queue pair has two completion queues, errors
-    /// in sent data arrive at that of the send queue, errors in received data at the other.
+    /// The completion queue at which signature errors arrive, if the mkey shall have signatures. The mkey
+    /// sets aside one entry of it. The caller ensures that the queue pairs that use the mkey complete to this
+    /// queue: the library does not check this, and no entry is set aside in another queue. If a queue pair
+    /// has two completion queues, errors in sent data arrive at the one of the send queue, errors in received
+    /// data at the other.
     pub signature: Option<&'c Cq>,
     /// The mkey encrypts with AES-XTS. Transfers through the mkey fail until a configuration gives it crypto
     /// properties.
@@ -42,12 +43,12 @@ pub struct MkeySpec<'c> {
     /// (kernel `mlx5e_mkey_set_relaxed_ordering`).
     pub relaxed_ordering: bool,
     /// Rights that the mkey has from the start, in addition to reading by the owner. They are meant for
-    /// [`UmrForm::Minimal`]: its configurations may omit the rights as long as the library knows the state of
-    /// the mkey.
+    /// [`UmrForm::Minimal`], whose configurations may omit the rights, except after [`Mkey::forget`].
     pub access: Access,
-    /// Whether a configuration writes all parts of the mkey, or only the parts that change.
+    /// Whether a configuration writes all properties of the mkey, or only those that change.
     pub form: UmrForm,
-    /// The mkeys take lists whose entries all have this length (KSM). The lists are in registered memory
+    /// The length of every entry, for mkeys whose entries all have one length (KSM). `None` for entries of
+    /// different lengths. The entries then come from lists in registered memory
     /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
@@ -69,7 +70,7 @@ impl MkeySpec<'_> {
 }
 
 /// An mkey: the software's record of it, and the handle of the object on the device. A program may store the
-/// two apart, but each mkey has exactly one of each.
+/// two in different places.
 pub struct MkeyObject {
     /// The software's record of the mkey; configure it through a [`super::QueuePair`].
     pub mkey: Mkey,
@@ -77,15 +78,16 @@ pub struct MkeyObject {
     pub handle: MkeyHandle,
 }
 
-/// Mkeys of one kind. The value dereferences to a slice of [`Mkey`], as routers of completions take it. A
-/// signature error names the index in this slice.
+/// Mkeys with the same properties. The value dereferences to a slice of [`Mkey`], for use in a router of
+/// completions. A signature error gives the mkey's index in this slice.
 pub struct Mkeys {
     mkeys: Vec<Mkey>,
     handles: Vec<MkeyHandle>,
 }
 
 impl Mkeys {
-    /// Returns the software's records of the mkeys, and the handles that keep them on the device: for a pool.
+    /// Returns the software's records of the mkeys, and the handles that keep them on the device. A pool
+    /// takes the records.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{MkeyHandle, MkeySpec, ProtectionDomain};
@@ -120,7 +122,7 @@ impl DerefMut for Mkeys {
 /// Keeps an mkey on the device. Dropping the handle destroys the mkey there.
 pub struct MkeyHandle(#[expect(dead_code, reason = "dropped with the handle")] sys::Object<Arc<MkeyKept>>);
 
-/// The objects that the device uses for an mkey.
+/// The objects that an mkey on the device needs. They are kept until the mkey is destroyed.
 struct MkeyKept {
     _psvs: Option<Psvs>,
     _pd: Arc<sys::Pd>,
@@ -128,7 +130,8 @@ struct MkeyKept {
 }
 
 impl Psvs {
-    /// Creates `count` mkeys of one kind that share this pair of PSVs, in the protection domain of the PSVs.
+    /// Creates `count` mkeys with the properties `spec` that share this pair of PSVs, in the protection
+    /// domain of the PSVs.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
@@ -148,7 +151,7 @@ impl ProtectionDomain {
         self.make_mkey(spec, None)
     }
 
-    /// Creates `count` mkeys of one kind.
+    /// Creates `count` mkeys with the properties `spec`.
     ///
     /// # Errors
     /// As [`ProtectionDomain::create_mkey`]. After an error no mkey is left on the device.
@@ -156,8 +159,8 @@ impl ProtectionDomain {
         self.make_mkeys(count, spec, None)
     }
 
-    /// Creates `count` unbound memory windows of type 2, and the handles that keep them on the device: for a
-    /// [`WindowPool`](crate::queue::WindowPool).
+    /// Creates `count` unbound memory windows of type 2, and the handles that keep them on the device. A
+    /// [`WindowPool`](crate::queue::WindowPool) takes the windows.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device has no memory windows, or refuses. After an error no window is
@@ -184,7 +187,8 @@ impl ProtectionDomain {
         Ok(Mkeys { mkeys, handles })
     }
 
-    /// Creates an mkey. Its signatures use the PSVs `shared`, or PSVs of its own.
+    /// Creates an mkey. If it has signatures, they use the PSVs `shared`, or if there are none, PSVs of its
+    /// own.
     fn make_mkey(&self, spec: MkeySpec<'_>, shared: Option<&Psvs>) -> Result<MkeyObject, DevxError> {
         let features = spec.features(&self.report.general);
         let max_entries = EntryCount::new(spec.max_entries)?;

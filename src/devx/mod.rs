@@ -1,5 +1,5 @@
-//! The thin shim over libmlx5 (feature `devx`): creates the objects on a device that the rest of the library
-//! uses.
+//! A thin layer over libmlx5 (feature `devx`). It creates the objects on a device (queues, mkeys, keys,
+//! memory regions) that the rest of the library uses.
 //!
 //! The libraries of rdma-core are loaded when a device is opened. So a program links without them, and can
 //! tell the user what to install if they are missing. Every object keeps alive the objects that it was made
@@ -103,13 +103,13 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
-    /// Signature errors of all completion queues of the device that arrived while the router did not contain
-    /// their mkeys.
+    /// Signature errors that were taken from any completion queue of the device while their mkeys were not in
+    /// the router. [`CqReader::check`] finds them here.
     unclaimed: Arc<SharedFaults>,
 }
 
 impl Device {
-    /// Opens the device with this name (for example `mlx5_0`), or the first mlx5 device.
+    /// Opens the device with this name (for example `mlx5_0`), or the first mlx5 device if `name` is `None`.
     ///
     /// # Errors
     /// [`DevxError`], whose text says what to install, to enable, or to ask an administrator for.
@@ -119,17 +119,17 @@ impl Device {
 
     /// Takes over a device that the caller has opened (`struct ibv_context`).
     ///
-    /// Each [`Device`] counts only its own logins ([`Device::login`]). If a context is taken over twice, each
-    /// of the two allows one login, and the device has to refuse the second login. Take a context over once,
-    /// and share the value.
+    /// Each [`Device`] counts only its own logins ([`Device::login`]). If a program takes a context over
+    /// twice, each of the two values allows one login, and only the device refuses the second login. So take
+    /// a context over once, and share the value.
     ///
     /// # Errors
     /// As [`Device::open`].
     ///
     /// # Safety
-    /// `context` is open, belongs to an mlx5 device, and has DEVX (`mlx5dv_open_device`; where the kernel
-    /// allows it, libmlx5 enables DEVX even if the program does not ask for it). It stays open while the
-    /// value and all that is made from it live.
+    /// The caller ensures that `context` is open, belongs to an mlx5 device, and has DEVX
+    /// (`mlx5dv_open_device`; where the kernel allows it, libmlx5 enables DEVX even if the program does not
+    /// ask for it). The caller keeps it open while the value or an object made from it lives.
     #[allow(unsafe_code)]
     pub unsafe fn adopt(context: NonNull<c_void>) -> Result<Self, DevxError> {
         // SAFETY: the caller vouches for the conditions of `Context::adopt`.
@@ -163,8 +163,8 @@ impl Device {
         self.roce.as_ref()
     }
 
-    /// Returns which time stamps queue pairs can have. On a device with RoCE, the RoCE capabilities decide,
-    /// else the general ones (rdma-core `dr_devx_query_device`).
+    /// Returns which time stamps queue pairs can have. On a device with RoCE, the RoCE capabilities say so;
+    /// on others, the general capabilities (as in rdma-core's `dr_devx_query_device`).
     pub const fn timestamp_support(&self) -> TimestampSupport {
         match &self.roce {
             Some(roce) => roce.timestamps,
@@ -172,8 +172,8 @@ impl Device {
         }
     }
 
-    /// Returns what the device can encrypt, and the forms of keys that it accepts. The report prints itself
-    /// in words.
+    /// Returns the data units that the device can encrypt, and the forms of keys that it accepts. `Display`
+    /// prints the report in words.
     pub const fn crypto(&self) -> &CryptoReport {
         &self.report
     }
@@ -202,8 +202,8 @@ impl fmt::Display for Device {
     }
 }
 
-/// Sends a command to the device by the function `carrier`, and decodes the reply. If the device refuses the
-/// command, the error names status and syndrome, whatever errno the kernel returned.
+/// Encodes a command, sends it to the device by the function `carrier`, and decodes the reply. If the device
+/// refuses the command, the error has the device's status and syndrome instead of the kernel's errno.
 fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
@@ -216,7 +216,7 @@ fn carry<C: Command, T>(
 }
 
 /// Sends the bytes of a command to the device by the function `carrier`. If the device refuses the command,
-/// the error names status and syndrome, whatever errno the kernel returned.
+/// the error has the device's status and syndrome instead of the kernel's errno.
 fn carry_bytes<T>(
     request: &[u8],
     reply: &mut [u8],
@@ -234,11 +234,11 @@ fn carry_bytes<T>(
     }
 }
 
-/// The longest mailbox of a command in bytes: attributes of the kernel's interface count their bytes in 16
-/// bits (`ib_uverbs_attr`).
+/// The longest request or reply of a command in bytes. The kernel's interface gives the length in 16 bits
+/// (`ib_uverbs_attr`).
 const MAX_REQUEST: usize = u16::MAX as usize;
 
-/// Refuses a mailbox of a command that the kernel's interface cannot carry.
+/// Refuses a request or reply that is too long for the kernel's interface.
 const fn fits(command: Opcode, bytes: usize) -> Result<(), DevxError> {
     if bytes > MAX_REQUEST {
         return Err(DevxError::TooLong { command, bytes, max: MAX_REQUEST });
@@ -249,8 +249,9 @@ const fn fits(command: Opcode, bytes: usize) -> Result<(), DevxError> {
 /// The result of a create command: the object, and the device's reply.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object that uses the resources `kept`. While `is_taken` returns true for the number of the new
-/// object, further objects are created; those with taken numbers are destroyed at the end.
+/// Creates an object for whose number `is_taken` returns false. Until then, the function creates object after
+/// object, and keeps those with taken numbers, so that the device gives other numbers. They are destroyed at
+/// the end. The object uses the resources `kept`.
 fn create_unlike<C: Command, K>(
     context: &Arc<sys::Context>,
     kept: &Arc<K>,

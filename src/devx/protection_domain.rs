@@ -26,15 +26,16 @@ impl Device {
         Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
     }
 
-    /// Takes over a protection domain that another library has allocated (`struct ibv_pd`), for example that
-    /// of a queue pair for [`Device::adopt_qp`]. Dropping the value does not free the domain.
+    /// Takes over a protection domain that another library has allocated (`struct ibv_pd`), for example the
+    /// domain of a queue pair that [`Device::adopt_qp`] takes over next. Dropping the value does not free the
+    /// domain.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] where the domain belongs to another context, [`DevxError::Call`].
     ///
     /// # Safety
-    /// `pd` is a `struct ibv_pd` of libmlx5, and stays allocated while the value and all that is made from it
-    /// live.
+    /// The caller ensures that `pd` is a `struct ibv_pd` of libmlx5, and keeps it allocated while the value
+    /// or an object made from it lives.
     pub unsafe fn adopt_pd(&self, pd: NonNull<c_void>) -> Result<ProtectionDomain, DevxError> {
         // SAFETY: the caller vouches for the conditions of `Pd::adopt`.
         let pd = unsafe { sys::Pd::adopt(&self.context, pd)? };

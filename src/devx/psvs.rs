@@ -1,20 +1,20 @@
-//! Pairs of PSVs.
+//! Pairs of PSVs that several mkeys share.
 
 use super::{DevxError, ProtectionDomain, sys};
 use crate::command::CreatePsv;
 use crate::types::PsvIndex;
 use std::sync::Arc;
 
-/// A pair of PSVs, for the memory and the wire domain, that several mkeys with signatures share. Mkeys that
-/// are used one after another need fewer objects on the device this way.
+/// A pair of PSVs, for the memory and the wire domain, that several mkeys with signatures share. So mkeys
+/// that are used one after another need fewer objects on the device.
 ///
-/// A configuration that sets a signature gives the PSVs their start values. From then on they belong to that
-/// mkey, until the data has passed and a signature error, if any, was taken. Therefore these rules hold for
-/// the mkeys that share one pair:
+/// A configuration that sets a signature gives the PSVs their start values. Until the data have passed and a
+/// signature error, if any, was taken, no other mkey may use them. Therefore the caller follows these rules
+/// for the mkeys that share one pair:
 ///
 /// - Configure the next mkey after the transfer through the previous one has completed and its completion was
-///   taken. If a peer moves the data, wait until the peer has said that it is done. No public source says
-///   that a fence is enough.
+///   taken. If a peer moves the data, wait for the peer's message that it is done. A fence instead may not be
+///   enough: no public source says that it is.
 /// - Each configuration sets its signature: [`SignatureChange::Keep`](crate::mkey::SignatureChange::Keep)
 ///   would keep the values of another mkey.
 ///
@@ -23,9 +23,9 @@ use std::sync::Arc;
 ///
 /// The PSVs are on the device until the value, its clones and the mkeys over them are dropped.
 ///
-/// The reference provider makes two PSVs for each mkey. SPDK (`module/accel/mlx5`) lays all mkeys of a task
-/// over one PSV, which holds the running signature and an error flag; no other task uses this PSV meanwhile.
-/// Assumption: SET_PSV overwrites everything that a PSV holds of an earlier I/O.
+/// libmlx5 creates two PSVs for each mkey. In SPDK (`module/accel/mlx5`), all mkeys of a task share one PSV,
+/// which holds the running signature and an error flag; no other task uses this PSV meanwhile. Assumption:
+/// SET_PSV overwrites everything that a PSV holds of an earlier I/O.
 ///
 /// ```no_run
 /// use mlx5_mkey::devx::{Cq, DevxError, MkeySpec, Mkeys, ProtectionDomain};

@@ -2,8 +2,8 @@
 
 use crate::queue::{BlueFlame, Doorbell, LastRequest, UarDoorbell};
 
-/// The doorbell of a queue pair. It writes 8 bytes, or whole requests for a queue pair that was made with
-/// [`super::QueuePairSpec::blue_flame`].
+/// The doorbell of a queue pair. It writes 8 bytes. For a queue pair with
+/// [`super::QueuePairSpec::blue_flame`] it can write whole requests.
 #[derive(Debug)]
 pub struct QpDoorbell(Kind);
 

@@ -1,4 +1,4 @@
-//! Queries whose answers arrive later, on a channel.
+//! Asynchronous queries: the program does not wait for the answer, which arrives at a channel later.
 
 use super::{Dek, Device, DevxError, QpControl, fits, sys};
 use crate::command::Command;
@@ -12,7 +12,8 @@ use std::vec::Vec;
 /// becomes readable when an answer arrives, and does not block. A program can query many queue pairs at once,
 /// and take the answers as they come.
 ///
-/// The kernel keeps up to 1 MiB of answers for a channel, and refuses further queries (EAGAIN).
+/// The kernel keeps up to 1 MiB of answers for a channel. While it is full, the kernel refuses further
+/// queries (EAGAIN).
 ///
 /// ```no_run
 /// use mlx5_mkey::command::QueryQp;

@@ -1,4 +1,4 @@
-//! Queue pairs: this module allocates the rings and hands them to the library's queue types.
+//! Queue pairs: creates them on the device, allocates their rings, and changes their states.
 
 #![allow(unsafe_code)]
 
@@ -54,29 +54,30 @@ pub struct QueuePairSpec {
     pub receive_slots: u32,
     /// Number of buffers of a receive request, a power of two.
     pub entries_per_slot: u32,
-    /// The largest number of send requests between post and completion, parts of configurations included.
-    /// Default: the number of blocks of the ring. An entry of the completion queue is set aside for each.
+    /// The largest number of send work requests that may be outstanding. A configuration of an mkey may
+    /// consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
+    /// number of blocks of the ring.
     pub max_requests: Option<u32>,
-    /// Every request is signalled.
+    /// Whether every request is signalled.
     pub signal_all: bool,
-    /// A signature error stops the send queue until [`QpControl::resume`]. Linux refuses to resume a queue
-    /// pair that this library created, so [`Device::create_qp`] refuses the property on Linux
+    /// Whether a signature error stops the send queue until [`QpControl::resume`]. Linux refuses to resume a
+    /// queue pair that this library created, so on Linux [`Device::create_qp`] refuses this property
     /// ([`DevxError::KernelRefuses`]). Create the queue pair with libibverbs instead (`mlx5dv_create_qp`,
     /// `MLX5DV_QP_CREATE_SIG_PIPELINING`), and take it over ([`Device::adopt_qp`]).
     pub drain_on_signature_error: bool,
-    /// Requests may copy memory ([`SendRequest::memcpy`]). Not every device supports this.
+    /// Whether requests may copy local memory ([`SendRequest::memcpy`]). Not every device supports this.
     pub memcpy: bool,
-    /// The user index that completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of
-    /// a table.
+    /// The user index that completions carry. For a queue pair that goes into a table, use
+    /// [`crate::queue::QpTable::next_user_index`], so that the table finds it without a search.
     pub user_index: UserIndex,
     /// Number of the device's port. The first port is 1.
     pub port: u8,
     /// The operations that the queue pair allows its peer.
     pub access: QpAccess,
-    /// A request that is published alone is written to the device with the doorbell ([`BlueFlame`]), so the
-    /// device need not read it from memory. The queue pair then has its own register. If device or kernel
-    /// have no such register, the queue pair gets a plain doorbell; [`QpControl::has_blue_flame`] tells
-    /// which.
+    /// Whether the queue pair asks for a BlueFlame register of its own. The library then writes a request
+    /// that is published alone to this register with the doorbell ([`BlueFlame`]), so that the device need
+    /// not read it from memory. If device or kernel have no such register, the queue pair gets a plain
+    /// doorbell; [`QpControl::has_blue_flame`] tells which.
     pub blue_flame: bool,
     /// Format of the time stamps in completions. Default: ticks of the free-running clock
     /// ([`Device::clock`]), or the device's preferred format if it has no such clock
@@ -123,8 +124,8 @@ impl Default for QueuePairSpec {
 /// # }
 /// ```
 pub struct QueuePair {
-    // The queues hold pointers into memory that the control keeps alive, so they must not be moved out. No
-    // function returns a reference to them, and their doorbell records and doorbells stay inside.
+    // The queues hold pointers into memory that `control` and `_books` keep alive, so they must not leave
+    // this value. No function returns a reference to them.
     send: SendQueue<'static, QpDoorbell>,
     receive: ReceiveQueue<'static>,
     /// Requests that a failed reset has removed from the queues and not yet returned.
@@ -132,7 +133,7 @@ pub struct QueuePair {
     /// The completion queues of send requests and of receive requests.
     completes_to: [CqIdentity; 2],
     control: QpControl,
-    /// The memory of the records that the queues keep of their requests. Dropped after the queues.
+    /// The memory in which the queues keep records of their requests. Dropped after the queues, which use it.
     _books: Allocation,
 }
 
@@ -165,8 +166,8 @@ pub struct RingAddresses {
     pub record: u64,
 }
 
-/// The objects that the device uses for a queue pair. The fields are dropped in this order, so that the queue
-/// pair's completions are discarded last.
+/// The objects that a queue pair on the device needs. They are dropped after the queue pair is destroyed, in
+/// this order; dropping `set_aside` last marks its remaining completions as obsolete.
 pub(super) struct QpMemory {
     /// Rings and doorbell page, if this library allocated them.
     pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
@@ -188,7 +189,8 @@ impl Device {
     /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,
     ///   atomics of the peer, a user index or a format of time stamps that the device does not support; and
     ///   with a status where the device refuses one of the commands: CREATE_QP, RST2INIT_QP, INIT2INIT_QP.
-    /// - [`DevxError::KernelRefuses`] for draining where the kernel does not let a drained queue resume.
+    /// - [`DevxError::KernelRefuses`] for draining ([`QueuePairSpec::drain_on_signature_error`]) where the
+    ///   kernel does not resume a drained queue.
     /// - [`DevxError::Call`] where a register, the memory of the rings or a buffer cannot be allocated.
     /// - [`DevxError::Queue`] where a queue cannot be created over its ring.
     pub fn create_qp(
@@ -218,12 +220,12 @@ impl Device {
         ];
         let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
-        // The receive ring comes first (PRM), and the send ring begins at a whole block.
+        // The PRM demands that the receive ring comes first. The send ring begins at a multiple of 64 bytes.
         let send_at = (receives * stride).next_multiple_of(WQEBB_BYTES);
         let record_at = send_at + blocks * WQEBB_BYTES;
         let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
-        // SAFETY: the queue pair keeps the memory and never hands its queues out. Rings and record are handed
-        // out once.
+        // SAFETY: the queue pair keeps the memory and its queues do not leave it. `slots` is called once for
+        // each ring, `record` once.
         let (receive_slots, send_slots, record) = unsafe {
             (
                 rings.slots(0, receives * spec.entries_per_slot as usize, DataSegment::default())?,
@@ -256,11 +258,11 @@ impl Device {
             cqs.iter().any(|cq| cq.knows(Writer::Qp(*qpn)))
         })?;
         memory.set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
-        // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may
-        // give one register to several queue pairs; each rings it with a single store of 8 bytes, which
-        // cannot mix on 64-bit hosts. A register in a write-combining page belongs to one queue pair alone,
-        // with both of its halves, whose size the device has reported. Ring and record are those of the queue
-        // pair. The memory under a key that a request names is covered by the contract of its registration.
+        // SAFETY: the register belongs to the page with which the queue pair was created, and which it keeps.
+        // libmlx5 may give one register to several queue pairs; each rings it with a single store of 8 bytes,
+        // which is atomic on 64-bit hosts. A register in a write-combining page belongs to this queue pair
+        // alone. It has two halves, whose size the device has reported. Ring and record are those of the
+        // queue pair. The memory that requests name by keys is the duty of the callers that registered it.
         let doorbell: QpDoorbell = unsafe {
             match blue_flame {
                 None => UarDoorbell::new(register).into(),
@@ -289,8 +291,8 @@ impl Device {
         Ok(queue)
     }
 
-    /// Allocates a doorbell page. If BlueFlame is wanted and available, the page is write-combining, and half
-    /// the size of its register in bytes is returned with it.
+    /// Allocates a doorbell page. If BlueFlame is wanted and available, the page is write-combining, and the
+    /// function also returns half the size of its BlueFlame register in bytes.
     fn doorbell_page(&self, blue_flame: bool) -> Result<(Arc<sys::Uar>, Option<usize>), DevxError> {
         if let (true, Some(log @ 7..)) = (blue_flame, self.report.general.log_blue_flame)
             && let Some(uar) = sys::Uar::alloc_write_combining(&self.context)?
@@ -300,8 +302,8 @@ impl Device {
         Ok((sys::Uar::alloc(&self.context)?, None))
     }
 
-    /// Returns the format of time stamps for a queue pair: the wanted one, or by default the device's usual
-    /// one.
+    /// Returns the format of time stamps for a queue pair: `wanted` if the device supports it, or with `None`
+    /// the device's usual format.
     fn timestamps(&self, wanted: Option<TimestampFormat>) -> Result<TimestampFormat, DevxError> {
         let support = self.timestamp_support();
         match wanted {
@@ -312,7 +314,7 @@ impl Device {
         }
     }
 
-    /// Returns the configuration of copies in memory, and the buffer that it names.
+    /// Returns the configuration for copies in local memory, and the buffer to which it refers.
     fn memcpy(&self, pd: &ProtectionDomain) -> Result<(Buffer, MemcpyConfig), DevxError> {
         let what = "copies in memory";
         let none = CommandError::Unsupported { command: Opcode::CREATE_QP, what };
@@ -323,7 +325,7 @@ impl Device {
     }
 }
 
-/// Memory for the records that the library keeps of a queue pair's requests.
+/// Memory in which the queues keep records of their outstanding requests.
 pub(super) struct Books {
     pub(super) send: &'static mut [SendSlot],
     pub(super) receive: &'static mut [u64],
@@ -331,14 +333,14 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Allocates the records of requests for a queue pair with this many blocks and receive slots.
-    /// [`QueuePair`] keeps the memory as long as the queues.
+    /// Allocates the records for a queue pair with this many blocks and receive requests. The caller keeps
+    /// `memory` as long as the queues use the records.
     pub(super) fn new(blocks: usize, receives: usize) -> Result<Self, DevxError> {
         let bytes = blocks * size_of::<SendSlot>();
         let memory =
             Allocation::zeroed(bytes + receives * size_of::<u64>(), "allocation of a queue's books")?;
-        // SAFETY: the queue pair keeps the memory and never hands its queues out. Each slot is handed out
-        // once.
+        // SAFETY: the queue pair keeps the memory as long as its queues, which do not leave it. The two calls
+        // take different parts of the memory.
         let (send, receive) =
             unsafe { (memory.slots(0, blocks, SendSlot::EMPTY)?, memory.slots(bytes, receives, 0)?) };
         Ok(Self { send, receive, memory })
@@ -356,7 +358,7 @@ const fn drain(qp: Qpn, on: bool) -> Init2Init {
 }
 
 impl QpControl {
-    /// Returns the number of the queue pair, by which a peer can connect.
+    /// Returns the number of the queue pair, which a peer needs to connect.
     pub fn qpn(&self) -> Qpn {
         self.0.qpn
     }
@@ -375,8 +377,8 @@ impl QpControl {
         Ok(())
     }
 
-    /// Returns the addresses of the queue pair's rings, for tools that look at them from outside: a debugger,
-    /// `cargo xtask decode`.
+    /// Returns the addresses of the queue pair's rings, for tools that read the rings from outside, such as a
+    /// debugger or `cargo xtask decode`.
     pub fn addresses(&self) -> RingAddresses {
         self.0.addresses
     }
@@ -389,8 +391,7 @@ impl QpControl {
         Ok(carry(&QueryQp(self.qpn()), |request, reply| self.0.object.query(request, reply))?.1)
     }
 
-    /// Returns whether a request that is published alone is written with the doorbell
-    /// ([`QueuePairSpec::blue_flame`]).
+    /// Returns whether the queue pair has a BlueFlame register ([`QueuePairSpec::blue_flame`]).
     pub fn has_blue_flame(&self) -> bool {
         self.0.blue_flame
     }
@@ -399,14 +400,14 @@ impl QpControl {
     /// `ibv_modify_qp`. For a queue pair that this library created, it sends a command, which Linux refuses.
     ///
     /// # Errors
-    /// [`DevxError::KernelRefuses`]: the queue stays as it is; [`QueuePair::reset`] returns it to INIT.
+    /// [`DevxError::KernelRefuses`]: the queue stays drained; [`QueuePair::reset`] returns it to INIT.
     /// [`DevxError::Call`] and [`DevxError::Command`], also for a queue pair that is not drained.
     pub fn resume(&self) -> Result<(), DevxError> {
         let by_command = || {
             self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() }).map_err(|error| match error
             {
-                // EINVAL comes from the kernel: if the command had reached the device, its error would have a
-                // status.
+                // This EINVAL comes from the kernel. If the command had reached the device, the error would
+                // be `DevxError::Command`.
                 DevxError::Call { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL) => {
                     let what = "a drained send queue goes on where libibverbs made the queue pair and it was \
                                 taken over (Device::adopt_qp); others begin anew (QueuePair::reset)";
@@ -418,9 +419,9 @@ impl QpControl {
         self.0.object.resume().unwrap_or_else(by_command)
     }
 
-    /// Refuses a queue pair that could never resume once it is drained. The function tries the command that
-    /// resumes a queue. The queue pair is not drained, so the device refuses the command; its refusal proves
-    /// that the kernel lets the command through.
+    /// Returns an error if the kernel would refuse to resume the queue pair once it is drained. To find out,
+    /// the function sends the command that resumes a queue. The queue pair is not drained now, so the device
+    /// refuses the command. That refusal proves that the kernel passes the command on.
     fn can_resume(&self) -> Result<(), DevxError> {
         match self.resume() {
             Err(DevxError::Command(_)) => Ok(()),
@@ -469,7 +470,7 @@ impl QueuePair {
         Self { send, receive, outstanding: Outstanding::default(), completes_to, control, _books: books }
     }
 
-    /// Returns the number of the queue pair, by which a peer can connect.
+    /// Returns the number of the queue pair, which a peer needs to connect.
     pub const fn qpn(&self) -> Qpn {
         self.send.qpn()
     }
@@ -521,12 +522,12 @@ impl QueuePair {
         self.send.free_blocks()
     }
 
-    /// Returns how many send requests are posted and not retired; see [`SendQueue::outstanding`].
+    /// Returns how many send requests are outstanding; see [`SendQueue::outstanding`].
     pub fn outstanding(&self) -> u32 {
         self.send.outstanding()
     }
 
-    /// Returns how many receive requests may be posted; see [`ReceiveQueue::free_slots`].
+    /// Returns how many more receive requests may be posted; see [`ReceiveQueue::free_slots`].
     pub const fn free_slots(&self) -> u32 {
         self.receive.free_slots()
     }
@@ -552,7 +553,7 @@ impl QueuePair {
     /// `readers` are the readers of its completion queues. Completions of the queue pair that were not taken
     /// are dropped, and their requests are among those returned. If a returned request is a configuration,
     /// the state of its mkey is unknown: call [`crate::mkey::Mkey::forget`]. Signature errors stay in the
-    /// completion queue: poll it, and check each mkey, before an mkey is configured anew.
+    /// completion queue: poll it, and check each mkey, before you configure mkeys anew.
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, QueuePair};
@@ -565,8 +566,8 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed;
-    /// [`DevxError::Command`], [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again:
-    /// the next successful call returns the outstanding requests. If the device is gone and no call succeeds,
+    /// [`DevxError::Command`], [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call the function
+    /// again: its next success returns the outstanding requests. If the device is gone and no call succeeds,
     /// use [`QueuePair::into_outstanding`].
     pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
         let QpObject { qpn, cqs, .. } = &*self.control.0;
@@ -626,14 +627,15 @@ pub struct Outstanding {
 
 impl Outstanding {
     fn add_send(&mut self, request: Retired) {
-        // The work requests of a configuration have one name. Only the last one adds the name.
+        // All work requests of a configuration have the same name. Only the last of them is added.
         if request.kind != RequestKind::MkeyConfigurePart {
             self.sends.push(request.id);
         }
     }
 }
 
-/// A queue pair alone, without mkeys that could report signature errors: `reader.poll(&mut queue_pair)`.
+/// A queue pair is itself a router, for programs with one queue pair and without mkeys that can have
+/// signature errors: `reader.poll(&mut queue_pair)`.
 impl CompletionRouter for QueuePair {
     type Queues = Self;
 
@@ -655,7 +657,8 @@ impl QpQueues for QueuePair {
 
     #[inline]
     fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
-        // A queue pair of another device may have the same number.
+        // A completion of another device can have the same queue pair number, so the completion queue is
+        // compared.
         if done.is_of(self.completes_to[0]) { self.send.retire(done) } else { None }
     }
 

@@ -1,4 +1,5 @@
-//! Memory that commands name by a number, and objects that the caller's own commands create.
+//! Memory that commands name by a number (umem), UAR pages, and objects that the caller's own commands
+//! create.
 
 #![allow(unsafe_code)] // The caller vouches for the device's accesses to memory.
 
@@ -17,8 +18,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// A set of page sizes in which the device may map memory: a bit for each size, from 4 KiB on
-/// (`pgsz_bitmap`).
+/// A set of page sizes in which the device may map memory. The set is a number: the sum of the sizes in
+/// bytes, which are powers of two from 4 KiB on (`pgsz_bitmap`).
 ///
 /// ```
 /// use mlx5_mkey::devx::PageSizes;
@@ -34,7 +35,7 @@ impl PageSizes {
     /// The smallest page of the device, in bytes (`MLX5_ADAPTER_PAGE_SIZE`).
     pub const MIN: u64 = 4096;
 
-    /// The set of all page sizes, as in `mlx5dv_devx_umem_reg`.
+    /// The set of all page sizes, which `mlx5dv_devx_umem_reg` also accepts.
     pub const ANY: Self = Self(!(Self::MIN - 1));
 
     /// Creates the set from the sum of its sizes in bytes, all powers of two.
@@ -48,13 +49,13 @@ impl PageSizes {
         Ok(Self(bitmap))
     }
 
-    /// Returns the sum of the sizes.
+    /// Returns the set as the sum of its page sizes in bytes: each bit that is set is a size.
     pub const fn bitmap(self) -> u64 {
         self.0
     }
 }
 
-/// The properties of a registration of memory for commands.
+/// The properties of a [`Umem`]: the device's rights, and the accepted page sizes.
 ///
 /// ```
 /// use mlx5_mkey::devx::{PageSizes, UmemSpec};
@@ -77,9 +78,10 @@ impl Default for UmemSpec {
     }
 }
 
-/// Memory of the caller, or of a dma-buf, that commands name by a number (`mlx5dv_devx_umem`). It is meant
-/// for rings and doorbell records of queues that [`Device::create_object`] creates. For queues that it
-/// creates itself, the library allocates the memory.
+/// A registration of memory of the caller, or of a dma-buf, that commands name by a number
+/// (`mlx5dv_devx_umem`). It is meant for rings and doorbell records of queues that [`Device::create_object`]
+/// creates. For queues of [`Device::create_cq`] and [`Device::create_qp`], the library allocates the memory
+/// itself.
 pub struct Umem(ManuallyDrop<sys::Umem>);
 
 impl Device {
@@ -92,10 +94,11 @@ impl Device {
     /// page sizes (EINVAL).
     ///
     /// # Safety
+    /// The caller ensures:
     /// - The memory stays mapped while the value lives, and for ever if [`Umem::deregister`] fails (if
     ///   dropping the value fails, only [`super::on_drop_error`] reports it).
     /// - As long as objects over the memory are on the device, Rust code does not use the memory in a way
-    ///   that conflicts with their accesses.
+    ///   that conflicts with the accesses of the device for these objects.
     pub unsafe fn register_umem(
         &self,
         address: *mut u8,
@@ -108,9 +111,9 @@ impl Device {
         Ok(Umem(ManuallyDrop::new(umem)))
     }
 
-    /// Registers a piece of a dma-buf for commands. `piece` is in bytes of the dma-buf; offset 0 of the
-    /// [`Umem`] is the beginning of the piece. The kernel pins the memory, and holds its own reference until
-    /// the registration has ended.
+    /// Registers a piece of a dma-buf for commands. `piece` gives the bytes of the dma-buf to register;
+    /// offset 0 of the [`Umem`] is the first of them. The kernel pins the memory, and holds its own reference
+    /// until the registration has ended.
     ///
     /// Source: mlx5dv_devx_umem_reg(3), `MLX5DV_UMEM_MASK_DMABUF`.
     ///
@@ -120,8 +123,9 @@ impl Device {
     /// dma-bufs here (EOPNOTSUPP), or the memory has none of the accepted page sizes (EINVAL).
     ///
     /// # Safety
-    /// As long as objects over the memory are on the device, Rust code, in this process and in others that
-    /// map the dma-buf, does not use the memory in a way that conflicts with their accesses.
+    /// The caller ensures that as long as objects over the memory are on the device, Rust code, in this
+    /// process and in others that map the dma-buf, does not use the memory in a way that conflicts with the
+    /// accesses of the device for these objects.
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{Device, DevxError, Umem, UmemSpec};
@@ -166,7 +170,7 @@ impl Umem {
     /// [`DevxError::Call`], with the registration, which still exists, for example because an object uses the
     /// memory.
     pub fn deregister(self) -> Result<(), (DevxError, Self)> {
-        // SAFETY: this is the end of the registration, unless the call fails; then the value is as before.
+        // SAFETY: the value is not used after a success. After an error it is still registered.
         match unsafe { self.0.deregister() } {
             Ok(()) => {
                 let mut this = ManuallyDrop::new(self);
@@ -181,7 +185,7 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: this is the end of the registration.
+        // SAFETY: the value is not used afterwards.
         match unsafe { self.0.deregister() } {
             // SAFETY: the field is dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.0) },
@@ -204,9 +208,9 @@ impl Device {
         Ok(Uar(sys::Uar::alloc(&self.context)?))
     }
 
-    /// Returns the number of the kernel's event queue of a completion vector
-    /// (`mlx5dv_devx_query_eqn`), for completion queues that [`Device::create_object`] creates. Linux refuses
-    /// a queue with another number. Vector 0 always exists.
+    /// Returns the number of the event queue that the kernel has for a completion vector
+    /// (`mlx5dv_devx_query_eqn`). Completion queues that [`Device::create_object`] creates need this number.
+    /// Linux refuses a queue with another number. Vector 0 always exists.
     ///
     /// # Errors
     /// [`DevxError::Call`].
@@ -216,7 +220,7 @@ impl Device {
 }
 
 impl Uar {
-    /// Returns the page's number, for commands.
+    /// Returns the number by which commands name the page.
     ///
     /// # Errors
     /// [`DevxError::OutOfRange`] where the number does not fit the field of commands.
@@ -248,7 +252,7 @@ pub struct DevxObject<K = ()>(sys::Object<K>);
 
 impl Device {
     /// Sends the device a command that creates an object (`mlx5dv_devx_obj_create`). Returns the object and
-    /// the reply. The kernel lets through only commands that it can undo.
+    /// the reply. The kernel passes a command on only if it knows how to destroy the object.
     ///
     /// ```no_run
     /// use mlx5_mkey::command::{CqSize, CqeSize, CreateCq, LogPageSize};
@@ -284,8 +288,8 @@ impl Device {
     /// command through (EINVAL).
     ///
     /// # Safety
-    /// All memory that the command lets the device read or write, now or later, belongs to `K` or stays valid
-    /// as long as the object is on the device.
+    /// The caller ensures that all memory that the command lets the device read or write, now or later,
+    /// belongs to `kept` or stays valid as long as the object is on the device.
     pub unsafe fn create_object<C: Command, K>(
         &self,
         command: &C,
@@ -327,7 +331,7 @@ impl<K> DevxObject<K> {
     /// As [`DevxObject::query`].
     ///
     /// # Safety
-    /// The contract of [`Device::create_object`].
+    /// The duties of the caller are those of [`Device::create_object`].
     pub unsafe fn modify<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.0.modify(request, reply))?.1)
     }
@@ -341,7 +345,8 @@ impl<K> DevxObject<K> {
     }
 }
 
-/// Commands as bytes, for the library for C, whose programs build commands of any length.
+/// Functions that take commands as bytes. The library for C uses them: its programs build commands of any
+/// length.
 #[cfg(feature = "capi")]
 impl Device {
     /// Does the same as [`Device::create_object`], with the bytes of the command and of its reply.
@@ -350,8 +355,8 @@ impl Device {
     /// As [`Device::create_object`].
     ///
     /// # Safety
-    /// All memory that the command lets the device read or write, now or later, stays valid as long as the
-    /// object is on the device.
+    /// The caller ensures that all memory that the command lets the device read or write, now or later, stays
+    /// valid as long as the object is on the device.
     pub(crate) unsafe fn create_object_from(
         &self,
         request: &[u8],
@@ -379,7 +384,7 @@ impl DevxObject {
     /// As [`DevxObject::modify`].
     ///
     /// # Safety
-    /// The contract of [`Device::create_object_from`].
+    /// The duties of the caller are those of [`Device::create_object_from`].
     pub(crate) unsafe fn modify_from(&self, request: &[u8], reply: &mut [u8]) -> Result<(), DevxError> {
         carry_bytes(request, reply, |request, reply| self.0.modify(request, reply))
     }

@@ -1,4 +1,4 @@
-//! The error of a command queue, through which a program uses a device without a driver.
+//! The errors of a command queue, by which a program sends commands to a device without a driver.
 
 use crate::command::error::CommandError;
 use crate::types::QueueError;
@@ -27,8 +27,8 @@ pub enum CommandQueueError {
         /// The revision that this library supports.
         known: u16,
     },
-    /// By the device's description, the entries of the command queue are too many or too large for a page, or
-    /// smaller than 64 bytes.
+    /// The device reports a command queue that the library cannot use: its entries are too many or too large
+    /// for a page, or smaller than 64 bytes.
     Layout {
         /// Base-2 logarithm of the number of entries.
         log_size: u8,
@@ -51,7 +51,8 @@ pub enum CommandQueueError {
         /// The reason that the device reports.
         status: DeliveryStatus,
     },
-    /// The token, the block number or the signature in a reply is wrong.
+    /// The token, the block number or the signature in a reply is wrong (checked only with
+    /// [`verify_replies`](crate::hca::CommandQueueConfig::verify_replies)).
     Reply {
         /// The command.
         command: Opcode,
@@ -71,11 +72,11 @@ pub enum CommandQueueError {
         /// Number of pages that the firmware still wants.
         wanted: u32,
     },
-    /// The firmware keeps pages that it should give back. Or it wants pages for a third PCI function while it
-    /// has pages of two, the most that the library can record.
+    /// Either the firmware keeps pages that it should give back, or it wants pages for a third PCI function
+    /// while it has pages for two. The library can record no more than two functions.
     PagesKept {
-        /// Number of pages that the firmware has or may have. It may have pages whose transfer it did not
-        /// confirm.
+        /// Number of pages that the firmware has or may have. Pages count as well whose transfer the firmware
+        /// did not confirm.
         pages: u32,
     },
     /// The firmware gave back a page that does not come from the [`PageSource`](crate::hca::PageSource), or

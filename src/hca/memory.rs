@@ -9,12 +9,12 @@ pub(super) const ENTRIES: usize = 64;
 /// The offset of the mailbox blocks in bytes. The blocks follow the page of entries.
 pub(super) const BLOCKS_AT: u64 = 4096;
 
-/// The memory through which software gives commands to the device: a page of entries, and mailbox blocks for
-/// requests and replies that do not fit into an entry.
+/// The memory in which software writes commands for the device, and the device writes replies: a page of
+/// entries, and mailbox blocks for requests and replies that do not fit into an entry.
 ///
 /// `BLOCKS`, the number of mailbox blocks, is a power of two. The first 16 bytes of a request and of a reply
-/// are in the entry; every further 512 bytes of either need a block. 16 blocks are enough for each command of
-/// this library whose list has at most 900 pages.
+/// are in the entry; each further 512 bytes of the request, and of the reply, need a block. 16 blocks are
+/// enough for every command of this library whose page list has at most 900 pages.
 ///
 /// ```
 /// use mlx5_mkey::hca::CommandMemory;
@@ -30,7 +30,7 @@ pub struct CommandMemory<const BLOCKS: usize> {
 }
 
 impl<const BLOCKS: usize> CommandMemory<BLOCKS> {
-    /// The memory of a command queue, full of zeros.
+    /// Memory of a command queue in which all bytes are 0.
     pub const ZERO: Self =
         Self { entries: [CommandEntry::ZERO; ENTRIES], blocks: [CommandBlock::ZERO; BLOCKS] };
 }
@@ -58,8 +58,8 @@ pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }
 
-/// Returns the two ranges of a mailbox block that signatures cover: its 576 bytes without the unused ones,
-/// and the fields between the data and `signature`.
+/// Returns the two ranges of a mailbox block over which its signatures are computed. `signature` covers the
+/// first 576 bytes: data and fields. `control_signature` covers the fields between the data and `signature`.
 fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     let whole = block.as_bytes().get(..BLOCK_BYTES + 64)?;
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))

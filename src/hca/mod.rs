@@ -1,7 +1,7 @@
-//! A device without a driver: its registers, its command queue, its start and its stop.
+//! Use of a device without a driver, on bare metal: its registers, its command queue, its start and its stop.
 //!
 //! If the operating system has a driver for the device, the driver owns the command queue, and the module
-//! `devx` (the shim over libmlx5) sends commands through the driver. On bare metal there is no driver. There,
+//! `devx` (a layer over libmlx5) sends commands through the driver. On bare metal there is no driver. There,
 //! [`CommandQueue`] sends a [`Command`](crate::command::Command) to the device through memory and registers
 //! that the caller provides, and [`CommandQueue::start`] starts the device from reset, so that objects can be
 //! created. This module allocates nothing, sends one command at a time, and limits the time of every wait.

@@ -29,9 +29,8 @@ pub struct CommandQueueConfig {
     pub timeout_ms: u32,
     /// How long the firmware may take to start, in milliseconds; Linux waits for two minutes.
     pub ready_ms: u32,
-    /// Replies whose token or signature is wrong are errors. A device whose `cmdif_checksum` is off need not
-    /// sign replies, and Linux and rdma-core switch `cmdif_checksum` off. The queue signs requests in any
-    /// case.
+    /// Whether a wrong token or signature in a reply is an error. Set it only if the device signs replies:
+    /// Linux and rdma-core switch signatures off (`cmdif_checksum`). The queue signs requests in any case.
     pub verify_replies: bool,
 }
 
@@ -43,12 +42,12 @@ impl CommandQueueConfig {
     }
 }
 
-/// The times between two reads while the queue waits: of an entry, in microseconds (`POLL_US`), and of the
-/// register with the firmware's state, in milliseconds (`READY_MS`).
+/// The pauses between two reads while the queue waits: for a reply in an entry, in microseconds (`POLL_US`),
+/// and for the firmware's ready state in a register, in milliseconds (`READY_MS`).
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
 
-/// The number of pages that the firmware has, or may have, for a function.
+/// The number of pages that the firmware has, or may have, for a PCI function.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) function: Function,
@@ -57,8 +56,8 @@ pub(super) struct Held {
 
 /// A device's command queue. It sends one command at a time, and waits for the reply.
 ///
-/// If the device does not answer a command in time, it may write the reply later, into memory that another
-/// command would then use. After [`CommandQueueError::TimedOut`], the queue therefore refuses further
+/// If the device does not answer a command in time, it may write the reply later. Another command must not
+/// use the same memory meanwhile. After [`CommandQueueError::TimedOut`], the queue therefore refuses further
 /// commands ([`CommandQueueError::Lost`]). Only a reset of the function makes a new queue possible.
 ///
 /// ```
@@ -86,11 +85,11 @@ pub struct CommandQueue<'m, R> {
     token: u8,
     is_lost: bool,
     pub(super) function: Function,
-    /// The pages that the firmware holds for up to two PCI functions: the one that it named in the boot
-    /// phase, and the one that it named in the init phase.
+    /// The pages that the firmware holds for up to two PCI functions: the function that its reply to
+    /// QUERY_PAGES named in the boot phase, and the one in the init phase.
     pub(super) held: [Held; 2],
-    /// The device has answered INIT_HCA, so it runs or may run, and no TEARDOWN_HCA or DISABLE_HCA has
-    /// stopped it since.
+    /// Whether the device runs or may run: INIT_HCA was sent, and no TEARDOWN_HCA or DISABLE_HCA has stopped
+    /// the device since.
     pub(super) is_running: bool,
 }
 
@@ -139,8 +138,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
         registers.write(Register::QueueHigh, (config.address >> 32) as u32);
         registers.write(Register::QueueLow, config.address as u32);
-        // These stores need no barrier: the doorbell of the first command has one, which waits for all
-        // earlier stores.
+        // These stores need no barrier here: before the doorbell of the first command there is a barrier,
+        // which waits for all earlier stores.
         let function = Function { embedded_cpu: state.embedded_cpu(), ..Function::OWN };
         Ok(Self {
             registers,
@@ -162,15 +161,15 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.function
     }
 
-    /// Executes a command on the device, and returns the values of its reply. Meanwhile, request and reply
-    /// are on the stack and take up to 9 KiB for commands of this library.
+    /// Executes a command on the device, and returns the values of its reply. The function keeps request and
+    /// reply on the stack, where they take up to 9 KiB for commands of this library.
     ///
     /// # Errors
     /// [`CommandError::MailboxTooShort`] for a command with a list, which [`CommandQueue::execute_in`] can
     /// execute. [`CommandQueueError::Command`] for a request that cannot be encoded, or that the device
     /// refuses; [`CommandQueueError::TooManyBlocks`] if request or reply do not fit into the queue's memory.
-    /// After these errors, the device has changed nothing. One case of [`CommandQueueError::Command`] is
-    /// different: the reply has invalid values, and the device has carried out the command.
+    /// After these errors, the device has changed nothing, with one exception: if a reply has invalid values
+    /// (also [`CommandQueueError::Command`]), the device has carried out the command.
     ///
     /// [`CommandQueueError::Delivery`] if the device could not read the request, or could not write the
     /// reply; [`CommandQueueError::Reply`] if the reply has a wrong signature or token;
@@ -229,7 +228,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
                 blocks: blocks as u32,
             });
         }
-        // A token is never 0, as in Linux.
+        // Each command has another token, by which replies are matched. It is never 0, as in Linux.
         self.token = self.token.checked_add(1).unwrap_or(1);
 
         let (begin, rest) = request.split_at_checked(INLINE_BYTES).unwrap_or((request, &[]));
@@ -266,12 +265,14 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     }
 
     /// Returns the number of the entry for a command. MANAGE_PAGES uses the last entry, because the firmware
-    /// may need pages to finish another command (Linux, rdma-core). All other commands use the first entry.
+    /// may need pages to finish another command, which occupies the first entry (as in Linux and rdma-core).
+    /// All other commands use the first entry.
     fn slot(&self, command: Opcode) -> u64 {
         if command == Opcode::MANAGE_PAGES { !(u64::MAX.wrapping_shl(self.log_size.into())) } else { 0 }
     }
 
-    /// Returns the bus address of a mailbox block, or 0 if `block` is `end`: the chain ends there.
+    /// Returns the bus address of a mailbox block, as the link to the next block. Returns 0, the end of a
+    /// chain, if `block` is `end`.
     fn address_of(&self, block: u64, end: u64) -> u64 {
         if block == end {
             return 0;
@@ -281,7 +282,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.config.address.wrapping_add(distance)
     }
 
-    /// Writes a chain of `count` mailbox blocks, from number `first` on, that holds `bytes`.
+    /// Writes `bytes` into a chain of `count` mailbox blocks, beginning with the block number `first`.
     fn lay_chain(&mut self, first: u64, count: u64, bytes: &[u8]) {
         let mut chunks = bytes.chunks(BLOCK_BYTES);
         for number in 0..count {
@@ -298,7 +299,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
     }
 
-    /// Waits until the device has handed an entry back to software, and returns the entry.
+    /// Waits until the device has finished the command in an entry (it then gives the entry back to
+    /// software), and returns the entry. Returns `None` when the time is over.
     fn wait(&self, place: u64, delay: &mut dyn FnMut(u32)) -> Option<CommandEntry> {
         let looks = u64::from(self.config.timeout_ms) * 1000 / u64::from(POLL_US);
         for _ in 0..looks {
@@ -310,7 +312,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         finished_entry(&self.entries, place)
     }
 
-    /// Overwrites the bytes of a request, in its entry and in its `inputs` mailbox blocks.
+    /// Overwrites the bytes of a request with zeros, in its entry and in its `inputs` mailbox blocks.
     fn wipe(&mut self, place: u64, inputs: u64) {
         self.entries.wipe(place);
         (0..inputs).for_each(|block| self.blocks.wipe(block));
@@ -346,7 +348,7 @@ fn ring_command(slot: u64, registers: &mut impl Registers) {
     barrier::flush_doorbell();
 }
 
-/// Returns an entry, if the device has handed it back to software.
+/// Returns an entry if the device has finished its command, or `None` while the entry belongs to the device.
 #[inline(never)]
 fn finished_entry(entries: &Ring<'_, CommandEntry>, place: u64) -> Option<CommandEntry> {
     let slot = entries.peek(place);

@@ -5,7 +5,8 @@
 use crate::wire::prm::command_queue::offset;
 use core::ptr::NonNull;
 
-/// A register that the command queue accesses: a word of the initialization segment.
+/// A register that the command queue accesses: a word of 32 bits in the initialization segment, at the
+/// beginning of BAR 0.
 ///
 /// ```
 /// use mlx5_mkey::hca::{Register, Registers};
@@ -28,7 +29,7 @@ pub enum Register {
     InterfaceRevision,
     /// Upper half of the command queue's address.
     QueueHigh,
-    /// Lower half of the command queue's address, and the device's description of the queue.
+    /// Lower half of the command queue's address, and the number and size of its entries.
     QueueLow,
     /// Doorbell of the command queue: bit n stands for entry n.
     Doorbell,
@@ -49,10 +50,11 @@ impl Register {
     }
 }
 
-/// Access to the registers of a device ([`MappedRegisters`]), or of a software device.
+/// Access to the registers of a real device ([`MappedRegisters`]), or of a software device in tests.
 ///
-/// Values are in the processor's byte order: implementations convert from and to the device's big endian.
-/// Implementations need no barriers, because the command queue orders accesses to memory and to the doorbell.
+/// Values are in the processor's byte order: an implementation converts them from and to big endian, the
+/// device's byte order. Implementations need no barriers, because the command queue orders accesses to memory
+/// and to the doorbell.
 pub trait Registers {
     /// Reads a register.
     fn read(&mut self, register: Register) -> u32;
@@ -71,7 +73,7 @@ impl<R: Registers + ?Sized> Registers for &mut R {
     }
 }
 
-/// The registers of a real device, whose BAR 0 is mapped.
+/// The registers of a real device. The caller has mapped the device's BAR 0.
 ///
 /// ```
 /// use core::ptr::NonNull;
@@ -104,8 +106,9 @@ impl MappedRegisters {
     ///   reserved for the device until the function is disabled or reset, even if the Rust value is dropped
     ///   before or a command has timed out;
     /// - addresses in commands (of pages for the firmware, of rings, of doorbell records) lead to memory that
-    ///   is reserved for the device until the command that takes the memory back is done, and that Rust code
-    ///   uses only through the types for it.
+    ///   is reserved for the device until the command that takes the memory back (for example DESTROY_QP) has
+    ///   completed. Until then, Rust code uses the memory only through the library's types for rings and
+    ///   doorbell records.
     pub const unsafe fn new(bar: NonNull<u32>) -> Self {
         Self { base: bar.as_ptr() }
     }

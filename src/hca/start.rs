@@ -1,4 +1,4 @@
-//! The start of a device from reset, and its stop.
+//! Starts a device from reset, stops it, and gives its firmware the pages of memory that it needs.
 
 use super::queue::{CommandQueue, Held};
 use super::registers::Registers;
@@ -13,8 +13,8 @@ use embedded_hal::delay::DelayNs;
 /// How long the firmware may take to return pages, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).
 const RECLAIM_MS: u32 = 5000;
 
-/// Numbers of pages that one command gives to the firmware: `MANY` as long as the firmware wants at least
-/// `MANY`, then `SOME`, then one.
+/// The numbers of pages that one command gives to the firmware: `MANY` while the firmware wants at least
+/// `MANY`, then `SOME` while it wants at least `SOME`, then one.
 const MANY: usize = 64;
 const SOME: usize = 8;
 
@@ -26,9 +26,9 @@ pub trait PageSource {
     /// Takes a page and returns its bus address, or returns `None` if no page is left.
     fn take(&mut self) -> Option<u64>;
 
-    /// Puts a page back. Returns true if the page was taken from this source and, as far as the source knows,
-    /// was not put back yet. Otherwise returns false and changes nothing. The address comes from the device,
-    /// so it may be any multiple of 4096, and the same address may come twice.
+    /// Puts a page back. Returns true if the page is taken from this source at present, as far as the source
+    /// records it. Otherwise returns false and changes nothing. The address comes from the device, so it may
+    /// be any multiple of 4096, and the same address may come twice.
     fn put_back(&mut self, address: u64) -> bool;
 }
 
@@ -42,8 +42,8 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
     }
 }
 
-/// A source of consecutive pages. A bitmap of the caller records which pages are taken. A page that is put
-/// back twice is refused the second time. A page that was put back can be taken again.
+/// A source of consecutive pages. A bitmap of the caller records which pages are taken. `put_back` refuses a
+/// page that is put back a second time. A page that was put back can be taken again.
 ///
 /// ```
 /// use mlx5_mkey::hca::{PageRange, PageSource};
@@ -112,7 +112,8 @@ impl PageSource for PageRange<'_> {
         let number = distance / FIRMWARE_PAGE;
         let place = usize::try_from(number / 64).ok().and_then(|at| self.bitmap.get_mut(at));
         let bit = 1_u64.wrapping_shl(number as u32);
-        // Bits after the last page are never set, so an address behind the last page is refused too.
+        // The bits behind the last page are never set, so this line also refuses an address behind the last
+        // page.
         let Some(word) = place.filter(|word| **word & bit != 0) else { return false };
         *word &= !bit;
         true
@@ -126,12 +127,13 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// `mlx5_vfio_setup_function`).
     ///
     /// Both drivers also set host endianness (little endian), capabilities (SET_HCA_CAP) and RoCE. Mkeys work
-    /// without these steps, so the device keeps its own settings.
+    /// without these steps, so this function leaves the device's own settings.
     ///
-    /// Assumption: the firmware wants no more pages while it runs (PAGE_REQUEST events are not read).
+    /// Assumption: the firmware wants no more pages while it runs (the library does not read the event
+    /// PAGE_REQUEST).
     ///
-    /// Assumption: an Ethernet port whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first. This
-    /// library does not have that command.
+    /// Assumption: an Ethernet port whose firmware has RoCE off works only after the command
+    /// MODIFY_NIC_VPORT_CONTEXT, which this library does not have.
     ///
     /// # Errors
     /// The errors of [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware that does not
@@ -158,9 +160,9 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// Stops the device: destroys all objects, takes the firmware's pages back into the source, and disables
     /// the PCI function of the queue. The call also works after a start that failed.
     ///
-    /// If the firmware refuses a step or answers it wrongly, the later steps are still executed, so that the
-    /// function is disabled. The call returns the first error. Pages that the firmware did not give back
-    /// belong to the device until it is reset.
+    /// If the firmware refuses a step or sends a wrong reply, the later steps are still executed, so that the
+    /// PCI function is disabled in the end. The call returns the first error. Pages that the firmware did not
+    /// give back belong to the device until it is reset.
     ///
     /// # Errors
     /// The errors of [`CommandQueue::execute`]. After [`CommandQueueError::Delivery`],
@@ -180,8 +182,8 @@ impl<R: Registers> CommandQueue<'_, R> {
             if is_undelivered(&stopped) {
                 return stopped;
             }
-            // If only the reply to TEARDOWN_HCA was bad, another call does not repeat the command: a device
-            // that was torn down refuses it.
+            // If only the reply to TEARDOWN_HCA was wrong, the device was stopped all the same. Another call
+            // of `stop` must not repeat the command, because a stopped device refuses it.
             self.is_running = !matches!(stopped, Ok(()) | Err(CommandQueueError::Reply { .. }));
         }
         for place in 0..self.held.len() {
@@ -218,7 +220,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     }
 
     /// Takes `PAGES` pages from the source and gives them to the firmware, which still wants `wanted` pages.
-    /// Returns `PAGES`. If the source has fewer pages than that, the firmware gets none, and the call fails.
+    /// Returns `PAGES`. If the source has fewer than `PAGES` pages, the firmware gets none, and the function
+    /// returns an error.
     fn give<const PAGES: usize>(
         &mut self,
         function: Function,
@@ -256,8 +259,7 @@ impl<R: Registers> CommandQueue<'_, R> {
         given.map(|()| PAGES as u32)
     }
 
-    /// Takes the pages of the function `held[place]` back from the firmware, and puts them back into the
-    /// source.
+    /// Takes all pages that `held[place]` records back from the firmware, and puts them back into the source.
     fn reclaim_from(
         &mut self,
         place: usize,
@@ -298,8 +300,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     }
 }
 
-/// Returns whether the failure of a command leaves open what the device did: the device may not have received
-/// the command, or may still carry it out.
+/// Returns whether a command failed in such a way that its effect is unknown: the device may not have
+/// received the command, or may still carry it out.
 const fn is_undelivered(done: &Result<(), CommandQueueError>) -> bool {
     matches!(
         done,

@@ -1,6 +1,6 @@
 //! The bare copy, a side of the benchmarks that copies ready blocks into the ring and rings the doorbell.
 //!
-//! The code patches no field, checks no room, and ignores the ring's end.
+//! The code changes no field of the blocks, does not check for free space, and ignores the ring's end.
 
 #![allow(unsafe_code)]
 
@@ -98,7 +98,7 @@ fn first(ready: &[[Wqebb; LONGEST]], requests: usize) -> &[[Wqebb; LONGEST]] {
     black_box(ready.split_at(requests.min(ready.len())).0)
 }
 
-/// Returns the place of the next request. At least `LONGEST` blocks follow it in the ring.
+/// Returns the address of the next request's first block. At least `LONGEST` blocks begin there.
 #[inline(always)]
 fn slot(ring: *mut Wqebb, producer: u32) -> *mut Octoword {
     ring.wrapping_add(producer as usize % BLOCKS).cast()
@@ -114,11 +114,11 @@ fn first_word(ready: &[Wqebb; LONGEST]) -> u64 {
 /// Copies `count` octowords.
 ///
 /// # Safety
-/// Both places have at least `count` octowords.
+/// The caller ensures that both pointers lead to at least `count` octowords.
 #[inline(always)]
 unsafe fn copy_octowords(from: *const Octoword, to: *mut Octoword, count: usize) {
     for at in 0..count {
-        // SAFETY: see the contract.
+        // SAFETY: the caller vouches for both pointers.
         unsafe { to.add(at).write(from.add(at).read()) };
     }
 }

@@ -1,8 +1,10 @@
-//! The floor: the fewest instructions for one kind of request, written by hand without the library.
+//! The floor: a side of the benchmarks with the fewest instructions for a request, written by hand without
+//! the library.
 //!
-//! The code checks for room, keeps the id (`wr_id`) of the request and the mapping of the mkey, and converts
-//! native values to the device's. It checks no entry, handles no request that wraps around the ring's end,
-//! and offers no other options. Words are 64-bit numbers as in the PRM, most significant bit first.
+//! The code checks for free space, keeps the id (`wr_id`) of the request and the mapping of the mkey, and
+//! converts values to the device's byte order. It does not check entries, cannot post a request that crosses
+//! the ring's end, and offers no other options. Words are 64-bit numbers as in the PRM, most significant bit
+//! first.
 
 #![allow(unsafe_code)]
 // Indices are taken modulo the length.
@@ -39,12 +41,13 @@ const BSF_MASK: u64 = 0x1000;
 /// word, says that BSFs are in use.
 const CONTEXT: u64 = 0x0000_1000_ffff_ff00;
 const BSF_ENABLED: u64 = 0x4000_0000;
-/// Words of a crypto BSF: AES-XTS encrypts on transmission, data units have 512 bytes, and the DEK.
+/// Words of a crypto BSF: AES-XTS encrypts on transmission (`CRYPTO`), data units have 512 bytes
+/// (`DATA_UNIT`), and the number of the DEK (`DEK`).
 const CRYPTO: u64 = 0x8100_0000_ffff_ffff;
 const DATA_UNIT: u64 = 0x0100_0000_0000_0000;
 const DEK: u64 = 0x0000_0123_0000_0000;
 
-/// The fields of an mkey that a program keeps.
+/// The fields of an mkey that a program has to remember.
 struct Mkey {
     /// The mkey's key, with the flag for a completion, as in a control segment.
     key: u64,
@@ -66,7 +69,7 @@ struct Queue {
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
-    /// The first block after the free contiguous ones.
+    /// The block behind those that are free and contiguous from `producer` on.
     free: u64,
     /// The block at which the oldest outstanding request begins.
     tail: u64,
@@ -84,8 +87,8 @@ impl Queue {
         self.free = (self.tail + BLOCKS as u64).min(lap + BLOCKS as u64);
     }
 
-    /// Takes room for a request of `LENGTH` blocks. Returns the blocks, and the number of the first, or
-    /// `None` without room.
+    /// Takes the next `LENGTH` blocks of the ring for a request. Returns them and the number of the first
+    /// one, modulo 2^16, or `None` if too few blocks are free.
     #[inline(always)]
     fn reserve<const LENGTH: usize>(&mut self, name: u64) -> Option<(&mut [Words; LENGTH], u64)> {
         let number = self.producer;
@@ -100,7 +103,7 @@ impl Queue {
         self.names[at] = name;
         self.ends[at] = end;
         self.producer = end;
-        // SAFETY: all blocks of this lap up to `free` are contiguous in the ring.
+        // SAFETY: the blocks from `number` up to `free` are contiguous in the ring.
         let blocks = unsafe { &mut *self.ring.as_mut_ptr().add(at).cast::<[Words; LENGTH]>() };
         Some((blocks, number & 0xffff))
     }
@@ -282,7 +285,7 @@ impl Default for Floor {
 
 impl Side for Floor {
     fn does(&self, work: Work, batch: usize) -> bool {
-        // The floor has one doorbell for each request.
+        // The floor rings a doorbell for each request, so it does no batches.
         batch == 1 && matches!(work, Work::List4 | Work::Xts4 | Work::RdmaWrite | Work::Completion1)
     }
 
@@ -337,7 +340,8 @@ mod tests {
                 side.run(work, 1, 3)?;
                 side.drain(work, 3)?;
             }
-            // The floor's first request follows another request than the library's, and is left out.
+            // The first request is not compared, because its fence depends on the request before it, which
+            // differs between the two sides.
             for at in work.blocks()..3 * work.blocks() {
                 let ours = ours.block(at as u32);
                 let mut floor = floor.queue.ring[at];

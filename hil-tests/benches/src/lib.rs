@@ -1,6 +1,6 @@
-//! The work whose instructions are counted, and the sides that do it: the library ([`ours`]), a bare copy of
-//! as many bytes ([`copy`]), and a hand-written program with the fewest instructions ([`floor`]). libmlx5 is
-//! a side in the bench program.
+//! The benchmarks: kinds of work whose instructions are counted, and the sides (implementations) that do this
+//! work: the library ([`ours`]), a bare copy of as many bytes ([`copy`]), and a hand-written program with the
+//! fewest instructions ([`floor`]). libmlx5 is a side in the bench program.
 //!
 //! This crate reads no clock and prints nothing, so that the same work runs on bare metal. A measurement is
 //! the difference of two runs of [`Side::run`], one with more requests than the other. The costs of a run
@@ -20,7 +20,8 @@
 //! compare them with the sum of [`Work::List4`] and [`Work::Completion1`].
 
 #![no_std]
-// The program stops at a value that cannot occur. The library's rules against panics do not apply here.
+// The program panics if a value occurs that should not occur. The library's rules against panics do not apply
+// to it.
 #![allow(clippy::expect_used)]
 
 extern crate alloc;
@@ -119,11 +120,12 @@ pub enum Work {
     Completion1,
     /// Completions of signalled requests, 16 for each poll.
     Completion16,
-    /// Completions of signalled requests, each after a silent request.
+    /// Completions of signalled requests, each after an unsignalled request.
     CompletionAfterSilent,
     /// Completions of a queue in which every 32nd request is signalled.
     CompletionEvery32,
-    /// [`Work::List4`] on a queue whose maximum number of requests is smaller than the blocks of its ring.
+    /// [`Work::List4`] on a queue whose maximum number of requests is smaller than the number of blocks of
+    /// its ring.
     LimitedList4,
     /// Completions of 64 queue pairs in turn, on one completion queue.
     Completion64Queues,
@@ -131,17 +133,18 @@ pub enum Work {
     RefusedRingFull,
     /// [`Work::List4`], refused because the queue has its maximum number of requests.
     RefusedMaxRequests,
-    /// A completion on a full ring, then [`Work::List4`] in the room that the completion makes.
+    /// A completion on a full ring, then [`Work::List4`] in the space that the completion frees.
     RingFullList4,
     /// A completion on a queue with its maximum number of requests, then [`Work::List4`] in place of the
     /// completed request.
     MaxRequestsList4,
-    /// A whole I/O: a silent [`Work::List4`], a signalled RDMA WRITE of the whole mkey, the doorbell, and the
-    /// completion.
+    /// A whole I/O: an unsignalled [`Work::List4`], a signalled RDMA WRITE of the whole mkey, the doorbell,
+    /// and the completion.
     IoList4,
     /// [`Work::IoList4`] with a number of entries that the compiler does not know.
     IoList4Dyn,
-    /// [`Work::IoList4`] through the shim over libmlx5 (`devx`), in the bench program only, not on boards.
+    /// [`Work::IoList4`] through the layer over libmlx5 (`devx`). Only the bench program does this work, not
+    /// the bare-metal image.
     IoList4Devx,
     /// A whole I/O with [`Work::Xts4`].
     IoXts4,
@@ -151,8 +154,8 @@ pub enum Work {
     IoT10DifXts4,
     /// An interleaved layout of 3 entries.
     Interleaved3,
-    /// [`Work::List16`] in a ring that comes to its end. One of 41 requests begins three blocks before the
-    /// end, and continues at the ring's start.
+    /// [`Work::List16`] across the end of the ring: one of 41 requests begins three blocks before the end,
+    /// and continues at the ring's start.
     List16Wrapped,
     /// [`Work::List4`] through a queue that threads share.
     SharedList4,
@@ -309,7 +312,8 @@ impl Work {
     /// count.
     pub const fn runs(self, batch: usize) -> [usize; 2] {
         match self {
-            // One request of 41 wraps. In a program that goes round the ring, it is two of 85, slightly less.
+            // One request of 41 crosses the ring's end. In a program that posts such requests without end, it
+            // is two of 85, which is slightly less.
             Self::List16Wrapped => [1, 42],
             // Each of these completions retires 32 requests, so that the two runs have 64 and 192 requests.
             Self::CompletionEvery32 => [2, 6],
@@ -404,14 +408,14 @@ impl Work {
             // These requests contain either a BSF or a layout, and the part that a request does not contain
             // stays in force.
             Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
-            // The layout's header takes the room of an entry.
+            // The header of the layout takes the space of an entry.
             Self::Interleaved3 => 3,
             _ => 2 + entries.div_ceil(4) + bsfs + psvs + self.is_io() as usize,
         }
     }
 
-    /// Returns the number of blocks of the run's last work request. The request's completion names its first
-    /// block.
+    /// Returns the number of blocks of the run's last work request. The completion entry of this request
+    /// contains the number of its first block.
     pub const fn last_blocks(self) -> usize {
         if self.kind().has_signature() || self.is_io() { 1 } else { self.blocks() }
     }

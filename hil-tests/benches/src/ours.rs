@@ -30,7 +30,7 @@ use zerocopy::big_endian::{U16, U32};
 const QPN: Qpn = Qpn::from_low_bits(0x77);
 /// The most outstanding requests of [`Work::LimitedList4`].
 const LIMIT: u32 = BLOCKS as u32 / 2;
-/// Slots of the receive queue.
+/// Number of receive requests that the receive queue holds.
 const SLOTS: usize = 64;
 
 /// The rings, doorbell records and completion entries of the queues of [`Ours`].
@@ -104,8 +104,8 @@ impl<'m> Ours<'m> {
         let blue = queue(0, u32::MAX).map_doorbell(|_| blue_flame());
         let mut many = QpTable::new(Box::leak(Box::new([const { TableSlot::EMPTY }; QUEUES])));
         for number in 0..QUEUES as u32 {
-            // The table holds references to the queue pairs. With the queue pairs themselves, it would be
-            // larger than a stack.
+            // The table holds references to the queue pairs. If it held the queue pairs themselves, it would
+            // be too large for a stack.
             let queue = Box::leak(Box::new(queue(number, u32::MAX)));
             assert!(many.insert(queue).is_ok(), "room for a queue pair");
         }
@@ -157,7 +157,7 @@ impl<'m> Ours<'m> {
     }
 
     /// Posts configurations with lists to a full queue. Depending on the work, the queue refuses each
-    /// configuration, or each follows a completion that makes room.
+    /// configuration, or a completion before each one frees space for it.
     fn on_full_queue(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, limited, ios, volume, entries, cq_record, .. } = self;
         let queue = if work.is_limited() { limited } else { queue };
@@ -390,8 +390,8 @@ impl Side for Ours<'_> {
     }
 }
 
-/// Returns the entry that a device writes for a send request that begins at block `counter`, in the first
-/// lap.
+/// Returns the completion entry that a device writes for the send request that begins at block `counter`. Its
+/// owner bit is that of the first pass through the ring.
 pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
     Cqe {
         user_index: U32::new(user_index),
@@ -413,7 +413,8 @@ fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D>, blocks_to_end: usize) -> Res
     Ok(())
 }
 
-/// Retires all posted requests. The last one begins at the last block or some blocks before.
+/// Retires all posted requests. The last request begins at the last posted block or some blocks before it, so
+/// the function tries them one after the other.
 fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), Fault> {
     let end = queue.producer() as u16;
     let done = queue.outstanding() == 0

@@ -1,4 +1,5 @@
-//! Doorbell registers without a device, and a doorbell record for the sides that work without the library.
+//! Doorbells whose registers are memory of this program, since no device takes part, and the doorbell record
+//! of the sides that work without the library.
 
 #![allow(unsafe_code)]
 
@@ -8,13 +9,13 @@ use mlx5_mkey::queue::{BlueFlame, UarDoorbell};
 
 /// Returns a doorbell whose register is memory of this program instead of a device.
 pub(crate) fn doorbell() -> UarDoorbell {
-    // SAFETY: the register is this program's own memory, and no device listens.
+    // SAFETY: the register is this program's own memory, and no device reads it.
     unsafe { UarDoorbell::new(register()) }
 }
 
 /// Returns a doorbell that can write whole requests, to a register with two halves of 256 bytes.
 pub(crate) fn blue_flame() -> BlueFlame {
-    // SAFETY: the page has that size and is aligned to more than a block; no device listens.
+    // SAFETY: the page is large enough for both halves and sufficiently aligned, and no device reads it.
     unsafe { BlueFlame::new(register(), 256) }
 }
 
@@ -46,7 +47,8 @@ impl Publisher {
     pub(crate) fn send(&mut self, producer: u32, first_word: u64) {
         let [_, counter] = &mut self.record;
         fence_stores();
-        // SAFETY: a reference is valid. The store is volatile, since a device would read the doorbell record.
+        // SAFETY: the pointer comes from a reference. The store is volatile, since a device would read the
+        // doorbell record.
         unsafe { ptr::from_mut(counter).write_volatile((producer & 0xffff).to_be()) };
         flush();
         // SAFETY: `register` returned the pointer, and nobody else uses it.
@@ -54,12 +56,13 @@ impl Publisher {
         flush();
     }
 
-    /// Releases the slots of all entries before `consumer`.
+    /// Gives the places of all completion entries before `consumer` back to the device.
     #[inline(always)]
     pub(crate) fn release(&mut self, consumer: u32) {
         let [counter, _] = &mut self.record;
         fence_stores();
-        // SAFETY: a reference is valid. The store is volatile, since a device would read the doorbell record.
+        // SAFETY: the pointer comes from a reference. The store is volatile, since a device would read the
+        // doorbell record.
         unsafe { ptr::from_mut(counter).write_volatile((consumer & 0x00ff_ffff).to_be()) };
     }
 }

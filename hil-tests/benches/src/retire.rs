@@ -1,4 +1,5 @@
-//! Retires requests by completion entries, outside of the counted code.
+//! Retires posted requests after a run, by completion entries as a device would write them. This code is not
+//! counted.
 
 use mlx5_mkey::mkey::Mkey;
 use mlx5_mkey::queue::{

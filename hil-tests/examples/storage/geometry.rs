@@ -1,4 +1,4 @@
-//! The sizes of commands and of their memory.
+//! The sizes of storage commands, and where their blocks are in memory.
 
 use super::ledger::PROTECTED_BLOCK;
 use mlx5_mkey::mkey::{MkeyKind, XtsEngine};
@@ -31,20 +31,21 @@ impl Geometry {
         self.blocks_per_mkey * self.mkeys_per_command as u32
     }
 
-    /// Returns the send queue space of the largest command: configurations of mkeys of this kind, and a
-    /// transfer with a data segment for each.
+    /// Returns the space that the largest command takes in the send queue: the configurations of its mkeys
+    /// (`kind`), and one transfer with a data segment for each mkey.
     pub(crate) fn transfer_size(self, kind: &MkeyKind) -> RequestSize {
         let configure = RequestSize::configure_mkey(kind, 1, 2);
         configure.times(self.mkeys_per_command as u32).and(RequestSize::rdma(self.mkeys_per_command))
     }
 
-    /// Returns the range of a command's blocks in the staging memory.
+    /// Returns the range of bytes in the staging memory that holds the blocks `blocks` of the command in slot
+    /// `slot`.
     pub(crate) fn staged(self, slot: usize, blocks: Range<u32>) -> Range<usize> {
         let first = slot * self.max_blocks() as usize;
         (first + blocks.start as usize) * PROTECTED_BLOCK..(first + blocks.end as usize) * PROTECTED_BLOCK
     }
 
-    /// Returns for each mkey of a command the range of the command's blocks that it maps.
+    /// Returns, for each mkey of a command of `blocks` blocks, the range of blocks that the mkey maps.
     pub(crate) fn chunks(self, blocks: u32) -> impl Iterator<Item = Range<u32>> {
         let step = self.blocks_per_mkey;
         (0..blocks.div_ceil(step)).map(move |chunk| chunk * step..((chunk + 1) * step).min(blocks))

@@ -1,12 +1,13 @@
 //! The keys of a volume, and their rotation while commands run.
 //!
 //! [`Keys`] records for each block the key that encrypts it. A rotation makes a new key the current one: from
-//! then on all writes use the new key, and a read uses the key of its blocks. Meanwhile the target moves the
-//! other blocks: the device copies them from an mkey that decrypts with the old key to an mkey that encrypts
-//! with the current one, over a queue pair that is connected to itself. The plaintext is never in memory. The
-//! old key is destroyed when no block has it and no command in progress uses it.
+//! then on all writes use the new key, and a read uses the key of its blocks. Meanwhile the target
+//! re-encrypts the other blocks: the device copies them from an mkey that decrypts with the old key to an
+//! mkey that encrypts with the current one, over a queue pair that is connected to itself. The plaintext is
+//! never in memory. The old key is destroyed when no block has it and no command in progress uses it.
 //!
-//! A service would store the numbers of the keys beside the blocks. Here they are lost with the process.
+//! A real service would store with each block the number of its key. In this example the numbers are lost
+//! when the process ends.
 
 use super::geometry::Geometry;
 use super::ledger::PROTECTED_BLOCK;
@@ -35,7 +36,8 @@ pub(crate) struct VolumeKey {
 }
 
 impl VolumeKey {
-    /// Loads the key with this number. A service would get its value from its key management.
+    /// Loads the key with this number. The value is computed here; a real service would get it from its key
+    /// management.
     fn load(pd: &ProtectionDomain, kind: MkeyKind, number: u32) -> Outcome<Self> {
         let value: [u8; 64] = std::array::from_fn(|index| index as u8 ^ number as u8);
         let key = DekKey::Plain256 { key: XtsKey::new(&value)?, keytag: None };
@@ -57,7 +59,8 @@ impl VolumeKey {
             };
             PreparedConfig::new(kind, &config)
         };
-        // The target's own copies write to the volume over a queue pair, as a peer does.
+        // The mkeys for incoming data also allow remote writing, because a rotation copies blocks to them
+        // over a queue pair, as a peer would.
         let (outgoing, incoming) =
             (prepare(Access::NONE)?, prepare(Access::LOCAL_WRITE | Access::REMOTE_WRITE)?);
         Ok(Self { number, dek, outgoing, incoming })
@@ -71,7 +74,8 @@ pub(crate) fn set_lba(prepared: &mut PreparedConfig, lba: u64) -> Outcome {
     Ok(prepared.set_ref_tag(DomainKind::Wire, lba as u32)?)
 }
 
-/// The number of the key of each block. These numbers outlive the objects of a device.
+/// The number of the key of each block. The numbers stay valid when the objects of the device are created
+/// anew.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyNumbers {
     pub(crate) current: u32,
@@ -84,8 +88,8 @@ impl KeyNumbers {
         Self { current: 0, of_blocks: vec![0; blocks as usize] }
     }
 
-    /// Splits a range of blocks where the key changes. Returns the parts in order, each with the number of
-    /// its key.
+    /// Splits a range of blocks into parts, each of whose blocks have one key. Returns the parts in order,
+    /// each with the number of its key.
     pub(crate) fn parts(&self, blocks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u32)> {
         let numbers = self.of_blocks.get(blocks.start as usize..blocks.end as usize).unwrap_or_default();
         let mut end = blocks.start;
@@ -103,8 +107,8 @@ impl KeyNumbers {
         }
     }
 
-    /// Returns the first range of blocks from `from` on that do not have the current key, at most `limit`
-    /// blocks long. After the last block, the search continues at block 0.
+    /// Returns the first range of at most `limit` blocks, from block `from` on, that do not have the current
+    /// key. After the last block, the search continues at block 0.
     fn next_to_move(&self, from: u64, limit: u64) -> Option<Range<u64>> {
         let (head, tail) = self.of_blocks.split_at_checked(from as usize)?;
         let is_old = |number: &u32| *number != self.current;
@@ -115,13 +119,13 @@ impl KeyNumbers {
     }
 }
 
-/// The old key of a rotation, and the copies of its blocks.
+/// A rotation in progress: the old key, and the object that copies its blocks.
 struct Rotation {
     old: VolumeKey,
     mover: Mover,
 }
 
-/// The keys of the volume on the device, and the copies from one key to the next.
+/// The keys of the volume on the device, and the rotation in progress.
 pub(crate) struct Keys {
     pub(crate) numbers: KeyNumbers,
     current: VolumeKey,
@@ -134,7 +138,8 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Loads the keys that blocks of the volume have, for mkeys of this kind.
+    /// Loads the current key, and the old key if blocks of the volume still have it. `kind` is the kind of
+    /// the mkeys that will use the keys.
     pub(crate) fn new(
         device: Device,
         pd: &ProtectionDomain,
@@ -171,19 +176,19 @@ impl Keys {
         self.numbers.set(blocks.clone(), number);
         let copying = self.rotation.as_mut().and_then(|rotation| rotation.mover.copying.as_mut());
         if let Some(copy) = copying {
-            // The command began before the rotation and has stored its blocks with the old key. So the number
-            // of their key does not show that these blocks are newer than the copy.
+            // The command began before the rotation and has stored its blocks with the old key. So these
+            // blocks are newer than the copy, but the number of their key does not show it.
             let overlaps = blocks.start < copy.blocks.end && copy.blocks.start < blocks.end;
             copy.is_stale |= overlaps && number != self.numbers.current;
         }
     }
 
-    /// Returns the time at which the copy in progress began.
+    /// Returns the time at which the copy in progress began, if there is one.
     pub(crate) fn begun(&self) -> Option<Instant> {
         self.rotation.as_ref()?.mover.copying.as_ref().map(|copy| copy.begun)
     }
 
-    /// Gives the copy in progress up after an error. The rotation continues with the next copy.
+    /// Abandons the copy in progress after an error. The rotation continues with another copy.
     pub(crate) fn reset(&mut self) -> Outcome {
         self.rotation.as_mut().map_or(Ok(()), |rotation| rotation.mover.reset())
     }
@@ -205,9 +210,9 @@ impl Keys {
         Ok(())
     }
 
-    /// Continues the rotation without waiting: stores the blocks whose copy is complete, begins the next
-    /// copy, or destroys the old key if no block has it. `is_used` returns whether a command in progress uses
-    /// the key with this number.
+    /// Continues the rotation without waiting for the device: stores the blocks whose copy is complete, then
+    /// begins the next copy, or if no block has the old key any more, destroys that key. `is_used` returns
+    /// whether a command in progress uses the key with this number.
     pub(crate) fn advance(
         &mut self,
         volume: &File,
@@ -225,8 +230,8 @@ impl Keys {
         if is_used(old.number) {
             return Ok(());
         }
-        // Idle mkeys still name the destroyed data encryption key. They move no data before their next
-        // configuration, and no peer knows their own keys.
+        // Mkeys that are not in use may still name the destroyed data encryption key. This is harmless: they
+        // move no data before their next configuration, and no peer knows their memory keys.
         if let Some(Rotation { old, .. }) = self.rotation.take() {
             println!("target: every block has key {}, key {} is destroyed", self.current.number, old.number);
             old.dek.destroy().map_err(|(error, _)| error)?;
@@ -236,7 +241,7 @@ impl Keys {
     }
 }
 
-/// A copy in progress.
+/// A copy of blocks from the old key to the current one that is in progress.
 struct Copy {
     blocks: Range<u64>,
     begun: Instant,
@@ -250,7 +255,8 @@ struct Mover {
     /// encrypts.
     link: Link,
     geometry: Geometry,
-    /// Memory for the blocks of a copy. The second half has the copied blocks.
+    /// Memory for the blocks of a copy. The first half holds the blocks from the volume, the second half the
+    /// copied blocks.
     memory: Buffer,
     scratch: Vec<u8>,
     copying: Option<Copy>,
@@ -276,7 +282,7 @@ impl Mover {
         self.link.connect(&own)
     }
 
-    /// Gives the copy in progress up, and connects the queue pair again. The blocks of the copy keep their
+    /// Abandons the copy in progress, and connects the queue pair again. The blocks of the copy keep their
     /// key.
     fn reset(&mut self) -> Outcome {
         self.copying = None;
@@ -321,12 +327,12 @@ impl Mover {
         Ok(())
     }
 
-    /// Stores the blocks of the present copy with their new key, if the copy is complete. Returns the number
-    /// of stored blocks.
+    /// Writes the blocks of the copy in progress to the volume with their new key, if the copy is complete.
+    /// Returns the number of stored blocks.
     ///
     /// Blocks that a command has stored meanwhile with the current key are newer than the copy, and stay as
-    /// they are. A stale copy is dropped: the next one copies its blocks again. A block with a wrong
-    /// signature keeps its key until the initiator has read and rewritten it.
+    /// they are. A stale copy is dropped, and its blocks are copied again later. A block with a wrong
+    /// signature keeps its old key until the initiator has read it and rewritten it.
     fn end(&mut self, volume: &File, numbers: &mut KeyNumbers) -> Outcome<u64> {
         let mut events = Vec::new();
         self.link.take(Duration::ZERO, &mut events)?;
@@ -351,7 +357,7 @@ impl Mover {
         if is_stale {
             return Ok(0);
         }
-        // The next search skips the wrong block.
+        // The next search begins behind the block with a wrong signature.
         self.next = blocks.end.min(good + 1);
         let current = numbers.current;
         let parts = numbers.parts(blocks.start..good).filter(|(_, number)| *number != current);

@@ -1,10 +1,10 @@
-//! The target's list of corruptions that it made on purpose (the ledger), in a file beside the volume. The
-//! file outlives a target that is killed.
+//! The ledger: a list of the corruptions that the target made on purpose, in a file beside the volume. The
+//! file survives when the target is killed.
 //!
-//! Each corruption is recorded before it is made, with the new value of the byte. A restarted target repeats
-//! all recorded corruptions that were not found yet; a repetition changes nothing if the byte has its new
-//! value already. A found corruption is recorded as found before the initiator is told: it is never repeated
-//! after the initiator has repaired the block.
+//! The target records each corruption before it makes it, with the new value of the byte. A restarted target
+//! makes all recorded corruptions again that were not found yet; this changes nothing if the byte already has
+//! its new value. The target records a found corruption before it tells the initiator. So it never makes the
+//! corruption again after the initiator has repaired the block.
 
 use super::storage::{Outcome, Random};
 use std::collections::BTreeMap;
@@ -13,13 +13,14 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a block with its T10-DIF, on the wire and, encrypted, in the file.
+/// Bytes of a block with its T10-DIF. The size is the same on the wire (in plaintext) and in the file
+/// (encrypted).
 pub(crate) const PROTECTED_BLOCK: usize = 520;
 
-/// Offsets at which a changed byte spoils the T10-DIF itself: the bytes of the ciphertext that hold it (IEEE
-/// 1619 swaps the last block of AES and the bytes after it). Any other byte would spoil 16 bytes of data,
-/// which a guard of 16 bits misses once in 65,536 times. At these offsets the tags are wrong too: the run can
-/// require that every corruption is found.
+/// Offsets in an encrypted block whose bytes hold the T10-DIF (IEEE 1619 swaps the last full block of AES and
+/// the bytes after it). A changed byte at another offset would spoil 16 bytes of data, and a guard of 16 bits
+/// does not notice that once in 65,536 times. A changed byte here also spoils the tags, so every corruption
+/// must be found.
 const SPOILED: std::ops::Range<u64> = 496..512;
 
 /// The corruptions of a volume, and whether they were found.
@@ -37,7 +38,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of a volume, and repeats the open corruptions.
+    /// Opens the ledger of a volume, and makes the corruptions again that were not found yet.
     pub(crate) fn open(path: &Path, volume: &File) -> Outcome<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let (mut corrupted, mut open, mut initiator) = (Vec::new(), BTreeMap::new(), None);
@@ -77,8 +78,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Flips a bit of a block, unless the block was corrupted before: a found block stays corrupt until the
-    /// initiator has repaired it.
+    /// Flips a bit of a block, unless the ledger contains the block already: the initiator may not have
+    /// repaired it yet.
     pub(crate) fn corrupt(&mut self, volume: &File, lba: u64) -> Outcome {
         if self.corrupted.contains(&lba) {
             return Ok(());
@@ -95,13 +96,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Records that the device has reported a block.
+    /// Records that the device has reported a block as corrupt.
     pub(crate) fn found(&mut self, lba: u64) -> Outcome {
         if self.open.remove(&lba).is_some() {
             writeln!(self.file, "found {lba}")?;
         } else if !self.corrupted.contains(&lba) {
-            // A corrupted block may be reported again, if the initiator missed the first report. Any other
-            // block is unexpected.
+            // The device may report a corrupted block twice, if the initiator missed the first report. A
+            // report of any other block is unexpected.
             self.unexpected.push(lba);
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The load of the initiator, and the expected bytes of the volume, by block address and generation.
+//! The load of the initiator: which blocks it reads and writes next, and the bytes that each block must have.
+//! They depend on the block's address and generation (the number of its writes).
 
 use super::storage::capsule::Command;
 use super::storage::{MAGIC, Random};
@@ -6,7 +7,8 @@ use super::storage::{MAGIC, Random};
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 512;
 
-/// Bytes of a block before its noise: a name, the address and the generation.
+/// Length of the head of a block: a constant name, the address and the generation. Random bytes (noise) fill
+/// the rest.
 const HEAD: usize = 24;
 
 /// A phase of the run.
@@ -20,7 +22,7 @@ pub(crate) enum Phase {
     Check(u64),
 }
 
-/// A part of the volume, and its operation.
+/// A read or a write of some blocks of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// [`Command::READ`] or [`Command::WRITE`].
@@ -42,20 +44,21 @@ impl Part {
 /// The load of a run: its commands, and the expected bytes of each block.
 pub(crate) struct Load {
     pub(crate) phase: Phase,
-    /// Number of writes of each block.
+    /// How often each block was written.
     generations: Vec<u32>,
     /// Blocks with an operation in progress. No other operation touches them, so that their content is known.
     busy: Vec<bool>,
     max_blocks: u32,
     mix: Mix,
     random: Random,
-    /// An operation that was drawn, and waits for a free part of the volume.
+    /// An operation (opcode, number of blocks) that was drawn at random, and waits until enough blocks are
+    /// free.
     drawn: Option<(u8, u32)>,
-    /// Random bytes from which all blocks take theirs: copying is faster than drawing.
+    /// Random bytes, from which the noise of each block is copied. Copying is faster than new random numbers.
     noise: Vec<u8>,
 }
 
-/// The mix of operations.
+/// The operations of the phase [`Phase::Mix`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) ios: u64,
@@ -85,7 +88,7 @@ impl Load {
         }
     }
 
-    /// Returns the expected number of remaining reads of all sizes.
+    /// Returns the expected number of reads in the phase [`Phase::Mix`] that are still to come.
     pub(crate) fn reads_to_come(&self) -> u64 {
         let ios = match self.phase {
             Phase::Fill(_) => self.mix.ios,
@@ -95,7 +98,7 @@ impl Load {
         ios * self.mix.reads / 100
     }
 
-    /// Returns the next part, if one can begin now.
+    /// Returns the next read or write, or `None` if all are done or its blocks are busy.
     pub(crate) fn next(&mut self) -> Option<Part> {
         if self.is_over() {
             return None;
@@ -105,7 +108,8 @@ impl Load {
             Phase::Check(lba) => self.next_of_all(Command::READ, lba, Phase::Check),
             Phase::Mix(left) => {
                 let (opcode, blocks) = self.drawn.take().unwrap_or_else(|| self.draw());
-                // An operation without a free part waits: otherwise long operations would be rare.
+                // If no free blocks are found, the operation waits. With another operation instead, long
+                // operations would be rare, because they seldom find enough free blocks.
                 let part = (0..16).find_map(|_| {
                     let lba = self.random.below(self.blocks() - u64::from(blocks) + 1);
                     self.begin(Part { opcode, lba, blocks })
@@ -127,7 +131,7 @@ impl Load {
         Some(part)
     }
 
-    /// Draws the next operation and its number of blocks.
+    /// Selects the next operation and its number of blocks at random.
     fn draw(&mut self) -> (u8, u32) {
         let blocks = match self.random.below(100) {
             0..70 => 8,
@@ -139,8 +143,8 @@ impl Load {
         (if is_read { Command::READ } else { Command::WRITE }, self.max_blocks.min(blocks))
     }
 
-    /// Marks a part as busy, counts a write of its blocks, and returns the part. Returns `None` if a block of
-    /// the part is busy already.
+    /// Marks the blocks of a part as busy, raises their generation if the part is a write, and returns the
+    /// part. Returns `None` if a block of the part is busy already.
     fn begin(&mut self, part: Part) -> Option<Part> {
         let busy = self.busy.get_mut(part.range())?;
         if busy.contains(&true) {
@@ -153,7 +157,7 @@ impl Load {
         Some(part)
     }
 
-    /// Marks a part as free for the next operation.
+    /// Marks the blocks of a part as free for other operations.
     pub(crate) fn end(&mut self, part: Part) {
         if let Some(busy) = self.busy.get_mut(part.range()) {
             busy.fill(false);
@@ -175,8 +179,8 @@ impl Load {
         }
     }
 
-    /// Returns the first block of a part whose bytes differ from the last written ones. `wanted` is a buffer
-    /// as long as `bytes`.
+    /// Compares the bytes that were read with the last written ones, and returns the first block that
+    /// differs. `wanted` is scratch memory as long as `bytes`.
     pub(crate) fn difference(&self, part: Part, bytes: &[u8], wanted: &mut [u8]) -> Option<u64> {
         self.content(part, wanted);
         if wanted == bytes {

@@ -1,23 +1,24 @@
 //! A storage initiator: reads and writes a volume that a `storage_target` serves, and knows the expected
 //! value of each byte. The documentation of `storage_target.rs` describes how the two work together.
 //!
-//! Each command has a slot of memory and an mkey. The data is in up to four pieces of the slot. The mkey maps
-//! them to one space, with T10-DIF added on the wire. The target accesses this space by RDMA and never learns
-//! an address. Configuration and command are posted together; each round rings one doorbell per queue pair.
+//! Each command has a slot of memory and an mkey. The data are in up to four pieces of the slot's memory. The
+//! mkey maps them to one space, with T10-DIF added on the wire. The target accesses this space by RDMA and
+//! never learns an address. The configuration of the mkey and the command are posted together. In each round
+//! of its loop, the initiator rings one doorbell per queue pair.
 //!
 //! The initiator writes the whole volume, then makes reads and writes, then reads the whole volume. It
 //! compares all read data with the last written data. Both devices report a block that is corrupt in the
 //! volume; the initiator rewrites the block and reads it again.
 //!
-//! The keys stay the same between commands. The initiator therefore trusts the target to leave the memory of
-//! completed commands alone. Without this trust, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the
-//! response takes the key out of service (SEND with invalidation).
+//! The keys of the mkeys stay the same between commands. So the initiator has to trust that the target does
+//! not access the memory of completed commands. Without this trust, mkeys come from a
+//! [`mlx5_mkey::queue::MkeyPool`], or the response takes the key out of service (SEND with invalidation).
 //!
 //! After the target is lost, the initiator resets its queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]).
 //! After its own device has failed or was removed, the initiator gives the queue pairs up
 //! ([`mlx5_mkey::devx::QueuePair::into_outstanding`]) and opens the device again. It then reconnects and
-//! repeats the outstanding commands. It does the same if a command takes too long, because a message or
-//! completion was lost. Without work it sleeps.
+//! repeats the outstanding commands. It does the same if a command takes too long, since a message or
+//! completion may be lost.
 
 mod load;
 mod storage;
@@ -80,14 +81,14 @@ fn run(arguments: &Arguments) -> Outcome {
     let mut initiator = Initiator::new(arguments)?;
     initiator.perform(Phase::Fill(0))?;
     initiator.tally = Tally::new(arguments.ios)?;
-    // Memory is measured without commands in progress: only leaks count.
+    // The memory of both processes is measured while no command is in progress, so a difference is a leak.
     initiator.perform(Phase::Mix(arguments.ios / 10))?;
     let at_tenth = initiator.usage()?;
     initiator.perform(Phase::Mix(arguments.ios - arguments.ios / 10))?;
     let took = initiator.tally.start.elapsed();
     let at_end = initiator.usage()?;
     initiator.tally.print(took, at_tenth, at_end);
-    // The last phase reads every block, encrypted with its last key.
+    // The last phase reads every block after all key rotations are complete.
     initiator.settle()?;
     initiator.perform(Phase::Check(0))?;
     if arguments.idle_seconds > 0 {
@@ -96,16 +97,16 @@ fn run(arguments: &Arguments) -> Outcome {
     initiator.end()
 }
 
-/// The initiator gives up after this number of connections in a row without an answer.
+/// The initiator gives up after this number of connections in a row on which no command was answered.
 const TRIES: u32 = 10;
 
 /// A read or write in progress.
 struct Io {
     part: Part,
-    /// Start of the command. Its start on the present connection is in `begun`.
+    /// When the command was first begun. `begun` is the time when it was begun on the present connection.
     start: Instant,
     begun: Instant,
-    /// The part to read again after this block was rewritten.
+    /// If this I/O rewrites a corrupt block: the read to repeat afterwards.
     again: Option<Part>,
     /// The pieces of the slot's memory that hold the data, in order.
     pieces: Vec<Range<usize>>,
@@ -126,7 +127,8 @@ struct Tally {
 
 impl Tally {
     fn new(ios: u64) -> Outcome<Self> {
-        // The progress bar hides itself without a terminal. Without I/Os to count it is hidden here.
+        // Without a terminal the progress bar hides itself. If there are no I/Os to count, this line hides
+        // it.
         let bar = if ios > 0 { ProgressBar::new(ios) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template(
             "{wide_bar} {human_pos} of {human_len}, {msg}, {eta} left",
@@ -192,7 +194,7 @@ struct Initiator<'a> {
     control: Control,
     offer: Offer,
     gear: Gear,
-    /// The I/Os in progress. Slots of the first queue pair come first.
+    /// The I/O in each slot. The slots of the first queue pair come first.
     slots: Vec<Option<Io>>,
     /// The slots without an I/O.
     free: VecDeque<usize>,
@@ -207,7 +209,7 @@ struct Initiator<'a> {
     looked: Instant,
     /// Number of connections since the last answer.
     unanswered: u32,
-    /// Two buffers for the data of one command: to write, and to compare.
+    /// Two scratch buffers for the data of one command: the data to write or read, and the expected data.
     data: [Vec<u8>; 2],
 }
 
@@ -217,10 +219,10 @@ struct Gear {
     link: Link,
     /// Memory for the data of each slot.
     memory: Buffer,
-    /// Configurations for data from the volume and to the volume.
+    /// Configurations of mkeys for commands that read the volume, and for commands that write it.
     reading: PreparedConfig,
     writing: PreparedConfig,
-    /// The room in a send queue that a command takes: a configuration and a message.
+    /// The space that a command takes in a send queue: a configuration of an mkey and a message.
     command_size: RequestSize,
 }
 
@@ -247,7 +249,8 @@ impl Gear {
         let (reading, writing) = (prepare(Access::REMOTE_WRITE)?, prepare(Access::REMOTE_READ)?);
         let slot_bytes = offer.max_blocks as usize * BLOCK;
         let mut memory = link.pd.alloc_buffer(spec.slots() * slot_bytes, Access::LOCAL_WRITE)?;
-        // All memory is written once, so that the process has its final size from the start.
+        // All memory is written once, so that the kernel has assigned it before the memory of the process is
+        // measured.
         let filler = vec![0xff; slot_bytes];
         for slot in 0..spec.slots() {
             memory.write(slot * slot_bytes, &filler)?;
@@ -299,8 +302,8 @@ impl<'a> Initiator<'a> {
         Ok(initiator)
     }
 
-    /// Connects the queue pairs to those of the target: tells their addresses, and waits until the target is
-    /// ready.
+    /// Connects the queue pairs to those of the target: sends the target their addresses, and waits until it
+    /// is ready.
     fn agree(&mut self) -> Outcome {
         self.gear.link.connect(&self.offer.queues)?;
         let (initiator, queues) = (std::process::id().into(), self.gear.link.addresses()?);
@@ -320,7 +323,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Begins commands and handles events once (`round`). Recovers from a failure.
+    /// Does one `round`. After a failure, recovers.
     fn turn(&mut self) -> Outcome {
         self.round().or_else(|error| self.recover(error))
     }
@@ -362,7 +365,8 @@ impl<'a> Initiator<'a> {
     fn begin(&mut self, slot: usize, part: Part, start: Instant, again: Option<Part>) -> Outcome {
         let bytes = part.bytes();
         let base = slot * self.offer.max_blocks as usize * BLOCK;
-        // The data consist of pieces of random lengths. The first piece of data is the last in memory.
+        // The data are divided into pieces of random lengths, in reverse order: the first piece of the data
+        // is the last in memory.
         let mut cuts: [usize; PIECES + 1] = std::array::from_fn(|_| self.random.below(bytes as u64) as usize);
         (cuts[0], cuts[PIECES]) = (0, bytes);
         cuts.sort_unstable();
@@ -391,7 +395,7 @@ impl<'a> Initiator<'a> {
         Ok(queue.ok_or("no such queue pair")?)
     }
 
-    /// Posts the waiting commands that fit, with one doorbell.
+    /// Posts the waiting commands of a queue pair, as many as fit into its send queue, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
         let Self { gear: Gear { link, memory, reading, writing, command_size }, slots, due, .. } = self;
         let depth = link.spec().depth;
@@ -426,7 +430,7 @@ impl<'a> Initiator<'a> {
     }
 
     /// Handles the response to a command. If a block is corrupt, rewrites the block and reads it again.
-    /// Otherwise compares read data, and counts the I/O.
+    /// Otherwise compares the data of a read with the expected data, and counts the I/O.
     fn finish(&mut self, queue: usize, message: &[u8; CAPSULE]) -> Outcome {
         let (response, _) = Response::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let slot = queue * self.gear.link.spec().depth + usize::from(response.tag.get());
@@ -446,8 +450,8 @@ impl<'a> Initiator<'a> {
                     self.tally.bar.suspend(|| println!("initiator: LBA {block}: {error}"));
                     self.tally.named.push(block);
                 }
-                // The initiator rewrites the block, because it knows the data. With mirrored volumes the data
-                // would come from the mirror.
+                // The initiator rewrites the block, because it knows the data. A real program would take the
+                // data from a mirror of the volume.
                 let part = Part { opcode: Command::WRITE, lba: block, blocks: 1 };
                 return self.begin(slot, part, io.start, Some(io.part));
             }
@@ -466,7 +470,7 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Compares read data with the last written data.
+    /// Compares the data of a read with the last written data.
     fn compare(&mut self, io: &Io) -> Outcome {
         let [data, wanted] = &mut self.data;
         let (data, wanted) = (data.get_mut(..io.part.bytes()), wanted.get_mut(..io.part.bytes()));
@@ -483,7 +487,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Reconnects as soon as target and device are there, and repeats the outstanding commands.
+    /// Reconnects as soon as target and device are available again, and repeats the outstanding commands.
     fn recover(&mut self, error: Box<dyn Error>) -> Outcome {
         let mut trouble = Trouble::of(error)?;
         self.unanswered += 1;
@@ -493,7 +497,8 @@ impl<'a> Initiator<'a> {
         let start = Instant::now();
         loop {
             println!("initiator: {trouble}");
-            // The connection is closed first: a target that has not noticed the failure serves no one else.
+            // The old connection is closed first. A target that has not noticed the failure would otherwise
+            // still wait on it, and take no new connection.
             self.control.close();
             match self.connect_anew(&trouble).map_err(Trouble::of) {
                 Ok(()) => break,
@@ -515,7 +520,8 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Resets the queue pairs, or creates all objects anew, and connects to the target.
+    /// Resets the queue pairs (or if the device has failed, creates all objects anew), and connects to the
+    /// target.
     fn connect_anew(&mut self, trouble: &Trouble) -> Outcome {
         let requests = match trouble {
             Trouble::Peer(_) => self.gear.link.reset()?,
@@ -562,8 +568,8 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Does nothing for a time except checking that the target is there. Prints the processor time that both
-    /// sides take meanwhile.
+    /// Does nothing for a time except checking that the target still exists. Prints the processor time that
+    /// both processes use meanwhile.
     fn idle(&mut self, time: Duration) -> Outcome {
         let before = self.usage()?;
         let start = Instant::now();
@@ -584,7 +590,8 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    /// Ends the connection, and compares the reported blocks with the corrupted ones.
+    /// Ends the connection, and compares the blocks that the devices reported as corrupt with those that the
+    /// target has corrupted.
     fn end(mut self) -> Outcome {
         let account: Account = match self.ask(&Line::Bye)? {
             Line::Account(account) => account,
@@ -625,7 +632,7 @@ impl<'a> Initiator<'a> {
     }
 }
 
-/// Connects to the target as soon as it is there. Returns the connection and the target's offer.
+/// Connects to the target, and tries again until it listens. Returns the connection and the target's offer.
 fn call(arguments: &Arguments) -> Outcome<(Control, Offer)> {
     let start = Instant::now();
     loop {

@@ -22,18 +22,18 @@
 //!        decrypts and strips it                      and checks the DIF of memory when it reads the volume
 //! ```
 //!
-//! Reference tag and AES-XTS tweak are the block's address (LBA): a moved block is found as well as a changed
-//! one. The target's mkey has the same T10-DIF in memory and on the wire, which the device checks and passes
-//! on unchanged, end to end. A block that has changed in the volume is therefore reported twice: by the
-//! target's device, in its response, and by the initiator's device. The initiator compares both
-//! reports. The target's configuration is the row with "enc(data + SIG)" in memory and "data + SIG" on the
-//! wire, in the table of man page `mlx5dv_wr_set_mkey_crypto`. To encrypt the wire as well, the initiator
-//! would encrypt (row C of the table) and the target would store the ciphertext.
+//! Reference tag and AES-XTS tweak are the block's address (LBA), so the devices notice not only a changed
+//! block but also one at a wrong place. The target's mkey has the same T10-DIF in memory and on the wire,
+//! which the device checks and passes on unchanged, end to end. A block that has changed in the volume is
+//! therefore reported twice: by the target's device, in its response, and by the initiator's device. The
+//! initiator compares both reports. The target's configuration is the row with "enc(data + SIG)" in memory
+//! and "data + SIG" on the wire, in the table of man page `mlx5dv_wr_set_mkey_crypto`. To encrypt the wire as
+//! well, the initiator would encrypt (row C of the table) and the target would store the ciphertext.
 //!
 //! The common part of all commands is prepared once per key and direction ([`keys::VolumeKey`]). A command
 //! sets tweak and tags, and configures its mkey. Each round takes all completions and posts the next requests
-//! with one doorbell per queue pair. An engine of single data units takes one block per mkey: then a command
-//! has up to 8 blocks and as many mkeys.
+//! with one doorbell per queue pair. On a device whose AES-XTS engine encrypts only one data unit per mkey,
+//! each block needs an mkey: there a command has at most 8 blocks.
 //!
 //! After the initiator or the device is lost, the target prints the number of incomplete requests and waits
 //! for the initiator to come back. It then uses the same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]),
@@ -42,9 +42,9 @@
 //!
 //! With `--rotate N` the target replaces the key of the volume N times, while commands run ([`keys`]).
 //!
-//! With `--corrupt N` the target flips a bit of N blocks of the file just before they are read. A ledger
-//! records the flipped bits and outlives the target: after the target was killed and restarted, the initiator
-//! reconnects and repeats the outstanding commands.
+//! With `--corrupt N` the target flips a bit of N blocks of the file just before they are read. The ledger, a
+//! file, records the flipped bits. So a run continues after the target was killed and restarted: the
+//! initiator reconnects and repeats the outstanding commands.
 
 mod geometry;
 mod keys;
@@ -75,10 +75,10 @@ use storage::process::Usage;
 use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The time to sleep without events while blocks move from one key to the next.
+/// How long the target sleeps without an event while a key rotation copies blocks.
 const COPY: Duration = Duration::from_millis(1);
 
-/// The id of each request that sends a response. The ids of all other requests are slots.
+/// The id of each request that sends a response. The id of any other request is the slot of its command.
 const RESPONSE: u64 = u64::MAX;
 
 /// Serves a volume, encrypted and protected by T10-DIF, to a storage initiator, on this machine or another.
@@ -146,24 +146,24 @@ struct Target {
     volume: File,
     ledger: Ledger,
     blocks: u64,
-    /// Number of corruptions in all, those done included.
+    /// Number of corruptions to make in the run. It includes those already made.
     corrupt: u64,
-    /// Number of keys to replace in all, those replaced included.
+    /// Number of keys to replace in the run. It includes those already replaced.
     rotate: u64,
     rotations: Rotations,
     keys: Keys,
     geometry: Geometry,
     transfer_size: RequestSize,
-    /// Encrypted data in transit, with room for one command per slot.
+    /// Memory for the encrypted data of commands between the file and the wire: a part for each slot.
     staging: Buffer,
     /// A buffer for data between file and staging memory. The device may write to the staging memory at any
-    /// time, so that the program must not hold references to it.
+    /// time, so the program copies data instead of holding references to it.
     scratch: Vec<u8>,
 }
 
 impl Target {
-    /// Opens the device and the volume, whose blocks have the keys with these numbers. Creates the queue
-    /// pairs, mkeys and memory that serve an initiator.
+    /// Opens the device and the volume. `numbers` gives the number of the key of each block. Creates the
+    /// queue pairs, mkeys and memory that serve an initiator.
     fn new(arguments: &Arguments, numbers: KeyNumbers) -> Outcome<Self> {
         let device = arguments.device.open()?;
         let engine = device.capabilities().xts_engine().ok_or("the device has no AES-XTS")?;
@@ -191,7 +191,8 @@ impl Target {
         let command_bytes = max_blocks as usize * PROTECTED_BLOCK;
         let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
         let scratch = vec![0xff; command_bytes];
-        // Every slot is written once, so that the process has its final size from the start.
+        // Every slot is written once, so that the kernel has assigned the memory before the memory of the
+        // process is measured.
         for slot in 0..spec.slots() {
             staging.write(slot * command_bytes, &scratch)?;
         }
@@ -239,8 +240,8 @@ impl Target {
         session.serve()
     }
 
-    /// Resets the queue pairs, or creates all objects anew, so that the next initiator can connect. Returns
-    /// the number of incomplete requests.
+    /// Resets the queue pairs (or if the device has failed, creates all objects anew), so that an initiator
+    /// can connect. Returns the number of incomplete requests.
     fn recover(&mut self, arguments: &Arguments, trouble: &Trouble) -> Outcome<usize> {
         println!("target: {trouble}");
         if let Trouble::Peer(_) = trouble {
@@ -250,8 +251,8 @@ impl Target {
                 Err(trouble) => println!("target: {}", trouble?),
             }
         }
-        // The target creates all objects anew, as after the death of the process. Volume and ledger exist
-        // already.
+        // The target creates all objects anew, as after a restart of the process. The files of volume and
+        // ledger exist already.
         let start = Instant::now();
         let mut new = loop {
             match Self::new(arguments, self.keys.numbers.clone()).map_err(Trouble::of) {
@@ -305,12 +306,13 @@ enum Due {
     Respond(Response),
 }
 
-/// A command with data in transit.
+/// A command in progress.
 struct Transfer {
     command: Command,
     begun: Instant,
     /// The parts that are not transferred yet, each with the number of its key. A part is a range of the
-    /// command's blocks, and the parts follow one another: the mkeys of the command have one key at a time.
+    /// command's blocks that have one key. The target transfers one part after the other, because all mkeys
+    /// of the command are configured with the same key.
     parts: VecDeque<(Range<u32>, u32)>,
 }
 
@@ -319,7 +321,7 @@ struct Session<'t> {
     target: &'t mut Target,
     arguments: &'t DeviceArguments,
     control: Control,
-    /// The commands in progress. Slots of the first queue pair come first.
+    /// The command in each slot. The slots of the first queue pair come first.
     slots: Vec<Option<Transfer>>,
     /// For each queue pair: requests that wait for room in the send queue.
     due: Vec<VecDeque<Due>>,
@@ -348,8 +350,8 @@ impl Session<'_> {
         };
         target.ledger.begin(initiator)?;
         target.link.connect(&queues)?;
-        // Corruptions and rotations happen somewhat early, so that all are done even if there are fewer reads
-        // than expected.
+        // The factor 3/4 makes corruptions and rotations happen somewhat earlier, so that all are done even
+        // if there are fewer reads than expected.
         let every = |left| (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
         self.corrupt_every = every(target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64));
         self.rotate_every = every(target.rotate.saturating_sub(target.rotations.done));
@@ -391,8 +393,8 @@ impl Session<'_> {
         }
     }
 
-    /// Begins a command: for a read, corrupts a block if one is due, and loads the data. Queues the transfer,
-    /// or refuses the command.
+    /// Begins a command. For a read, corrupts a block if it is time for a corruption, and loads the data from
+    /// the file. Then queues the transfer. Refuses an invalid command.
     fn begin(&mut self, queue: usize, message: &[u8]) -> Outcome {
         let (command, _) = Command::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let target = &mut *self.target;
@@ -431,8 +433,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Continues the rotation of keys: replaces the next key if there were enough reads since the last
-    /// replacement, or if the initiator waits for the end of all rotations.
+    /// Continues the rotation of keys: begins the next rotation if there were enough reads since the last
+    /// one, or if the initiator waits for the end of all rotations.
     fn rotate(&mut self) -> Outcome {
         let Target { volume, keys, rotations, rotate, .. } = &mut *self.target;
         let is_due = self.is_settling || self.reads >= self.rotate_every;
@@ -456,9 +458,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends a part of a command whose data has arrived at its destination: asks the mkeys for errors, and
-    /// queues the next part. Behind the last part or an error, stores the data of a write, and queues the
-    /// response.
+    /// Ends a part of a command whose data has arrived at its destination: checks the mkeys for signature
+    /// errors, and queues the next part. After the last part, stores the data of a write and queues the
+    /// response. After an error, queues the response at once.
     fn finish(&mut self, slot: usize) -> Outcome {
         let target = &mut *self.target;
         let transfer = self.slots.get_mut(slot).ok_or("no such slot")?;
@@ -469,7 +471,7 @@ impl Session<'_> {
         let (first, mkeys) = (command.lba.get() + u64::from(part.start), slot * spec.mkeys_per_command..);
         let mut wrong = None;
         for (chunk, mkey) in target.geometry.chunks(part.len() as u32).zip(mkeys) {
-            // The device keeps the first error of each mkey.
+            // `check` returns the first error of each mkey.
             if let Some(error) = target.link.check(mkey)? {
                 let block = first + u64::from(chunk.start) + error.block_index();
                 println!("target: LBA {block}: {error}");
@@ -491,7 +493,8 @@ impl Session<'_> {
             }
             (None, _) => response(&command, Response::DONE, 0),
             (Some(wrong), opcode) => {
-                // Data of a write that have changed on the way from the initiator are not stored.
+                // A write with this error is not stored: the data have changed on the way from the initiator.
+                // Only errors of reads come from the volume, so only they concern the ledger.
                 if opcode == Command::READ {
                     target.ledger.found(wrong)?;
                 }
@@ -502,7 +505,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Posts the waiting requests that fit, with one doorbell.
+    /// Posts the waiting requests of a queue pair, as many as fit into its send queue, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
         let Target { link, staging, keys, geometry, transfer_size, .. } = &mut *self.target;
         let due = self.due.get_mut(index).ok_or("no such queue pair")?;
@@ -535,10 +538,11 @@ impl Session<'_> {
                         set_lba(prepared, command.lba.get() + u64::from(blocks.start))?;
                         let entry = staging.entry(geometry.staged(slot, blocks))?;
                         batch.request(slot as u64).configure_mkey(mkey, prepared, &[entry])?;
-                        // The mkey's space has as many bytes on the wire as in memory.
+                        // The data segment covers the whole mkey. With the same T10-DIF in both domains, its
+                        // length on the wire is that of the entry in memory.
                         sges.push(Sge { address: 0, length: entry.length, lkey: mkey.key() });
                     }
-                    // The initiator's mkey has the same bytes per block.
+                    // In the space of the initiator's mkey, a block has 520 bytes as well.
                     let address = u64::from(part.start) * PROTECTED_BLOCK as u64;
                     let remote = Remote { address, rkey: Key::from_raw(command.rkey.get()) };
                     let request = batch.request(slot as u64).signaled();

@@ -1,6 +1,6 @@
-//! Runs the work of the benchmarks and counts its instructions.
+//! Runs the work of the benchmarks (`hil-tests/benches`) and counts its instructions.
 //!
-//! Prints one line for each count: work, requests in a batch, form of the work (`ours`: the library, `copy`:
+//! Prints one line for each count: work, requests in a batch, side that does it (`ours`: the library, `copy`:
 //! a bare copy, `floor`: written by hand), requests, instructions. QEMU with the option `-icount` lets one
 //! cycle pass for each instruction: the cycle counter then counts instructions. A real core would count
 //! cycles.

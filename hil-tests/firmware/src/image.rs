@@ -37,8 +37,7 @@ const COMMAND_LINE: usize = 1024;
 /// the data cache is still off.
 pub(crate) extern "C" fn start() -> ! {
     if mmu::enable().is_err() {
-        // Nothing can be logged yet: a defmt frame is identified by addresses in sections that may be
-        // unmapped.
+        // Nothing can be logged yet: defmt uses addresses in sections of the image that may be unmapped.
         process::exit(status::SETUP);
     }
     memory::open();
@@ -110,8 +109,8 @@ fn scenarios(selection: Selection<'_>) -> bool {
     cases::run(selection, open, tell).unwrap_or(false)
 }
 
-/// Reports and ends the program with the status. A fault during the report ends the program with plain text
-/// instead of a frame. A fault during that text stops the core.
+/// Calls `report`, and ends the program with `status`. If a fault occurs during the report, the program ends
+/// with plain text instead of a defmt frame. If a fault occurs even then, the core stops.
 fn end(status: i32, report: impl FnOnce()) -> ! {
     static TRIES: AtomicU8 = AtomicU8::new(0);
     let tries = TRIES.load(Ordering::Relaxed);

@@ -14,7 +14,8 @@ static HEAP: Heap = Heap::empty();
 /// The heap for memory that devices access, such as rings and buffers.
 static DMA: Heap = Heap::empty();
 
-/// A critical section for one core without interrupts: all code is already exclusive.
+/// The implementation of critical sections. It does nothing: with one core and without interrupts, no other
+/// code can run.
 struct OneCore;
 critical_section::set_impl!(OneCore);
 

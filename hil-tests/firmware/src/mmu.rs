@@ -10,11 +10,12 @@ use aarch64_cpu::registers::{
 };
 use core::arch::asm;
 
-/// Room for the tables: the root, one for each gigabyte, and one for each end of a range that is no multiple
-/// of 2 MB. The image uses half of them.
+/// Memory for the translation tables: the root, one for each gigabyte, and one for each end of a range that
+/// is no multiple of 2 MB. The image uses half of them.
 static mut TABLES: [Table; 16] = [Table::EMPTY; 16];
 
-/// Maps the image and switches translation and caches on. Must be called once, before anything else.
+/// Maps the image and switches translation and caches on. The caller calls this function once, before
+/// anything else.
 ///
 /// # Errors
 /// The reason why a range cannot be mapped, which is an error in the linker scripts.

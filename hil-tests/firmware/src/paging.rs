@@ -1,4 +1,5 @@
-//! Translation tables as plain numbers: pages of 4 KB, addresses of 39 bits, each address mapped to itself.
+//! Builds the processor's translation tables, as plain numbers: pages of 4 KB, addresses of 39 bits, each
+//! address mapped to itself.
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
@@ -13,7 +14,7 @@ const VALID: u64 = 1;
 /// A valid entry with this bit is a table at levels 1 and 2, and a page at level 3. A valid entry without
 /// this bit is a block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
-/// Selects memory attributes 1 of MAIR_EL1. Entries without it select attributes 0.
+/// Selects byte 1 of MAIR_EL1 as the memory attributes. Entries without this bit select byte 0.
 const SECOND_ATTRIBUTES: u64 = 1 << 2;
 const READ_ONLY: u64 = 1 << 7;
 const INNER_SHAREABLE: u64 = 0b11 << 8;
@@ -59,7 +60,8 @@ impl Kind {
 /// The reason why a range cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapError {
-    /// An end is no page boundary, is below the start, or exceeds the address bits.
+    /// The start or the end is no page boundary, the end is below the start, or the end needs more address
+    /// bits.
     Range,
     /// Part of the range is mapped already.
     Overlap,
@@ -93,7 +95,7 @@ impl<'t> Tables<'t> {
     /// Maps the range `start..end` to the same addresses, in blocks of 2 MB or 1 GB where they fit.
     ///
     /// # Errors
-    /// The reason. Part of the range may be mapped by then.
+    /// The reason of the failure. Part of the range may already be mapped then.
     pub(crate) fn map(&mut self, start: u64, end: u64, kind: Kind) -> Result<(), MapError> {
         let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
         if !whole || end < start || end > 1 << ADDRESS_BITS {

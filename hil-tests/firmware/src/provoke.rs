@@ -10,11 +10,12 @@ use hil_scenarios::options::Provoke;
 /// Causes the named fault. Returns only if the fault had no effect.
 pub(crate) fn provoke(how: Provoke) {
     match how {
-        // SAFETY: none. Nothing is mapped at this address: the data abort ends the program.
+        // SAFETY: the access is invalid on purpose. Nothing is mapped at this address, so a data abort ends
+        // the program.
         Provoke::DataAbort => unsafe {
             ptr::with_exposed_provenance::<u64>(0x10).read_volatile();
         },
-        // SAFETY: none. Code is read-only: the data abort ends the program.
+        // SAFETY: the access is invalid on purpose. Code is read-only, so a data abort ends the program.
         Provoke::WriteToCode => unsafe {
             ptr::with_exposed_provenance_mut::<u32>(memory::code().start as usize).write_volatile(0);
         },

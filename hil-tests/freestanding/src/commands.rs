@@ -1,11 +1,11 @@
-//! Encodes each command into a mailbox and decodes its reply.
+//! Entries that use each command of the library: they encode it into a mailbox and decode its reply.
 
 use crate::Silent;
 use core::fmt::{self, Write};
 use mlx5_mkey::command::*;
 use mlx5_mkey::types::PsvIndex;
 
-/// Defines the enum of all commands and the function that matches it exhaustively.
+/// Defines an enum of all commands, and a function that encodes and decodes each of them.
 macro_rules! commands {
     ($($name:ident $(<$parameter:tt>)?,)+) => {
         /// Any command.

@@ -16,7 +16,8 @@ use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
 use mlx5_mkey::wqe::{Payload, PreparedConfig, Remote, Sge};
 
-/// A doorbell that is opaque to the compiler and reads whole requests.
+/// A user's own doorbell, which reads whole requests. It calls a function pointer, so the compiler does not
+/// know what it does.
 #[derive(Debug)]
 pub struct Bell(fn(&mut dyn Iterator<Item = Wqebb>, [u8; 8]));
 
@@ -27,7 +28,7 @@ impl Doorbell for Bell {
     }
 }
 
-/// A doorbell of a completion queue that is opaque to the compiler.
+/// A user's own doorbell of a completion queue, a function pointer as in [`Bell`].
 pub struct CqBell(fn([u8; 4]));
 
 impl CqDoorbell for CqBell {
@@ -37,7 +38,7 @@ impl CqDoorbell for CqBell {
     }
 }
 
-/// A delay that is opaque to the compiler.
+/// A user's own delay, a function pointer as in [`Bell`].
 pub struct Pause(fn(u32));
 
 impl DelayNs for Pause {
@@ -46,7 +47,7 @@ impl DelayNs for Pause {
     }
 }
 
-/// A user's own bookkeeping of a queue pair.
+/// A user's own implementation of [`QpQueues`], which retires the requests of a queue pair.
 pub struct Books {
     qpn: fn() -> Qpn,
     send: fn(CompletedSend<'_>) -> Option<Retired>,
@@ -67,7 +68,7 @@ impl QpQueues for Books {
     }
 }
 
-/// A user's own router, which finds the books of a queue pair.
+/// A user's own router, which finds the [`Books`] of a queue pair.
 pub struct Switch {
     books: fn(CqeOrigin) -> Option<&'static mut Books>,
     fault: fn(&SignatureFault) -> Option<usize>,
@@ -115,7 +116,7 @@ impl Iterator for Supply {
     }
 }
 
-/// A number of blocks that the library itself never instantiates.
+/// A number of blocks for which the library itself compiles no generic code.
 const BLOCKS: usize = 1024;
 
 type Queue<'r> = SendQueue<'r, Bell>;
@@ -361,7 +362,7 @@ pub fn entry_foreign_pool(
     pool.remove_unused()
 }
 
-/// A user's own form of memory for a pool.
+/// A user's own type for the memory of a pool.
 pub struct Own<'m, T>(&'m mut [T]);
 
 impl<'m, T> From<Own<'m, T>> for Room<'m, T> {
@@ -416,7 +417,7 @@ pub fn entry_foreign_new_windows<'m>(
     WindowPool::new(windows, slots).ok()
 }
 
-/// Returns the first slot of memory that a table can have.
+/// Returns the first element of the memory of a table.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_room<'r>(room: &'r mut Room<'_, TableSlot<Books>>) -> Option<&'r mut TableSlot<Books>> {
     if room.as_ref().is_empty() { None } else { room.as_mut().first_mut() }

@@ -1,10 +1,10 @@
 //! Uses every generic part of the library, without std and alloc. Nothing runs this code: `cargo xtask test`
-//! builds it for a machine without a system and inspects the compiled code.
+//! builds it for a machine without an operating system and inspects the compiled code.
 //!
 //! If the library used std, this crate would fail to build; if the library used alloc, the allocator would be
-//! missing. Each exported function is an entry. The values of its arguments are hidden from the compiler, as
-//! in a real program. This file uses the library's own doorbells and routers, `foreign` uses doorbells and
-//! routers that a user writes, and `commands` uses each command.
+//! missing. Each exported function is an entry, which calls some functions of the library. The values of its
+//! arguments are hidden from the compiler, as in a real program. This file uses the library's own doorbells
+//! and routers, `foreign` uses doorbells and routers that a user writes, and `commands` uses each command.
 
 #![cfg_attr(target_os = "none", no_std)]
 // The inspection finds entries by their symbol names. No other code defines these symbols.
@@ -82,8 +82,8 @@ pub fn entry_configure(
     queue.request(id).fenced().solicited().configure_mkey(mkey, prepared, layout)
 }
 
-/// Posts a batch: configurations with both kinds of layout and without one, a transfer of one block, and one
-/// that fills a request to its limit.
+/// Posts a batch: configurations with both kinds of layout and without one, a transfer of one block, and a
+/// transfer that is as long as a request can be.
 #[unsafe(no_mangle)]
 pub fn entry_batch(
     queue: &mut Queue<'_>,
@@ -159,7 +159,8 @@ pub fn entry_raw(
     queue.request(2).memcpy(to, from, bytes)
 }
 
-/// Reads the state of a send queue, and retires requests.
+/// Calls the functions by which a program observes a send queue: they read its state, a block, its doorbell
+/// and its doorbell record. Also cancels requests, and retires one by a completion.
 #[unsafe(no_mangle)]
 pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>) -> Option<u64> {
     let (counter, qpn) = (done.counter(), done.qpn());
@@ -180,7 +181,7 @@ pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell>) -> Result<u32, Post
     Ok(queue.producer())
 }
 
-/// Counts the blocks of the last request, as a doorbell that copies them does.
+/// Goes through the blocks of the last request, as a doorbell does that copies whole requests.
 #[unsafe(no_mangle)]
 pub fn entry_last_request(last: &LastRequest<'_>) -> usize {
     last.blocks().count()
@@ -218,7 +219,8 @@ pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_>, done: CompletedReceive
     Some(queue.retire(done)? ^ told)
 }
 
-/// Takes a completion with its entry, and converts its timestamp.
+/// Takes a completion together with its completion entry. Calls all functions that convert timestamps and
+/// values of the device's clock into nanoseconds.
 #[unsafe(no_mangle)]
 pub fn entry_poll_with_entry(
     completions: &mut CompletionQueue<'_>,
@@ -245,7 +247,7 @@ pub fn entry_take(completions: &mut CompletionQueue<'_>) -> Option<Cqe> {
     completions.take_entry()
 }
 
-/// Returns the slots of taken entries to the device.
+/// Gives the places of taken completion entries back to the device.
 #[unsafe(no_mangle)]
 pub fn entry_release(completions: &mut CompletionQueue<'_>) {
     completions.release();
@@ -272,8 +274,8 @@ pub fn entry_poll_or_arm(
 /// The two queues of a queue pair.
 type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r>);
 
-/// Defines functions that take completions of one queue pair or of many: a single one, a batch, and one with
-/// a timeout.
+/// Defines three functions that take completions, of one queue pair or of many: one completion, a batch, and
+/// one completion with waiting.
 macro_rules! poll {
     ($poll:ident, $batch:ident, $wait:ident: $queues:ty, |$given:ident, $mkeys:ident| $router:expr) => {
         /// Takes one completion.
@@ -316,7 +318,8 @@ poll! {
     &mut QpTable<'_, Queues<'_, '_>>, |table, mkeys| table.router(mkeys)
 }
 
-/// Makes a completion queue of 128-byte entries that continues after another reader.
+/// Makes a completion queue of 128-byte entries that continues where another reader of the same queue has
+/// stopped.
 #[unsafe(no_mangle)]
 pub fn entry_long_completions<'r>(
     ring: &'r mut [Cqe128],

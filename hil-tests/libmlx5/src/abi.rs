@@ -1,12 +1,13 @@
-//! Structures of the public headers of rdma-core 44, as calls of the installed libmlx5 take them. The module
-//! `mlx5_mkey::devx::abi` defines further ones.
+//! Structures of the public headers of rdma-core 44, which programs pass to the installed libmlx5. More of
+//! them are in the module `mlx5_mkey::devx::abi`.
 
 #![allow(missing_docs)] // The man pages and headers describe the fields.
 
 use core::ffi::{c_int, c_void};
 pub use mlx5_mkey::devx::abi::{IbvCq, IbvMr, IbvPd, IbvQp, IbvQpAttr, Mlx5dvCq, Mlx5dvObj, Mlx5dvQp, QpCap};
 
-/// `struct ibv_context` up to the last function that the headers call inline.
+/// `struct ibv_context`: its fields up to the last function pointer that inline functions of the headers
+/// call.
 #[repr(C)]
 pub struct IbvContext {
     pub device: *mut c_void,

@@ -1,4 +1,5 @@
-//! The completion queue of a device that executes nothing. The caller writes the entries, libmlx5 takes them.
+//! The completion queue of a device that executes nothing. In place of the device, the caller writes the
+//! entries; libmlx5 takes them.
 
 #![allow(unsafe_code)]
 
@@ -6,7 +7,7 @@ use super::{CqRing, Device, WorkCompletion};
 use std::io;
 use std::rc::Rc;
 
-/// The device's side of its completion queue.
+/// A completion queue to which the caller writes entries, in place of the device.
 pub struct Completions {
     device: Rc<Device>,
     ring: CqRing,
@@ -15,7 +16,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Takes the device's place at its completion queue, which must be empty.
+    /// Makes the caller the writer of the device's completion queue, which must be empty.
     ///
     /// # Errors
     /// As for [`Device::cq_ring`].
@@ -31,7 +32,7 @@ impl Completions {
         self.delivered.wrapping_sub(u32::from_be_bytes([a, b, c, d])) & 0xff_ffff
     }
 
-    /// Writes an entry as the device would, with the owner bit of the current lap.
+    /// Writes an entry as the device would, with the owner bit of the current pass through the ring.
     ///
     /// # Errors
     /// If the queue is full.
@@ -57,7 +58,8 @@ impl Completions {
         // SAFETY: the context is open and belongs to libmlx5, which has set the function.
         let poll_cq = unsafe { self.device.context().as_ref() }.poll_cq;
         let mut done = Vec::new();
-        // libmlx5 takes the entry of a signature error without returning a completion.
+        // libmlx5 takes the entry of a signature error without returning a completion, so a poll may return 0
+        // although it has taken an entry.
         for _ in 0..=self.ring.entries {
             let mut completion = WorkCompletion::default();
             // SAFETY: the completion queue is live; the array has room for one completion.

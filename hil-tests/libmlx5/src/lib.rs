@@ -1,4 +1,5 @@
-//! The installed libibverbs and libmlx5, loaded at run time: the reference for comparisons.
+//! The installed libibverbs and libmlx5, loaded at run time: the reference with which tests and benchmarks
+//! compare this library.
 //!
 //! Work requests are posted through the function pointers of the extended queue pair, as the inline functions
 //! of the headers do.
@@ -22,7 +23,8 @@ macro_rules! api {
     ($($library:ident = $file:literal { $($name:ident: fn($($argument:ty),*) -> $result:ty;)+ })+) => {
         struct Api {
             $($($name: unsafe extern "C" fn($($argument),*) -> $result,)+)+
-            // The libraries are never unloaded, because libibverbs has threads and handlers of its own.
+            // The libraries are never unloaded, because threads and exit handlers of libibverbs may still run
+            // its code.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
 
@@ -80,7 +82,7 @@ fn found<T>(what: &str, pointer: *mut T) -> io::Result<NonNull<T>> {
     })
 }
 
-/// The DEK's key for AES-128-XTS: both halves.
+/// The key of the device's DEK, for AES-128-XTS: both halves.
 pub const DEK_KEY: [u8; 32] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
     29, 30, 31,
@@ -115,7 +117,7 @@ impl Device {
         const CRYPTO_LOGIN: u64 = 1;
         let api = Api::load()?;
         let mut count = 0;
-        // SAFETY: the pointer is to the place for the count.
+        // SAFETY: the pointer leads to memory for the count.
         let list = found("ibv_get_device_list", unsafe { (api.ibv_get_device_list)(&mut count) })?;
         // SAFETY: the list has `count` devices.
         let devices =
@@ -181,7 +183,7 @@ impl Device {
         let mut out = Mlx5dvCq::NONE;
         let described = Described { object: self.cq.as_ptr().cast(), out: &raw mut out };
         let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live completion queue and a place for its description.
+        // SAFETY: the object names a live completion queue and memory for its description.
         if unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) } != 0 || out.cqe_size != 64 {
             return Err(io::Error::other("mlx5dv_init_obj of the completion queue"));
         }
@@ -300,7 +302,8 @@ impl RefQueue {
     /// Creates a queue pair of at least this capacity.
     ///
     /// # Errors
-    /// An error of the library, and a device that may execute the requests.
+    /// An error of the library. Also an error if the device may execute requests (`MLX5_UVERBS_EXECUTE` is
+    /// not `no`).
     pub fn create(device: &Rc<Device>, capacity: QpCap) -> io::Result<Self> {
         if std::env::var_os("MLX5_UVERBS_EXECUTE").is_none_or(|value| value != "no") {
             return Err(io::Error::other("the device executes requests: MLX5_UVERBS_EXECUTE is not `no`"));
@@ -348,7 +351,7 @@ impl RefQueue {
         let mut out = core::mem::MaybeUninit::<Mlx5dvQp>::zeroed();
         let described = Described { object: raw.as_ptr(), out: out.as_mut_ptr() };
         let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live queue pair and a place for its description.
+        // SAFETY: the object names a live queue pair and memory for its description.
         let errno = unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_QP) };
         // SAFETY: zeros are a valid description, and libmlx5 wrote valid values over them.
         let Mlx5dvQp { dbrec, sq, .. } = unsafe { out.assume_init() };
@@ -397,7 +400,7 @@ impl RefQueue {
             ..IbvQpAttr::default()
         };
         let api = &self.device.api;
-        // SAFETY: the context is open; the pointer is to the 16 bytes of a GID.
+        // SAFETY: the context is open; the pointer leads to the 16 bytes of a GID.
         if unsafe { (api.ibv_query_gid)(self.device.context.as_ptr(), 1, 0, &mut attr.gid) } != 0 {
             return Err(io::Error::other("ibv_query_gid"));
         }

@@ -1,6 +1,6 @@
-//! Scenarios sometimes assume a behaviour that no public source states. This module compares the assumption
-//! with the board: a software device of this repository must behave as assumed, hardware may differ. The
-//! report contains the observed behaviour.
+//! Assumptions about devices: behaviour that a scenario relies on although no public source states it. This
+//! module compares an assumption with the behaviour of the board. A software device of this repository must
+//! behave as assumed; hardware may differ. The report contains the observed behaviour.
 
 use crate::board::Board;
 use alloc::string::{String, ToString};

@@ -14,18 +14,18 @@ use alloc::string::String;
 /// Which cases a run executes, by which posting methods, and what it reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
-    /// The name of the board for the command line that repeats a failed case. `cargo xtask hil` puts the name
-    /// of its own board instead.
+    /// The name of the board in the command line that repeats a failed case (the log prints this line).
+    /// `cargo xtask hil` replaces it by the board's name in `boards.toml`.
     pub board: &'a str,
     /// Selects cases whose name contains this text.
     pub filter: &'a str,
     /// Selects the cases after the one with this name, to continue a run whose connection to the board was
-    /// lost. Selects none if no case has the name.
+    /// lost. Selects no case if no case has this name.
     pub after: Option<&'a str>,
-    /// The posting methods of each selected case.
+    /// The posting methods by which each selected case runs.
     pub ways: Ways,
     /// Also runs measurements on a board that is no hardware, and reports the observed behaviour wherever a
-    /// scenario assumes one. On hardware both always happen.
+    /// scenario assumes one. On hardware both happen in any case.
     pub measure: bool,
 }
 
@@ -63,8 +63,8 @@ impl Case {
         }
     }
 
-    /// Runs the case on a board, and reports measured values by `tell`. If `assumptions` is true, also
-    /// reports the observed behaviour wherever a scenario assumes one.
+    /// Runs the case on a board, and reports measured values by `tell`. With `assumptions`, also reports the
+    /// observed behaviour at each assumption of a scenario.
     fn run(&self, board: &mut dyn Board, assumptions: bool, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
             Self::Scenario(scenario) => {
@@ -95,7 +95,7 @@ impl Selection<'_> {
 }
 
 /// Runs the selected cases, each by its posting methods, and reports every event by `tell`. `open` makes a
-/// new board for each run of a case. Returns whether no case failed.
+/// new board for each run of a case. Returns true if no case failed.
 ///
 /// # Errors
 /// The reason why `open` made no board. Before the first case the reason is reported as [`Event::NoDevice`].
@@ -139,8 +139,8 @@ pub fn run_guarded<E: core::fmt::Display>(
         }
         tell(Event::Start(name));
         let mut failed = None;
-        // The programs of the storage example have a posting method of their own. A case with programs runs
-        // once.
+        // A case that runs the programs of the storage example runs once, because the programs choose their
+        // own posting method.
         let programs = case.needs().programs;
         let ways = if programs { 1 } else { usize::MAX };
         for way in selection.ways.of(name).into_iter().take(ways) {

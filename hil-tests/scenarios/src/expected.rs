@@ -24,7 +24,7 @@ const fn crc64(init: u64) -> Algorithm<u64> {
     Algorithm { width: 64, poly, init, refin: true, refout: true, xorout: u64::MAX, check: 0, residue: 0 }
 }
 
-// Each CRC has two tables, one for each seed: all zeros and all ones.
+// Two tables for each CRC: for the seed of zeros and for the seed of ones.
 static T10: [Crc<u16>; 2] =
     [Crc::<u16>::new(&const { crc16(0) }), Crc::<u16>::new(&const { crc16(u16::MAX) })];
 static FC: [Crc<u32>; 2] = [
@@ -38,9 +38,9 @@ static ISCSI: [Crc<u32>; 2] = [
 static XP10: [Crc<u64>; 2] =
     [Crc::<u64>::new(&const { crc64(0) }), Crc::<u64>::new(&const { crc64(u64::MAX) })];
 
-/// Computes the Internet checksum of RFC 1071. The seed is the start value of the sum; no source states
-/// whether devices use it so (measured by `gap01_internet_checksum`). Only blocks of zeros depend on the
-/// start value, and no scenario has one.
+/// Computes the Internet checksum of RFC 1071. The seed is the start value of the sum. No source states
+/// whether devices use the seed in this way (`gap01_internet_checksum` measures it). The start value changes
+/// the checksum only of a block of zeros, and no scenario has such a block.
 fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     let start = match seed {
         Seed::Zeros => 0,
@@ -55,7 +55,7 @@ fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     !(sum as u16)
 }
 
-/// Returns the signature of block number `index`, in memory order.
+/// Returns the bytes of the signature of `block`, whose number is `index`, in their order in memory.
 pub fn signature(signature: &Signature, block: &[u8], index: u64) -> Vec<u8> {
     let choose = |seed: &Seed| usize::from(*seed == Seed::Ones);
     match signature {
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// The data on both sides of an mkey.
+/// The same data as they are in the memory of an mkey and on its wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
     /// The bytes in memory.
@@ -128,8 +128,8 @@ pub struct Images {
     pub wire: Vec<u8>,
 }
 
-/// Returns `data` (plain, without signatures) as they appear on both sides of an mkey, by the table in the
-/// man page of `mlx5dv_wr_set_mkey_crypto`.
+/// Returns the bytes that `data` (plaintext without signatures) have in memory and on the wire, by the table
+/// in the man page of `mlx5dv_wr_set_mkey_crypto`.
 pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&Crypto, &[u8])>) -> Images {
     let memory = signature.and_then(BlockSignature::memory_domain);
     let wire = signature.and_then(BlockSignature::wire_domain);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(of(Signature::T10Dif(DIF)), [0x9e, 0xc6, 0x56, 0x78, 0xff, 0xff, 0xff, 0xff]);
         assert_eq!(of(Signature::T10Dif(T10Dif { seed: Seed::Ones, ..DIF }))[..2], [0xec, 0x7d]);
         assert_eq!(of(Signature::T10Dif(T10Dif { guard: Guard::IpChecksum, ..DIF }))[..2], [0x5a, 0x5a]);
-        // The reference tag of block 0 is 2^32 - 1, so that of block 1 is 0.
+        // The reference tag of block 0 is 2^32 - 1, so the reference tag of block 1 is 0.
         assert_eq!(signature(&Signature::T10Dif(DIF), &block, 1)[4..], [0, 0, 0, 0]);
         assert_eq!(ISCSI[1].checksum(b"123456789"), 0xe306_9283);
         assert_eq!(XP10[1].checksum(b"123456789"), 0xae8b_1486_0a79_9888);

@@ -51,7 +51,8 @@ fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
             Ok(request) => format!("{}", request.summary(DeviceContext::UNKNOWN)),
             Err(error) => format!("{error}"),
         };
-        // The signed distance, modulo 2^16, from the next block that the device executes to the request.
+        // The distance in blocks from the next block that the device executes to the request, modulo 2^16. It
+        // is negative for an executed request.
         let place = index.wrapping_sub(next) as i16;
         let done = if place < 0 { "" } else { ", not executed" };
         found.push((place, format!("queue pair {qpn:#x}: block {index}: {words}{done}")));

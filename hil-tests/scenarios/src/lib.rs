@@ -1,7 +1,7 @@
-//! The requirements on an mlx5 device, as scenarios that run on any board: under an operating system, or in a
-//! bare-metal image on the cores of a DPU.
+//! Scenarios: tests of the requirements on an mlx5 device. They run on any board, under an operating system,
+//! or in a bare-metal image on the cores of a DPU.
 #![no_std]
-// A test stops at the first failed check. The library's rules against panics do not apply to tests.
+// Scenarios are tests, so the library's rules against panics do not apply to them.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]

@@ -11,11 +11,11 @@ pub struct Options<'a> {
     pub after: Option<&'a str>,
     /// The posting methods of each selected case.
     pub ways: Ways,
-    /// Work that the image does instead of the cases.
+    /// Other work of the image, in place of the cases.
     pub instead: Option<Instead>,
 }
 
-/// Work of the image other than scenarios and measurements.
+/// Work of the bare-metal image other than running cases (scenarios and measurements).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
     /// Causes this fault on purpose.

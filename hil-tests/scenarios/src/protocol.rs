@@ -1,7 +1,8 @@
 //! The protocol between a program that runs cases and `cargo xtask hil`, which reads the program's standard
 //! output: one line per event.
 //!
-//! All other lines are log messages. The module needs only `core`, so that a bare-metal image can use it.
+//! All lines that are no events are log messages. The module needs only `core`, so that a bare-metal image
+//! can use it.
 
 use core::fmt;
 
@@ -92,7 +93,7 @@ fn name(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())).then_some(text)
 }
 
-/// Splits the text `NAME: REST` into the case name and the rest.
+/// Splits a text of the form `NAME: REST` into the name of a case and the rest.
 fn told(text: &str) -> Option<(&str, &str)> {
     let (before, behind) = text.split_once(": ")?;
     Some((name(before)?, behind))
@@ -103,7 +104,8 @@ fn told(text: &str) -> Option<(&str, &str)> {
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Log(line) = self {
-            // A log line must not begin like an event.
+            // A log line that begins like an event gets a blank in front, so that it is not taken for an
+            // event.
             let blank = if line.starts_with(PREFIX) { " " } else { "" };
             return write!(f, "{blank}{}", OneLine(line));
         }

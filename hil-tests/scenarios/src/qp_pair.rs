@@ -1,5 +1,5 @@
-//! Two connected ends, and mkeys of the near end. Functions move data out of these mkeys and into them by
-//! each kind of request.
+//! A fixture for scenarios: two connected queue pairs, `near` and `far`, and mkeys of the near one. Its
+//! functions move data out of these mkeys and into them, by each kind of request.
 
 use crate::board::{Board, EndSpec, MkeySpec, QpEnd};
 use alloc::string::String;
@@ -38,8 +38,8 @@ macro_rules! ensure_eq {
     };
 }
 
-/// Registered memory with all access rights. It has no signature and no encryption: memory and wire have the
-/// same bytes.
+/// Registered memory with all access rights. Its key has no signature and no encryption, so memory and wire
+/// have the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Address of the first byte.
@@ -50,14 +50,14 @@ pub struct Region {
     pub key: Key,
 }
 
-/// A method of moving data out of an mkey of the near side.
+/// A method of moving data out of an mkey of the near queue pair to the far one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tx {
-    /// The near side sends from the mkey.
+    /// The near queue pair SENDs data of the mkey.
     Send,
-    /// The near side RDMA WRITEs data of the mkey to the far side.
+    /// The near queue pair RDMA WRITEs data of the mkey to memory of the far one.
     Write,
-    /// The far side RDMA READs from the mkey.
+    /// The far queue pair RDMA READs from the mkey.
     PeerRead,
 }
 
@@ -66,14 +66,14 @@ impl Tx {
     pub const ALL: [Self; 3] = [Self::Send, Self::Write, Self::PeerRead];
 }
 
-/// A method of moving data into an mkey of the near side.
+/// A method of moving data from the far queue pair into an mkey of the near one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rx {
-    /// The far side sends, and the near side receives into the mkey.
+    /// The far queue pair SENDs, and the near one receives into the mkey.
     Receive,
-    /// The far side RDMA WRITEs into the mkey.
+    /// The far queue pair RDMA WRITEs into the mkey.
     PeerWrite,
-    /// The near side RDMA READs data of the far side into the mkey.
+    /// The near queue pair RDMA READs memory of the far one into the mkey.
     Read,
 }
 
@@ -85,8 +85,8 @@ impl Rx {
 /// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The bytes of the far side's region after the transfer. They equal the bytes on the wire if the
-    /// transfer succeeded.
+    /// The bytes of the far queue pair's memory after the transfer. If the transfer succeeded, these are the
+    /// bytes that were on the wire.
     pub wire: Vec<u8>,
     /// The failure at the requester, if any.
     pub requester: Option<Failure>,
@@ -112,15 +112,16 @@ pub(crate) const CONFIGURE: u64 = 0xc0;
 const TRANSFER: u64 = 0x7a;
 const RECEIVE: u64 = 0x4e;
 
-/// A board with two connected ends, and the mkeys of the near side.
+/// A board with two connected ends (queue pairs), and mkeys of the near end.
 pub struct QpPairFixture<'b> {
     /// The board.
     pub board: &'b mut dyn Board,
-    /// The end whose mkeys the scenario configures.
+    /// The near end, whose mkeys the scenario configures.
     pub near: QpEnd,
-    /// The other end of the connection. Its memory has no mkeys, signatures or encryption.
+    /// The far end, the other end of the connection. It uses plain memory, without mkeys, signatures or
+    /// encryption.
     pub far: QpEnd,
-    /// The mkeys of the near side. Functions of this type take the position of an mkey in this list.
+    /// The mkeys of the near end. Functions of this type name an mkey by its position in this list.
     pub mkeys: Vec<Mkey>,
     /// Positions of the mkeys for which completions reported signature errors, in order of the reports.
     pub signature_errors: Vec<usize>,
@@ -152,7 +153,7 @@ impl<'b> QpPairFixture<'b> {
         Region { address, length: bytes.len(), key }
     }
 
-    /// Reads a region.
+    /// Reads the bytes of a region.
     pub fn bytes(&self, region: &Region) -> Vec<u8> {
         self.board.read(region.address, region.length)
     }
@@ -168,7 +169,7 @@ impl<'b> QpPairFixture<'b> {
         self.mkeys[mkey].key()
     }
 
-    /// Configures an mkey of the near side, and waits for the completion.
+    /// Configures an mkey of the near end, and waits for the completion.
     ///
     /// # Errors
     /// The library refuses the configuration, or the request fails on the device.
@@ -182,7 +183,7 @@ impl<'b> QpPairFixture<'b> {
         self.configure_prepared(mkey, &prepared, layout)
     }
 
-    /// Posts a prepared configuration of an mkey of the near side, and waits for the completion.
+    /// Configures an mkey of the near end with a prepared configuration, and waits for the completion.
     ///
     /// # Errors
     /// The library refuses the request, or the request fails on the device.
@@ -216,7 +217,7 @@ impl<'b> QpPairFixture<'b> {
         }
     }
 
-    /// Prepares a configuration by the near end's posting method, and posts it to an mkey of the near side.
+    /// Prepares a configuration by the near end's posting method, and posts it for an mkey of the near end.
     /// The caller rings the doorbell.
     ///
     /// # Errors
@@ -239,7 +240,7 @@ impl<'b> QpPairFixture<'b> {
         self.near.way().prepare(self.mkeys[mkey].kind(), config)
     }
 
-    /// Posts a prepared configuration to an mkey of the near side. The caller rings the doorbell.
+    /// Posts a prepared configuration of an mkey of the near end. The caller rings the doorbell.
     ///
     /// # Errors
     /// The library refuses the request.
@@ -262,7 +263,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(())
     }
 
-    /// Takes all completions of the near side that the device has written. Signature errors are recorded in
+    /// Takes all completions of the near end that the device has written. Signature errors are recorded in
     /// their mkeys.
     ///
     /// # Errors
@@ -274,7 +275,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(found)
     }
 
-    /// Takes all completions of the far side that the device has written.
+    /// Takes all completions of the far end that the device has written.
     ///
     /// # Errors
     /// A malformed completion.
@@ -285,7 +286,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(found)
     }
 
-    /// Returns the first signature error of an mkey since the last call, if any, from the near side's
+    /// Returns the first signature error of an mkey since the last call, if any, from the near end's
     /// completion queue.
     ///
     /// # Errors
@@ -294,7 +295,7 @@ impl<'b> QpPairFixture<'b> {
         self.near.queues().check(&mut self.mkeys[mkey])
     }
 
-    /// Takes `count` completions of the near side, or fewer if the board's timeout ends first.
+    /// Takes `count` completions of the near end, or fewer if the board's timeout ends first.
     ///
     /// # Errors
     /// A malformed completion.
@@ -302,7 +303,7 @@ impl<'b> QpPairFixture<'b> {
         self.wait(count, Self::poll_near)
     }
 
-    /// Takes completions of the far side, as [`QpPairFixture::wait_near`] does for the near side.
+    /// Takes completions of the far end, as [`QpPairFixture::wait_near`] does for the near end.
     ///
     /// # Errors
     /// A malformed completion.
@@ -310,7 +311,7 @@ impl<'b> QpPairFixture<'b> {
         self.wait(count, Self::poll_far)
     }
 
-    /// Takes the next completion entry of the near side as the device wrote it, within the board's timeout.
+    /// Takes the next completion entry of the near end as the device wrote it, within the board's timeout.
     /// Its request stays outstanding: the caller must reconnect the pair afterwards.
     ///
     /// # Errors
@@ -331,8 +332,8 @@ impl<'b> QpPairFixture<'b> {
         arrived(self, count, timeout, |pair| pair.board.nanoseconds(), poll)
     }
 
-    /// Moves `length` bytes, counted on the wire, out of an mkey into new memory of the far side. `offset` is
-    /// the first byte in the mkey's space.
+    /// Moves `length` bytes, counted on the wire, out of an mkey into new memory of the far end. They begin
+    /// at `offset` in the mkey's space.
     ///
     /// # Errors
     /// The library refuses a request, or a completion is missing. A transfer that fails on the device is no
@@ -342,8 +343,8 @@ impl<'b> QpPairFixture<'b> {
         self.tx_to(way, mkey, offset, &far)
     }
 
-    /// Moves bytes out of an mkey as [`QpPairFixture::tx`] does, into the whole of this region of the far
-    /// side. The region is overwritten first.
+    /// Moves bytes out of an mkey as [`QpPairFixture::tx`] does, into a whole region of the far end. Before
+    /// the transfer, the region is filled with other bytes.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -372,8 +373,7 @@ impl<'b> QpPairFixture<'b> {
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
-    /// Moves `wire` out of new memory of the far side into an mkey. `offset` is the first byte in the mkey's
-    /// space.
+    /// Moves the bytes `wire` out of new memory of the far end into an mkey, to `offset` in the mkey's space.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -382,7 +382,7 @@ impl<'b> QpPairFixture<'b> {
         self.rx_from(way, mkey, offset, &far)
     }
 
-    /// Moves all bytes of a region of the far side into an mkey, as [`QpPairFixture::rx`] does.
+    /// Moves all bytes of a region of the far end into an mkey, as [`QpPairFixture::rx`] does.
     ///
     /// # Errors
     /// As [`QpPairFixture::tx`].
@@ -411,8 +411,8 @@ impl<'b> QpPairFixture<'b> {
     }
 
     /// Rings the doorbells for a transfer, lets the device work, and takes the completions. Returns the
-    /// failures of requester and receiver. `far_requests` means that the far side is the requester,
-    /// `received` that the transfer consumes a receive request of the other side.
+    /// failures of requester and receiver. `far_requests` tells that the far end is the requester, `received`
+    /// that the transfer consumes a receive request of the responder.
     fn finish(
         &mut self,
         far_requests: bool,
@@ -425,7 +425,8 @@ impl<'b> QpPairFixture<'b> {
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
         let requester = one(&requester(self, 1)?, TRANSFER, "requester")?;
-        // A SEND that failed before it left its sender consumes no receive request.
+        // A SEND that failed before it left its sender consumes no receive request, so no receiver's
+        // completion is expected.
         let left = requester.is_none_or(|failure| !is_local(failure.syndrome));
         let receiver = receiver(self, usize::from(received && left))?;
         let received = received && !(requester.is_some() && receiver.is_empty());
@@ -460,8 +461,8 @@ fn arrived<S, T>(
     let begin = clock(source).unwrap_or(0);
     let mut found = Vec::new();
     loop {
-        // The clock is read before the source: an item that arrives in time is found even if this loop is
-        // delayed.
+        // The clock is read before the source, so that an item that arrives in time is found even if this
+        // program is paused between the two.
         let passed = clock(source).map_or(u64::MAX, |now| now.saturating_sub(begin));
         found.extend(take(source)?);
         if found.len() >= count || passed >= timeout {
@@ -481,7 +482,8 @@ fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Fail
     }
 }
 
-/// Takes all present completions of an end, and notes the mkeys of signature errors.
+/// Takes all completions of an end that have arrived, and adds the positions of mkeys with signature errors
+/// to `signature_errors`.
 fn poll(
     end: &mut QpEnd,
     mkeys: &mut [Mkey],
@@ -517,8 +519,8 @@ mod tests {
 
     #[test]
     fn what_is_late_is_waited_for_and_no_longer_than_the_timeout() {
-        // Simulates waiting: a clock that counts its reads, and a source with a new item at every third read
-        // from `first` on.
+        // Simulates waiting: the clock counts how often it is read. The source has a new item at every third
+        // read, from read number `first` on.
         let arrive = |first: u64, count, timeout| {
             let looks = core::cell::Cell::new(0);
             let clock = |_: &()| Some(looks.replace(looks.get() + 1));

@@ -1,7 +1,7 @@
 //! Work requests as owned values, and one function that posts them: [`Request::perform`].
 //!
-//! The recorded vectors, the differential test, the replay of SPDK's requests and fuzzing use this type. Each
-//! checks the written bytes by its own means.
+//! Several tests use this type: the recorded requests of libmlx5, the differential test, the replay of SPDK's
+//! requests, and fuzzing. Each checks the bytes that the library writes.
 
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
@@ -58,7 +58,7 @@ impl Data {
     }
 }
 
-/// A layout that owns its entries.
+/// A layout of an mkey that owns its entries. (The library's [`Layout`] borrows them.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedLayout {
     /// The mkey keeps the layout that it has.
@@ -89,11 +89,11 @@ pub enum Entries {
     Ksm(KsmEntrySize, Vec<KsmEntry>),
 }
 
-/// A list of entries in registered memory, which the device reads by a pointer in the request. The value owns
-/// the entries and the memory.
+/// A list of entries in registered memory, to which a request has a pointer, so that the device reads it
+/// there. The value owns the entries and the memory.
 #[derive(Clone, Debug)]
 pub struct OwnedList {
-    /// The entries, which are written when the request is performed.
+    /// The entries, which [`Request::perform`] writes to the memory.
     pub entries: Entries,
     /// The address of the memory, as the device accesses it.
     pub address: u64,
@@ -217,8 +217,8 @@ impl Request {
             }
             Self::SetPsv(psv, seed) => request.set_psv(*psv, *seed),
             Self::Configure(mkey, with, layout) => match layout.as_layout() {
-                // The library has two functions for lists. Lists with an odd number of entries use the
-                // function that converts a caller's own entries, so that both functions are tested.
+                // The library has two functions for lists. Lists with an odd number of entries go through the
+                // one that converts entries of a caller's own type, so that both functions are tested.
                 Layout::List(entries) if entries.len() % 2 == 1 => {
                     let (mkey, prepared) = (&mut mkeys[*mkey], &prepared[*with]);
                     request.configure_mkey_from(mkey, prepared, entries, |entry| *entry)

@@ -1,8 +1,9 @@
-//! The library's public posting methods, in one place. Recorded vectors, the differential test and the
-//! scenarios use all of them.
+//! The library's public posting methods, in one place: single requests or batches, each with configurations
+//! that are prepared or changed in place. Recorded requests, the differential test and the scenarios use all
+//! of them.
 //!
-//! A test (`tests/ways.rs`) fails if a public method of the library posts, and is neither called by
-//! [`crate::request::Request`] nor listed here.
+//! A test (`tests/ways.rs`) checks that every public method of the library that posts is called by
+//! [`crate::request::Request`] or listed here.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,8 +26,8 @@ pub enum Way {
     Request,
     /// Posts all requests up to the next doorbell in one batch.
     Batch,
-    /// Posts each request on its own, as `Request` does. Configurations are prepared with other values (tags,
-    /// tweak, DEK, keytag, span of a digest), then changed in place to the requested values.
+    /// Posts each request on its own, as `Request` does. The scenario's configuration is first prepared with
+    /// other values (tags, tweak, DEK, keytag, span of a digest), then changed in place to the right values.
     Changed,
     /// Posts in batches, as `Batch` does. Configurations are changed in place, as in `Changed`.
     BatchChanged,
@@ -56,8 +57,8 @@ impl Way {
         matches!(self, Self::Changed | Self::BatchChanged)
     }
 
-    /// Returns the same method without batches: requests then stay unpublished until the doorbell rings. A
-    /// dropped batch would publish them.
+    /// Returns the same method without batches: its requests stay unpublished until the doorbell rings, while
+    /// dropping a batch would publish them.
     pub const fn without_batches(self) -> Self {
         if self.changes() { Self::Changed } else { Self::Request }
     }
@@ -106,7 +107,8 @@ fn changed_in_place(
     kind: MkeyKind,
     config: &MkeyConfig,
 ) -> Result<PreparedConfig, ConfigError> {
-    // This method must also refuse all values that the library refuses at preparation.
+    // Configurations that the library refuses must be refused by this method too, although their values are
+    // replaced below.
     new(kind, config)?;
     let crypto = config.crypto.map(|crypto| Crypto {
         tweak: Tweak::new(!crypto.tweak.get()),
@@ -177,8 +179,8 @@ pub enum Ways {
     All,
     /// This posting method only.
     Only(Way),
-    /// One method, which a hash of this number and the name of the case selects. A run thus always draws the
-    /// same method for a case, wherever the run begins.
+    /// One method, which a hash of this number and the name of the case selects. So a case always has the
+    /// same method, even if a run begins with another case.
     Drawn(u64),
 }
 
@@ -235,7 +237,7 @@ impl FromStr for Ways {
 }
 
 /// The public methods of the library that begin requests, each with the expression in this file that calls
-/// it.
+/// it, for the test `tests/ways.rs`.
 pub const BEGIN: &[(&str, &str)] = &[
     ("SendQueue::request", "queue.request"),
     ("SendQueue::batch", "queue.batch"),
@@ -257,8 +259,8 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("QueuePair::post_receive", "posts to a receive queue"),
 ];
 
-/// Posts requests by one of the methods. [`Poster::publish`] publishes them; a batch also does when it is
-/// dropped.
+/// Posts requests by one of the methods. [`Poster::publish`] publishes them. Dropping a batch publishes them
+/// as well.
 pub enum Poster<'q, 'r, D: Doorbell> {
     /// Each request on its own.
     Queue(&'q mut SendQueue<'r, D>),
@@ -279,7 +281,7 @@ impl<'r, D: Doorbell> Poster<'_, 'r, D> {
     pub fn publish(self) {
         match self {
             Self::Queue(queue) => queue.ring_doorbell(),
-            // The drop publishes a batch.
+            // Dropping the batch publishes it.
             Self::Batch(_) => {}
         }
     }

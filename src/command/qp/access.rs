@@ -1,4 +1,4 @@
-//! The peer's rights on a queue pair.
+//! The peer's rights on a queue pair: RDMA READ, RDMA WRITE, atomics.
 
 use crate::command::GeneralCapabilities;
 use crate::command::error::CommandError;

@@ -1,4 +1,5 @@
-//! Commands that change a queue pair in the states INIT and RTS, and commands that recover its send queue.
+//! Commands that change properties of a queue pair in the states INIT and RTS, and commands that make a
+//! stopped send queue send again.
 
 use super::access::QpAccess;
 use crate::command::error::CommandError;
@@ -89,14 +90,14 @@ changes! {
     /// The command that makes a queue pair send again after its send queue was drained because of a signature
     /// error (SQD_RTS_QP).
     Sqd2Rts = SQD_RTS_QP, ModifyQpRequest;
-    /// The command that makes a queue pair send again after only its send queue failed (SQERR2RTS_QP). In a
-    /// reliable connection, the whole queue pair fails instead.
+    /// The command that makes a queue pair send again after only its send queue failed (SQERR2RTS_QP). This
+    /// does not happen to reliable connections: there the whole queue pair fails.
     SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 
 /// The command that changes a queue pair that is initialised (INIT2INIT_QP). It can enable draining on
-/// signature errors, and copies in memory. Like rdma-core and the kernel, this library enables both in this
-/// state (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
+/// signature errors, and copies in memory. rdma-core and the kernel also enable both in this state
+/// (`mlx5_modify_qp_drain_sigerr`, `qp_enable_mmo`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Init};

@@ -54,19 +54,19 @@ pub enum TimestampFormat {
     /// Ticks of the device's free-running clock. A device that knows only real time refuses the queue pair
     /// ([`TimestampSupport`](crate::command::TimestampSupport)).
     FreeRunning,
-    /// The format that the device prefers. Every device accepts this value.
+    /// The format that the device prefers: ticks or real time. Every device accepts this value.
     #[default]
     DeviceDefault,
     /// Real time in seconds and nanoseconds.
     RealTime,
 }
 
-/// Sizes in bytes: of a block of the send ring, and of a doorbell record.
+/// Sizes in bytes of a block of the send ring (`BLOCK`) and of a doorbell record (`RECORD`).
 const BLOCK: u64 = 64;
 const RECORD: u64 = 8;
 
-/// The fields of CREATE_QP that do not depend on the place of the rings: user memory (umem), or pages that
-/// the command lists.
+/// The fields of CREATE_QP that both commands have. The fields that say where the rings are differ: user
+/// memory (umem), or pages that the command lists.
 struct Parts {
     pd: Pdn,
     uar: UarPage,
@@ -113,9 +113,9 @@ impl Parts {
 
 /// The command that creates a queue pair of a reliable connection, with rings in user memory (CREATE_QP).
 ///
-/// The send ring begins right after the receive ring. The command switches off the device's writing of
-/// received data into completion entries ("scatter to CQE"): this feature takes address 0 for "no buffer",
-/// but addresses of an mkey may start at 0. The reply is the number of the queue pair, which is in the state
+/// The send ring begins right after the receive ring. The command switches "scatter to CQE" off, by which the
+/// device writes short received data into completion entries. This feature takes address 0 for "no buffer",
+/// but the space of an mkey may begin at 0. The reply is the number of the queue pair, which is in the state
 /// RESET.
 ///
 /// ```
@@ -160,8 +160,8 @@ pub struct CreateQp {
     pub receive_ring: Option<ReceiveRing>,
     /// The place of the rings in user memory.
     pub rings: UmemSlice,
-    /// The place of the doorbell record in user memory: 8 bytes, of which the receive counter is the first
-    /// half.
+    /// The place of the doorbell record in user memory: 8 bytes, first the counter of receive requests, then
+    /// that of send blocks.
     pub doorbell: UmemSlice,
     /// Page size of the user memory.
     pub page_size: LogPageSize,
@@ -207,8 +207,8 @@ impl Command for CreateQp {
 /// user memory.
 ///
 /// The receive ring is first. The send ring begins at the next multiple of 64 bytes. Like [`CreateQp`], the
-/// command switches off the writing of received data into completion entries. The reply is the number of the
-/// queue pair, which is in the state RESET.
+/// command switches "scatter to CQE" off. The reply is the number of the queue pair, which is in the state
+/// RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -251,15 +251,15 @@ pub struct CreateQpOnPages<const PAGES: usize> {
     pub receive_ring: Option<ReceiveRing>,
     /// The pages that hold the rings.
     pub rings: PageList<PAGES>,
-    /// The bus address of the doorbell record, a multiple of 8. Of its 8 bytes, the receive counter is the
-    /// first half.
+    /// The bus address of the doorbell record, a multiple of 8. It has 8 bytes, first the counter of receive
+    /// requests, then that of send blocks.
     pub doorbell: u64,
     /// Format of the time stamps.
     pub timestamps: TimestampFormat,
 }
 
 impl<const PAGES: usize> CreateQpOnPages<PAGES> {
-    /// Returns where the send ring begins, in bytes from the beginning of the first page.
+    /// Returns the offset of the send ring in bytes, counted from the beginning of the first page.
     pub const fn send_ring_offset(&self) -> u64 {
         match &self.receive_ring {
             Some(ring) => ring.bytes().wrapping_add(BLOCK - 1) & !(BLOCK - 1),

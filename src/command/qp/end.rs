@@ -1,4 +1,4 @@
-//! Commands that end the use of a queue pair: they put it into error, reset it, or destroy it.
+//! Commands that put a queue pair into the error state, reset it, or destroy it.
 
 use crate::command::number_commands;
 use crate::types::Qpn;

@@ -61,7 +61,7 @@ impl PathMtu {
 pub struct RocePath {
     /// Index of the source GID in the port's GID table. The table's entry also decides the version of RoCE.
     pub source_gid_index: u8,
-    /// GID of the peer; an IPv4 address as `::ffff:a.b.c.d`.
+    /// GID of the peer. An IPv4 address a.b.c.d is the GID `::ffff:a.b.c.d`.
     pub gid: [u8; 16],
     /// MAC address of the peer or of the next hop.
     pub mac: [u8; 6],

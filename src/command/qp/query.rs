@@ -41,10 +41,10 @@ pub struct QpInfo {
     /// Number of the send queue's block (WQEBB) that the device executes next, modulo 2^16. In the drained
     /// state, this is the first block that can be cancelled.
     pub next_send_block: u16,
-    /// Number of the block after the last published send request, as software wrote it to the doorbell
+    /// Number of the block behind the last published send request, as software wrote it to the doorbell
     /// record.
     pub announced_send_block: u16,
-    /// Number of receive requests that the device has taken.
+    /// Number of receive requests that messages have consumed so far.
     pub receives_taken: u32,
     /// Number of the peer's queue pair.
     pub remote_qp: Qpn,
@@ -54,7 +54,7 @@ pub struct QpInfo {
     pub next_receive_psn: Psn,
     /// The user index that completions carry.
     pub user_index: UserIndex,
-    /// A signature error stops the send queue.
+    /// Whether a signature error stops the send queue.
     pub drain_signature_errors: bool,
     /// The operations that the peer may use.
     pub access: QpAccess,
@@ -70,11 +70,12 @@ pub struct QpInfo {
     pub send_cq: Cqn,
     /// Completion queue of the receive queue.
     pub receive_cq: Cqn,
-    /// The queue pair has its own receive queue. False for a shared receive queue, or none.
+    /// Whether the queue pair has a receive queue of its own. False for a shared receive queue, or none.
     pub has_receive_queue: bool,
-    /// Work requests must carry a checksum of themselves (PRM `wq_signature`).
+    /// Whether each work request must contain a checksum of its own bytes (PRM `wq_signature`).
     pub checks_requests: bool,
-    /// The device may write received data into completion entries, which fails for buffers at address 0.
+    /// Whether the device may write received data into completion entries ("scatter to CQE"). This fails for
+    /// buffers at address 0.
     pub scatters_to_cqe: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Tests of the commands that ask for capabilities, and of the capabilities that replies yield.
+//! Tests of the commands that ask for capabilities, and of decoding their replies.
 
 use super::*;
 use crate::mkey::RelaxedOrdering;
 
-/// A reply to QUERY_HCA_CAP with many capabilities set.
+/// A reply to QUERY_HCA_CAP with many capabilities set, as offsets and words.
 pub(super) const GENERAL: &[Word] = &[
     (0x14, 0x8000_1234),
     (0x1c, 0x0015_0000),
@@ -138,7 +138,7 @@ fn m52_m54_general_capabilities() {
         assert!(!caps.can_create(ObjectType(absent)), "{absent:#x}");
     }
 
-    // Replies with one bit each set the capabilities that `GENERAL` lacks.
+    // Each of these replies has one bit set, for a capability that the reply `GENERAL` lacks.
     let none = general(&[]);
     assert_eq!((none.signatures(), none.xts_engine(), none.log_max_copy), (None, None, None));
     let single = GeneralCapabilities { xts_single_block: true, ..none };
@@ -156,8 +156,8 @@ fn m52_m54_general_capabilities() {
         ((0x50, 0x0030_0000), none),
         ((0x50, 0x0040_0000), GeneralCapabilities { umr_indirect_mkey_disabled: true, ..none }),
         ((0x50, 0x0080_0000), GeneralCapabilities { umr_modify_atomic_disabled: true, ..none }),
-        // Only the kernel's header has the bits 0xd0, 0xd1 and 0xe9 of `cmd_hca_cap`. rdma-core's header has
-        // the bits 0x108 and 0x231 as well.
+        // Source of the next positions in `cmd_hca_cap`: the bits 0xd0, 0xd1 and 0xe9 are in the kernel's
+        // header only, 0x108 and 0x231 also in rdma-core's.
         ((0x28, 0x0000_8000), GeneralCapabilities { relaxed_ordering_write_umr: true, ..none }),
         ((0x28, 0x0000_4000), GeneralCapabilities { relaxed_ordering_read_umr: true, ..none }),
         ((0x2c, 0x0040_0000), GeneralCapabilities { relaxed_ordering_read: true, ..none }),

@@ -57,7 +57,7 @@ fn halves_that_are_equal_are_refused() {
     }
     check::<32>();
     check::<64>();
-    // Vector 1 of IEEE 1619 has this key of zeros.
+    // Test vector 1 of IEEE 1619 has this key of zeros, whose halves are equal.
     let key = XtsKey::allowing_equal_halves(&[0; 32]);
     let command = CreateDek { pd: pd(), key: DekKey::Plain128 { key, keytag: None }, opaque: [0; 8] };
     let mut mailbox = [0xa5; CreateDek::INPUT];
@@ -168,7 +168,7 @@ fn m26_m30_what_does_not_fit_cannot_be_written() {
         Credential::new(&long),
         Err(OutOfRange { what: "credential length", value: 49, min: 0, max: 48 })
     );
-    // Zeros follow a shorter credential in its field.
+    // In the field for the credential, zeros follow a shorter credential.
     let short = CreateLogin {
         credential_id: CredentialId::default(),
         import_kek_id: ImportKekId::default(),

@@ -90,8 +90,8 @@ fn m4_entries_are_rounded_up_to_four() {
 }
 
 /// The expected bytes come from the kernel's `mlx5e_create_umr_ksm_mkey`: `free` and `umr_en` are set, the
-/// access mode is 3, and `log_page_size` holds the length of the entries. The kernel also sets the length of
-/// the space, which this library sets with the first configuration.
+/// access mode is 3, and `log_page_size` holds the length of the entries. The kernel's command also sets the
+/// length of the space. This library sets the length later, with the first configuration.
 #[test]
 fn m83_an_mkey_for_entries_of_one_length() {
     let entry_size = Some(KsmEntrySize::new(1 << 21).unwrap());
@@ -206,7 +206,7 @@ fn memory_regions() {
         ],
     );
     // The cases are regions of one byte within a page, of two bytes across the border of two pages, and
-    // longer ones. The closure also checks the byte with the rights.
+    // longer ones. The closure returns the number of octowords, and also checks the byte with the rights.
     let octowords = |address, length| {
         let mut mailbox = [0; CreateMemoryRegion::INPUT];
         let command = CreateMemoryRegion { address, length, access: Access::REMOTE_READ, ..command };
@@ -239,8 +239,9 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
 }
 
-/// An mkey with more than 65,536 entries needs a device whose UMRs can name all entries. An mkey that is
-/// created with its list does not depend on UMRs, because no UMR changes its list.
+/// A UMR must be able to name every entry of the mkey that it configures, so without
+/// `extended_translation_offset` the limit is 65,536 entries. For an mkey that is created with its list this
+/// limit does not hold, because no UMR changes the list.
 #[test]
 fn m84_mkeys_have_as_many_entries_as_requests_can_name() {
     let device = |log, bit: u32| general(&[(0x30, bit << 7 | log)]);

@@ -1,4 +1,4 @@
-//! Tests that compare requests and replies byte for byte.
+//! Tests of commands. They compare requests and replies byte for byte with expected bytes.
 //!
 //! Expected words come from a C program that fills mailboxes like rdma-core's `verbs.c` and `dr_devx.c`, with
 //! rdma-core's own macros (`DEVX_SET` of `mlx5dv.h` over its `mlx5_ifc.h`). Other expected bytes are composed

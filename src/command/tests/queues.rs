@@ -211,8 +211,8 @@ fn m42_draining_is_refused_where_there_is_none() {
 
 #[test]
 fn m45_copies_are_asked_for_as_rdma_core_does() {
-    // As in rdma-core's `qp_enable_mmo`, bit 31 of the word with the queue pair's number announces the
-    // extension of the context, and the mask of optional fields selects the extension's bit.
+    // As in rdma-core's `qp_enable_mmo`, bit 31 of the word with the queue pair's number says that the
+    // request has an extension of the queue pair context. A mask selects the changed bit of the extension.
     let copies = Init2Init { memcpy: Some(true), ..Init2Init::new(qp()) };
     words(&copies, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8), (0x110, 0x2000_0000)]);
     let none = Init2Init { memcpy: Some(false), ..copies };

@@ -29,7 +29,7 @@ fn m59_refusals_are_named() {
     );
     assert_eq!(Opcode::TO_ERR_QP.to_string(), "2ERR_QP");
     assert_eq!(Opcode(0x999).to_string(), "command 0x999");
-    // All codes of a command's status that rdma-core names.
+    // These are all status codes to which rdma-core gives a name.
     for status in [0, 1, 2, 3, 4, 5, 6, 8, 9, 0xa, 0xf, 0x10, 0x30, 0x40, 0x50, 0x51] {
         assert!(Status(status).name().is_some() && Status(status).description().is_some(), "{status:#x}");
     }

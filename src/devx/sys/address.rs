@@ -8,7 +8,8 @@ use super::memory::Pd;
 use crate::devx::error::{DevxError, drop_failed};
 use core::ptr::{self, NonNull};
 
-/// A peer's GID, and the own GID that packets to the peer carry as their source.
+/// The question for [`Pd::resolve`]: the peer's GID, and the own port and GID from which packets go to the
+/// peer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct Route {
     pub(in crate::devx) port: u8,
@@ -18,18 +19,18 @@ pub(in crate::devx) struct Route {
     pub(in crate::devx) traffic_class: u8,
 }
 
-/// The first hop of packets to a peer.
+/// The next hop of packets to a peer: the peer or a router.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct NextHop {
     /// MAC address of the peer, or of a router to it.
     pub(in crate::devx) mac: [u8; 6],
-    /// Packets have a UDP header (RoCE v2).
+    /// Whether packets have a UDP header (RoCE v2).
     pub(in crate::devx) is_udp: bool,
 }
 
 impl Pd {
-    /// Finds the next hop on Ethernet. When an address handle is created, libmlx5 asks the kernel, which
-    /// looks into its routes and neighbours. With kernels that cannot do this, libmlx5 looks there itself.
+    /// Finds the next hop on Ethernet. The function creates an address handle: for it, libmlx5 asks the
+    /// kernel, which looks into its routes and neighbours. With old kernels libmlx5 looks there itself.
     pub(in crate::devx) fn resolve(&self, route: Route) -> Result<NextHop, DevxError> {
         let api = self.context.api;
         let mut attr = IbvAhAttr {
@@ -41,13 +42,13 @@ impl Pd {
             port: route.port,
             ..IbvAhAttr::default()
         };
-        // SAFETY: the domain lives; the attributes are read during the call.
+        // SAFETY: the protection domain lives; the attributes are read during the call.
         let ah = unsafe { (api.ibv_create_ah)(self.raw.as_ptr(), &mut attr) };
         let ah = NonNull::new(ah).ok_or_else(|| last_error("ibv_create_ah"))?;
         let mut out = Mlx5dvAh { av: ptr::null_mut(), comp_mask: 0 };
         let mut obj = Mlx5dvObj { ah: Described { object: ah.as_ptr(), out: &mut out }, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live address handle and a place for its description, which is all that
-        // OBJ_AH reads and writes.
+        // SAFETY: with OBJ_AH the function accesses only the field `ah`. It names a live address handle and
+        // memory for its description.
         let described = check("mlx5dv_init_obj", unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_AH) });
         // SAFETY: the description points into the address handle, which still lives, or is null.
         let vector = unsafe { out.av.as_ref() };

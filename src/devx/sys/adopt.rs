@@ -1,4 +1,4 @@
-//! The rings, records and registers of queues that another library has created.
+//! Asks libmlx5 for the rings, doorbell records and registers of queues that another library has created.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ pub(in crate::devx) struct QpParts {
     pub(in crate::devx) qpn: u32,
     pub(in crate::devx) record: &'static DoorbellRecord,
     pub(in crate::devx) send: &'static mut [Wqebb],
-    /// The slots of the receive ring. Empty if the queue pair has no receive queue.
+    /// The receive ring, as data segments. Empty if the queue pair has no receive queue.
     pub(in crate::devx) receive: &'static mut [DataSegment],
     pub(in crate::devx) entries_per_slot: u32,
     pub(in crate::devx) register: NonNull<u64>,
@@ -46,22 +46,22 @@ fn place<T>(address: *mut c_void) -> Option<NonNull<T>> {
     NonNull::new(address.cast::<T>()).filter(|place| place.is_aligned())
 }
 
-/// Returns `count` slots of a ring. Returns `None` if `count` is not 0 and the address is null or misaligned.
+/// Returns a ring of `count` slots at `address`. Returns `None` if `count` is not 0 and the address is null
+/// or misaligned.
 ///
 /// # Safety
-/// The address holds `count` slots of this size, and nobody else in this process uses them while the returned
-/// slice lives.
+/// The caller ensures that `count` values of the type `T` are at the address, that any bytes are a valid `T`,
+/// and that nobody else in this process uses them while the returned slice lives.
 unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T]> {
     if count == 0 {
         return Some(&mut []);
     }
     let first = place::<T>(address)?.as_ptr();
-    // SAFETY: the address is not null and aligned, as just checked. The slots are plain bytes; the caller
-    // vouches for the rest.
+    // SAFETY: the address is not null and aligned, as just checked. The caller vouches for the rest.
     Some(unsafe { core::slice::from_raw_parts_mut(first, count) })
 }
 
-/// Returns a doorbell record.
+/// Returns the doorbell record at `address`.
 ///
 /// # Safety
 /// As for [`slots`].
@@ -73,11 +73,11 @@ unsafe fn record<R: FromBytes>(address: *mut c_void) -> Result<&'static R, Adopt
 }
 
 impl Context {
-    /// Describes a queue pair.
+    /// Asks libmlx5 for the parts of a queue pair.
     ///
     /// # Safety
-    /// `qp` is a `struct ibv_qp` of libmlx5. While the parts are in use, it is not destroyed, and nobody else
-    /// posts to it.
+    /// The caller ensures that `qp` is a `struct ibv_qp` of libmlx5, and that while the parts are in use, the
+    /// queue pair is not destroyed, and nobody else posts to it.
     pub(in crate::devx) unsafe fn describe_qp(&self, qp: NonNull<c_void>) -> Result<QpParts, DevxError> {
         let qp = qp.cast::<IbvQp>();
         // SAFETY: the caller vouches for the structure.
@@ -87,8 +87,8 @@ impl Context {
         let mut out = MaybeUninit::<Mlx5dvQp>::zeroed();
         let described = Described { object: qp.as_ptr(), out: out.as_mut_ptr() };
         let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live queue pair and a place for its description, which is all that
-        // OBJ_QP reads and writes.
+        // SAFETY: with OBJ_QP the function accesses only the field `qp`. It names a live queue pair and
+        // memory for its description.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_QP) })?;
         // SAFETY: zero is valid for all fields, and libmlx5 has filled in those that it knows.
         let Mlx5dvQp { dbrec, sq, rq, bf_reg, .. } = unsafe { out.assume_init() };
@@ -114,11 +114,11 @@ impl Context {
         }
     }
 
-    /// Describes a completion queue.
+    /// Asks libmlx5 for the parts of a completion queue.
     ///
     /// # Safety
-    /// `cq` is a `struct ibv_cq` of libmlx5. While the parts are in use, it is not destroyed, and nobody else
-    /// polls it.
+    /// The caller ensures that `cq` is a `struct ibv_cq` of libmlx5, and that while the parts are in use, the
+    /// completion queue is not destroyed, and nobody else polls it.
     pub(in crate::devx) unsafe fn describe_cq(&self, cq: NonNull<c_void>) -> Result<CqParts, DevxError> {
         let cq = cq.cast::<IbvCq>();
         // SAFETY: the caller vouches for the structure.
@@ -126,8 +126,8 @@ impl Context {
         let mut out = Mlx5dvCq::NONE;
         let described = Described { object: cq.as_ptr(), out: &mut out };
         let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live completion queue and a place for its description, which is all that
-        // OBJ_CQ reads and writes.
+        // SAFETY: with OBJ_CQ the function accesses only the field `cq`. It names a live completion queue and
+        // memory for its description.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) })?;
         let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cq_uar, cqn, .. } = out;
         let (count, nowhere) = (cqe_cnt as usize, AdoptError::Layout("the ring"));

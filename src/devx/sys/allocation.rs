@@ -19,7 +19,8 @@ pub(in crate::devx) struct Allocation {
     length: usize,
 }
 
-// SAFETY: the value is a pointer to plain memory; its owner decides who uses the memory.
+// SAFETY: the value is a pointer to plain memory; only its owner decides who accesses the memory, and from
+// which thread.
 unsafe impl Send for Allocation {}
 // SAFETY: as for `Send`: the owner decides who uses the memory.
 unsafe impl Sync for Allocation {}
@@ -38,9 +39,9 @@ impl Allocation {
         // SAFETY: the size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(out_of_memory)?;
         if align == HUGE_PAGE {
-            // The kernel is asked before the memory is touched, because the first access assigns the pages. A
-            // failure is ignored: small pages work as well. SAFETY: the advice does not change the bytes that
-            // a program sees.
+            // The call must come before the first access to the memory, because that access assigns the
+            // pages. A failure is ignored: small pages work as well.
+            // SAFETY: the advice does not change the bytes that a program sees.
             unsafe { libc::madvise(base.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
         }
         // SAFETY: the memory was just allocated with this size.
@@ -48,7 +49,8 @@ impl Allocation {
         Ok(Self { base, layout, length })
     }
 
-    /// Returns the address of `count` values at `offset`, if the memory has room for them there.
+    /// Returns the address of `count` values at `offset`, or an error if they do not fit into the memory or
+    /// are misaligned.
     pub(super) fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
         const { assert!(align_of::<T>() <= Self::PAGE, "the base would not be aligned") };
         let bytes = count.checked_mul(size_of::<T>());
@@ -65,7 +67,8 @@ impl Allocation {
     /// Returns `count` values at `offset`, each set to `value`.
     ///
     /// # Safety
-    /// The values are used while the memory lives, and each is handed out once.
+    /// The caller ensures that the slice is used only while the memory lives, and that no other slice or
+    /// reference to these bytes exists.
     pub(in crate::devx) unsafe fn slots<T: Copy>(
         &self,
         offset: usize,
@@ -73,7 +76,7 @@ impl Allocation {
         value: T,
     ) -> Result<&'static mut [T], DevxError> {
         let first = self.place::<T>(offset, count)?.as_ptr();
-        // SAFETY: `place` vouches for room and alignment, the caller for lifetime and exclusive use.
+        // SAFETY: `place` has checked size and alignment; the caller vouches for lifetime and exclusive use.
         unsafe {
             for index in 0..count {
                 first.add(index).write(value);
@@ -94,7 +97,7 @@ impl Allocation {
     /// Returns the vector that [`Allocation::of_vec`] took.
     ///
     /// # Safety
-    /// The memory came from [`Allocation::of_vec`].
+    /// The caller ensures that the memory came from [`Allocation::of_vec`].
     pub(in crate::devx) unsafe fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
         // SAFETY: these are the parts of a vector that `of_vec` took apart; the memory has no other owner.
@@ -114,7 +117,8 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: the memory came from the allocator with this layout. Its users are gone with its owner.
+        // SAFETY: the memory came from the allocator with this layout. Its owner is dropped, so nobody uses
+        // the memory any more.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
     }
 }

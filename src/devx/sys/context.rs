@@ -1,4 +1,4 @@
-//! Devices that are open in libmlx5, and queries about them.
+//! Open devices of libmlx5 (contexts), and queries of their properties.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 use std::{format, io};
 
-/// An open device of libmlx5, which every call needs.
+/// An open device of libmlx5 (`struct ibv_context`). Every call of libmlx5 needs it.
 pub(in crate::devx) struct Context {
     pub(super) api: &'static Api,
     pub(super) raw: NonNull<IbvContext>,
@@ -61,7 +61,7 @@ impl Context {
     pub(in crate::devx) fn open(name: Option<&str>) -> Result<Arc<Self>, DevxError> {
         let api = api()?;
         let mut count = 0;
-        // SAFETY: the pointer is to a place for the count.
+        // SAFETY: the pointer leads to memory for the count.
         let list = unsafe { (api.ibv_get_device_list)(&mut count) };
         if list.is_null() {
             let error = io::Error::last_os_error();
@@ -111,8 +111,8 @@ impl Context {
     /// Takes over a context that the caller has opened.
     ///
     /// # Safety
-    /// `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and stays open while the value and
-    /// all that is made from it live.
+    /// The caller ensures that `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and that it
+    /// stays open while the value and all that is made from it live.
     pub(in crate::devx) unsafe fn adopt(raw: NonNull<c_void>) -> Result<Arc<Self>, DevxError> {
         Ok(Arc::new(Self::new(api()?, raw.cast(), false)))
     }
@@ -121,13 +121,13 @@ impl Context {
         Self { api, raw, owned, logged_in: AtomicBool::new(false) }
     }
 
-    /// Takes the right to the login, if nobody has it.
+    /// Takes the right to the context's single login. Returns `None` if somebody has it.
     pub(in crate::devx) fn login_place(self: &Arc<Self>) -> Option<LoginPlace> {
         let taken = self.logged_in.swap(true, Ordering::Acquire);
         (!taken).then(|| LoginPlace(self.clone()))
     }
 
-    /// Refuses an object of another context.
+    /// Returns an error if `context`, the context of another object, is not this one.
     pub(super) fn expect(&self, context: *mut IbvContext) -> Result<(), DevxError> {
         if context == self.raw.as_ptr() { Ok(()) } else { Err(AdoptError::OtherDevice.into()) }
     }
@@ -150,7 +150,7 @@ impl Context {
     /// Returns the number of the event queue of a completion vector.
     pub(in crate::devx) fn event_queue(&self, vector: u32) -> Result<u32, DevxError> {
         let mut eqn = 0;
-        // SAFETY: the pointer is to a place for the number.
+        // SAFETY: the pointer leads to memory for the number.
         let result = unsafe { (self.api.mlx5dv_devx_query_eqn)(self.raw.as_ptr(), vector, &mut eqn) };
         check("mlx5dv_devx_query_eqn", result)?;
         Ok(eqn)
@@ -168,12 +168,12 @@ impl Context {
         // SAFETY: the structure was all zeros, which is valid, and libmlx5 has filled in some fields.
         let Mlx5dvContext { comp_mask, hca_core_clock, .. } = unsafe { attributes.assume_init() };
         let register = NonNull::new(hca_core_clock.cast()).filter(|_| comp_mask & CONTEXT_CORE_CLOCK != 0);
-        // SAFETY: libmlx5 maps both registers as long as the context is open, and the user of the clock keeps
-        // the context.
+        // SAFETY: libmlx5 maps the register (both of its halves) as long as the context is open, and the user
+        // of the clock keeps the context open.
         Ok(register.map(|register| unsafe { DeviceClock::new(register) }))
     }
 
-    /// Returns the kernel's data about the device's clock.
+    /// Returns the kernel's data for converting ticks of the device's clock into time.
     pub(in crate::devx) fn clock_info(&self) -> Result<ClockInfo, DevxError> {
         let mut raw = ClockInfoRaw::default();
         // SAFETY: the context is open, and the structure is filled in during the call.
@@ -187,7 +187,7 @@ impl Context {
     /// Returns the properties of a port.
     pub(in crate::devx) fn port(&self, port: u8) -> Result<Port, DevxError> {
         let mut attr = IbvPortAttr::default();
-        // SAFETY: the pointer is to a place for the attributes.
+        // SAFETY: the pointer leads to memory for the attributes.
         let result = unsafe { (self.api.ibv_query_port)(self.raw.as_ptr(), port, &mut attr) };
         check("ibv_query_port", result)?;
         let mtu = u8::try_from(attr.active_mtu).ok().and_then(PathMtu::from_code);

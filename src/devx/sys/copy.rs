@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-/// The unit of one load: the widest that every processor of the architecture supports.
+/// The type that one load reads: the widest that every processor of the architecture supports.
 #[cfg(target_arch = "x86_64")]
 type Word = core::arch::x86_64::__m128i;
 #[cfg(target_arch = "aarch64")]
@@ -12,8 +12,8 @@ type Word = u64;
 
 const WORD: usize = size_of::<Word>();
 
-/// Number of words that one iteration of the loop copies. With one word, counting the iterations would take
-/// as long as the copies.
+/// Number of words that one iteration of the loop copies. With only one, the loop counter would cost as much
+/// time as the copies.
 const TURN: usize = 4;
 
 /// Copies `to.len()` bytes from `from`.
@@ -23,7 +23,8 @@ const TURN: usize = 4;
 /// then use other bytes than those that it has checked.
 ///
 /// # Safety
-/// The bytes at `from` are readable and initialised, and no Rust code writes them meanwhile.
+/// The caller ensures that `to.len()` bytes at `from` are readable and initialised, and that no Rust code
+/// writes to them meanwhile.
 pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     let aligned = from.align_offset(WORD).min(to.len());
     let (head, rest) = to.split_at_mut(aligned);
@@ -33,7 +34,7 @@ pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     let mut next = from.wrapping_add(aligned).cast::<Word>();
     for turn in turns {
         // SAFETY: `turn` has room for as many words as are read. The words are among the caller's bytes, and
-        // aligned because the copy of words begins at `aligned`.
+        // aligned because the first word is at offset `aligned`.
         let read: [Word; TURN] = core::array::from_fn(|at| unsafe { next.add(at).read_volatile() });
         next = next.wrapping_add(TURN);
         for (room, word) in turn.iter_mut().zip(read) {

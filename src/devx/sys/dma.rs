@@ -15,7 +15,7 @@ use std::sync::Arc;
 use zerocopy::FromZeros;
 
 /// A registration of memory that the device may use for rings and doorbell records. Dropping the value does
-/// not end the registration: `deregister` does, which the owner of the value calls once.
+/// not end the registration: its owner calls `deregister` once.
 pub(in crate::devx) struct Umem {
     context: Arc<Context>,
     raw: NonNull<DevxUmem>,
@@ -27,7 +27,7 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Registers memory for rings and doorbell records, with the right of local writing.
+    /// Registers memory for rings and doorbell records, with the right that the device writes to it.
     ///
     /// # Safety
     /// As for [`Mr::register`](super::Mr::register).
@@ -45,8 +45,8 @@ impl Umem {
         Ok(Self { context: context.clone(), raw })
     }
 
-    /// Registers memory, or a piece of a dma-buf if one is given, in pages of one of these sizes (a bit for
-    /// each size).
+    /// Registers memory, or if `dmabuf` is given, a piece of that dma-buf. The device maps it in pages of one
+    /// of the sizes `page_sizes` (a bit for each size).
     ///
     /// # Safety
     /// As for [`Mr::register`](super::Mr::register).
@@ -86,7 +86,7 @@ impl Umem {
     /// Ends the registration.
     ///
     /// # Safety
-    /// The function is called once, and the value is not used afterwards.
+    /// The caller ensures that the value is not used after a success of this function.
     pub(in crate::devx) unsafe fn deregister(&self) -> Result<(), DevxError> {
         // SAFETY: the memory was registered at creation, and the caller vouches that this is the end.
         let result = unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
@@ -106,7 +106,7 @@ pub(in crate::devx) struct Dma {
 impl Dma {
     /// Allocates zeroed memory.
     pub(in crate::devx) fn alloc(context: &Arc<Context>, length: usize) -> Result<Self, DevxError> {
-        // If rounding up to pages overflows, the length is too long to be allocated.
+        // If rounding up to pages overflows, `usize::MAX` makes the allocation fail.
         let length = length.max(1).checked_next_multiple_of(Allocation::PAGE).unwrap_or(usize::MAX);
         let memory = Allocation::zeroed(length, "allocation of a ring")?;
         // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. Rust code
@@ -115,12 +115,13 @@ impl Dma {
         Ok(Self { umem, memory: ManuallyDrop::new(memory) })
     }
 
-    /// Returns the position of `offset`, as commands name it.
+    /// Returns the position of the byte at `offset`, as commands name it: the number of the umem and the
+    /// offset.
     pub(in crate::devx) fn at(&self, offset: usize) -> UmemSlice {
         UmemSlice { umem: UmemId(self.umem.id()), offset: offset as u64 }
     }
 
-    /// Returns the address of `offset` in this process.
+    /// Returns the address of the byte at `offset` in this process.
     pub(in crate::devx) fn address(&self, offset: usize) -> u64 {
         self.memory.base().as_ptr().expose_provenance() as u64 + offset as u64
     }
@@ -128,7 +129,8 @@ impl Dma {
     /// Returns slots of a ring, each set to `value`.
     ///
     /// # Safety
-    /// The slots are used while the memory lives, and each is handed out once.
+    /// The caller ensures that the slots are used only while the memory lives, and that no other reference to
+    /// these bytes exists.
     pub(in crate::devx) unsafe fn slots<T: Copy>(
         &self,
         offset: usize,
@@ -142,14 +144,15 @@ impl Dma {
     /// Returns the doorbell record at `offset`, with both words 0.
     ///
     /// # Safety
-    /// The record is used only while the memory lives, and its bytes are not handed out as slots.
+    /// The caller ensures that the record is used only while the memory lives, and that its bytes are not
+    /// among slots.
     pub(in crate::devx) unsafe fn record<R: FromZeros>(
         &self,
         offset: usize,
     ) -> Result<&'static R, DevxError> {
         let record = self.memory.place::<R>(offset, 1)?;
-        // SAFETY: `place` vouches for room and alignment, the caller for the lifetime. Zero bytes are a valid
-        // record. From here on the record is changed through atomics only.
+        // SAFETY: `place` has checked size and alignment; the caller vouches for the lifetime. Zero bytes are
+        // a valid record. From here on the record is changed through atomics only.
         unsafe {
             record.write_bytes(0, 1);
             Ok(record.as_ref())
@@ -159,12 +162,12 @@ impl Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        // SAFETY: this is the end of the registration. Objects over the memory keep this value, so they are
-        // gone.
+        // SAFETY: the value is not used afterwards. Objects that use the memory keep this value alive, so
+        // they are gone now.
         match unsafe { self.umem.deregister() } {
             // SAFETY: the memory is dropped once, here; the device cannot reach it any more.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
-            // The device may still write to the memory: it is leaked.
+            // The device may still write to the memory, so the memory is leaked.
             Err(error) => drop_failed(&error),
         }
     }

@@ -9,8 +9,8 @@ pub(super) fn last_error(what: &'static str) -> DevxError {
     DevxError::call(what, io::Error::last_os_error())
 }
 
-/// Checks the result of a function that returns 0 or an error number. Some functions return the number
-/// negated. Others return -1, and the number is in errno.
+/// Checks the result of a function that returns 0 or an error number. Some functions return the negative
+/// error number. Others return -1 and set errno.
 pub(super) fn check(what: &'static str, result: c_int) -> Result<(), DevxError> {
     match result {
         0 => Ok(()),

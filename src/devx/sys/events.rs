@@ -1,4 +1,4 @@
-//! Events of objects, and waiting for them.
+//! Channels for events of objects on the device: subscribing, and waiting for the next event.
 
 #![allow(unsafe_code)]
 
@@ -19,11 +19,11 @@ use std::vec::Vec;
 /// Whether the events of a channel carry data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devx) enum EventData {
-    /// Events carry their event queue entries. If the kernel has no memory for an entry, it drops the event
-    /// and reports the loss.
+    /// Each event carries a cookie and the entry of the device's event queue. If the kernel has no memory for
+    /// an entry, it drops the event and reports the loss.
     Carried,
-    /// Events carry only their cookies. The kernel merges events of one subscription that nobody has taken
-    /// yet, and loses none.
+    /// Each event carries only a cookie. The kernel merges events of one subscription that nobody has taken
+    /// yet, so it needs no memory for each and loses none.
     Omitted,
 }
 
@@ -48,8 +48,9 @@ impl EventChannel {
         let raw = unsafe { (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), flags) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_event_channel"))?;
         let channel = Self { context: context.clone(), raw };
-        // If an event wakes several threads, one of them gets it. The others must not block in the kernel.
-        // SAFETY: the descriptor is open as long as the channel lives; the call takes and changes no memory.
+        // If an event wakes several threads, one of them gets it. With O_NONBLOCK the others do not block in
+        // the kernel.
+        // SAFETY: the descriptor is open as long as the channel lives; the call accesses no memory.
         let result = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         check("fcntl of an event channel", result)?;
         Ok(channel)
@@ -83,7 +84,7 @@ impl EventChannel {
         waker: &Waker,
         timeout: Option<Duration>,
     ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // A time too far away to be represented counts as no limit.
+        // If `Instant` cannot represent the end of the timeout, there is no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(event) = self.take()? {
@@ -101,8 +102,9 @@ impl EventChannel {
         }
     }
 
-    /// Waits until there is an event and returns true, or false when the time is over. An error says that the
-    /// waiting was ended: `waker` was used, the device is gone, or the caller's adopted context is closed.
+    /// Waits until there is an event and returns true, or false when the time is over. The error
+    /// [`DevxError::EventsClosed`] has one of these reasons: `waker` was used, the device is gone, or the
+    /// context was adopted and its owner has closed it.
     pub(in crate::devx) fn ready(
         &self,
         waker: Option<&Waker>,
@@ -126,7 +128,7 @@ impl EventChannel {
         }
     }
 
-    /// Takes an event that has arrived.
+    /// Takes an event that has arrived, or returns `None` if there is none.
     pub(in crate::devx) fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
         // An event consists of a cookie of 8 bytes and the event queue entry.
         let mut event = [0_u8; 8 + 64];

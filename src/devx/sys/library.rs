@@ -16,10 +16,10 @@ use std::sync::OnceLock;
 /// The first version of rdma-core that has all functions which this library requires.
 const VERSION: u8 = 25;
 
-/// Looks up a function that exists since a certain version of rdma-core.
+/// Looks up a function that rdma-core has since the version `version`.
 ///
 /// # Safety
-/// `F` is the type of the function.
+/// The caller ensures that `F` is the type of the function.
 unsafe fn find<F: Copy>(
     library: &libloading::Library,
     file: &'static str,
@@ -33,8 +33,8 @@ unsafe fn find<F: Copy>(
     }
 }
 
-/// Declares the functions that are looked up, each in its library. A function with a version of its own may
-/// be missing: only calls of it fail.
+/// Declares the functions to look up in each library. A function that is marked `[since version]` may be
+/// missing: then only its callers fail.
 macro_rules! api {
     ($($library:ident = $file:literal {
         $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+
@@ -46,7 +46,8 @@ macro_rules! api {
                 pub(super) $later:
                     Result<unsafe extern "C" fn($($later_argument),*) -> $later_result, LibraryError>,
             )*)+
-            // The libraries are never unloaded, because libibverbs has threads and handlers of its own.
+            // The libraries are never unloaded, because threads and exit handlers of libibverbs may still run
+            // its code.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
 

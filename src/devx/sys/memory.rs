@@ -1,4 +1,4 @@
-//! Protection domains and the memory regions in them.
+//! Protection domains of libibverbs, and memory regions in them.
 
 #![allow(unsafe_code)]
 
@@ -38,7 +38,8 @@ impl Pd {
     /// Takes over a domain that the caller has allocated.
     ///
     /// # Safety
-    /// `raw` is a `struct ibv_pd`, and stays allocated while the value and all that is made in it live.
+    /// The caller ensures that `raw` is a `struct ibv_pd`, and keeps it allocated while the value or an
+    /// object made in it lives.
     pub(in crate::devx) unsafe fn adopt(
         context: &Arc<Context>,
         raw: NonNull<c_void>,
@@ -53,14 +54,14 @@ impl Pd {
         let mut pd = Self { context: context.clone(), raw, number: 0, owned };
         let mut out = Mlx5dvPd::default();
         let mut obj = Mlx5dvObj { pd: Described { object: raw.as_ptr(), out: &mut out }, ..Mlx5dvObj::NONE };
-        // SAFETY: the object names a live PD and a place for its description, which is all that OBJ_PD reads
-        // and writes.
+        // SAFETY: with OBJ_PD the function accesses only the field `pd`. It names a live protection domain
+        // and memory for its description.
         check("mlx5dv_init_obj", unsafe { (context.api.mlx5dv_init_obj)(&mut obj, OBJ_PD) })?;
         pd.number = out.pdn;
         Ok(Arc::new(pd))
     }
 
-    /// Returns the number that commands carry.
+    /// Returns the number by which commands name the domain.
     pub(in crate::devx) fn number(&self) -> u32 {
         self.number
     }
@@ -78,7 +79,7 @@ impl Drop for Pd {
     }
 }
 
-/// A registered memory region, and the memory `K` if the region owns it.
+/// A registered memory region. `K` is the memory if the region owns it, otherwise `()`.
 pub(in crate::devx) struct Mr<K = ()> {
     raw: NonNull<IbvMr>,
     /// The memory and the domain, which are dropped after the registration has ended. If it cannot be ended,
@@ -95,8 +96,9 @@ impl<K> Mr<K> {
     /// Registers memory. If the kernel refuses, `kept` comes back.
     ///
     /// # Safety
-    /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's
-    /// accesses, while the value lives or, if ending the registration fails, while `kept` is not dropped.
+    /// The caller ensures that the memory stays mapped, and that Rust code does not use it in a way that
+    /// conflicts with the device's accesses, while the value lives and, if ending the registration fails, for
+    /// ever.
     pub(in crate::devx) unsafe fn register(
         pd: &Arc<Pd>,
         kept: K,
@@ -110,7 +112,7 @@ impl<K> Mr<K> {
         Self::made("ibv_reg_mr", raw, pd, kept)
     }
 
-    /// Wraps the result of a function that registers memory in this PD.
+    /// Converts `raw`, the result of a libibverbs function that registers memory: null is an error.
     fn made(what: &'static str, raw: *mut IbvMr, pd: &Arc<Pd>, kept: K) -> Result<Self, (DevxError, K)> {
         match NonNull::new(raw) {
             Some(raw) => Ok(Self { raw, kept: ManuallyDrop::new((kept, pd.clone())) }),
@@ -139,8 +141,8 @@ impl Mr {
     /// Registers a piece of a dma-buf. The kernel then holds its own reference to the dma-buf.
     ///
     /// # Safety
-    /// Rust code does not use the memory in a way that conflicts with the device's accesses, while the value
-    /// lives or, if ending the registration fails, for ever.
+    /// The caller ensures that Rust code does not use the memory in a way that conflicts with the device's
+    /// accesses, while the value lives or, if ending the registration fails, for ever.
     pub(in crate::devx) unsafe fn register_dmabuf(
         pd: &Arc<Pd>,
         dmabuf: BorrowedFd<'_>,
@@ -165,7 +167,7 @@ impl<K> Mr<K> {
         ManuallyDrop::new(self).end()
     }
 
-    /// Ends the registration. Called once, when the value ends.
+    /// Ends the registration, and drops the memory after that. The caller calls this function once.
     fn end(&mut self) -> Result<(), DevxError> {
         let (_, pd) = &*self.kept;
         // SAFETY: the region is registered, and only this call ends the registration.

@@ -1,4 +1,4 @@
-//! Objects on the device: those that commands create, and those of the caller.
+//! Objects on the device: those that commands create, and objects of the caller that this library takes over.
 
 #![allow(unsafe_code)]
 
@@ -16,16 +16,16 @@ use std::sync::Arc;
 pub(in crate::devx) struct Object<K = ()> {
     context: Arc<Context>,
     raw: Raw,
-    /// Memory, pages and objects that the device uses as long as the object is there.
+    /// Memory, doorbell pages and other objects that the device uses as long as the object exists.
     kept: ManuallyDrop<K>,
 }
 
 /// The handle by which libmlx5 knows an object.
 #[derive(Clone, Copy)]
 enum Raw {
-    /// A command created the object. It is destroyed with its value.
+    /// A command created the object. Dropping the value destroys the object.
     Made(NonNull<DevxObj>),
-    /// A queue pair of the caller, who destroys it.
+    /// A queue pair of the caller, which this library does not destroy.
     Qp(NonNull<IbvQp>),
     /// Another object of the caller, such as a completion queue, to which this library sends no commands.
     Other,
@@ -63,7 +63,8 @@ impl<K> Object<K> {
     /// Takes over a queue pair of the caller.
     ///
     /// # Safety
-    /// `qp` is a `struct ibv_qp` of this context, and is not destroyed while the value lives.
+    /// The caller ensures that `qp` is a `struct ibv_qp` of this context, and does not destroy it while the
+    /// value lives.
     pub(in crate::devx) unsafe fn of_qp(context: &Arc<Context>, kept: K, qp: NonNull<c_void>) -> Self {
         Self { context: context.clone(), raw: Raw::Qp(qp.cast()), kept: ManuallyDrop::new(kept) }
     }
@@ -73,7 +74,7 @@ impl<K> Object<K> {
         Self { context: context.clone(), raw: Raw::Other, kept: ManuallyDrop::new(kept) }
     }
 
-    /// Returns the object, if a command made it.
+    /// Returns libmlx5's handle of the object if a command created it, or an error.
     pub(super) fn made(&self) -> Result<NonNull<DevxObj>, DevxError> {
         match self.raw {
             Raw::Made(raw) => Ok(raw),
@@ -124,17 +125,16 @@ impl<K> Object<K> {
     }
 }
 
-/// The states RTS (ready to send) and SQD (drained), as libibverbs numbers them: `IBV_QPS_RTS`,
-/// `IBV_QPS_SQD`.
+/// libibverbs' numbers of the states RTS (ready to send) and SQD (drained): `IBV_QPS_RTS`, `IBV_QPS_SQD`.
 const READY_TO_SEND: u32 = 3;
 const DRAINED: u32 = 4;
-/// The attributes that the call sets: `IBV_QP_STATE` and `IBV_QP_CUR_STATE`.
+/// The mask of the attributes that `ibv_modify_qp` gets: `IBV_QP_STATE` and `IBV_QP_CUR_STATE`.
 const STATES: c_int = 1 << 0 | 1 << 1;
 
 impl<K> Object<K> {
-    /// Resumes a drained queue pair of the caller, through libibverbs: Linux does not pass on the program's
-    /// command (SQD_RTS_QP), but sends its own on `ibv_modify_qp`. The call names the current state, because
-    /// Linux does not notice that the device has drained the queue. Returns `None` for other objects.
+    /// Resumes a drained queue pair of the caller, through libibverbs: Linux does not pass on the command
+    /// SQD2RTS_QP of a program, but sends it itself for `ibv_modify_qp`. The call names the current state,
+    /// because Linux does not notice that the device has drained the queue. Returns `None` for other objects.
     pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
         let Raw::Qp(raw) = self.raw else { return None };
         let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, ..IbvQpAttr::default() };
@@ -144,10 +144,11 @@ impl<K> Object<K> {
     }
 }
 
-/// Runs a command on an object.
+/// Runs a query or modify command on an object by the libmlx5 function `command`.
 ///
 /// # Safety
-/// `command` is a function of libmlx5 for objects of this type, and the object lives.
+/// The caller ensures that `command` is a function of libmlx5 for objects of the type `T`, and that the
+/// object exists.
 unsafe fn run<T>(
     name: &'static str,
     command: unsafe extern "C" fn(*mut T, *const c_void, usize, *mut c_void, usize) -> c_int,
@@ -177,7 +178,8 @@ impl<K> Object<K> {
         }
     }
 
-    /// Destroys the object on the device, if a command created it. Must not be called again after a success.
+    /// Destroys the object on the device, if a command created it. The caller does not call it again after a
+    /// success.
     fn end(&self) -> Result<(), DevxError> {
         match self.raw {
             // SAFETY: the object was created by `create`, and the callers do not use it any more.

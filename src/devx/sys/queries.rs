@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 use std::vec;
 use std::vec::Vec;
 
-/// Bytes before each answer, which hold the `id` of its query.
+/// Length in bytes of the header before each answer, which is the `id` of its query.
 const HEADER: usize = 8;
 
 /// A channel for the answers to queries.
 pub(in crate::devx) struct CommandChannel {
     context: Arc<Context>,
     raw: NonNull<CommandChannelRaw>,
-    /// Bytes of the longest answer that was asked for. The kernel does not deliver an answer to a shorter
-    /// buffer.
+    /// Length in bytes of the longest answer that any query so far will have. A buffer for answers must be
+    /// that long, because the kernel does not write an answer into a shorter one.
     longest: AtomicUsize,
 }
 
@@ -41,14 +41,15 @@ impl CommandChannel {
         let raw = unsafe { (context.api.mlx5dv_devx_create_cmd_comp)(context.raw.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_cmd_comp"))?;
         let channel = Self { context: context.clone(), raw, longest: AtomicUsize::new(0) };
-        // If an answer wakes several threads, one of them gets it. The others must not block in the kernel.
-        // SAFETY: the descriptor is open as long as the channel lives; the call takes and changes no memory.
+        // If an answer wakes several threads, one of them gets it. With O_NONBLOCK the others do not block in
+        // the kernel.
+        // SAFETY: the descriptor is open as long as the channel lives; the call accesses no memory.
         let result = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         check("fcntl of a command channel", result)?;
         Ok(channel)
     }
 
-    /// Runs a query command on an object. The answer of `output` bytes will carry `id`.
+    /// Runs a query command on an object. The answer of `output` bytes will arrive at this channel with `id`.
     pub(in crate::devx) fn query(
         &self,
         object: &Object<impl Sized>,
@@ -72,12 +73,13 @@ impl CommandChannel {
         check("mlx5dv_devx_obj_query_async", result)
     }
 
-    /// Returns the next answer and the `id` of its query. Waits until the time is over.
+    /// Returns the next answer and the `id` of its query. Returns `None` after `timeout`. Waits without limit
+    /// if no `timeout` is given.
     pub(in crate::devx) fn next(
         &self,
         timeout: Option<Duration>,
     ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // A time too far away to be represented counts as no limit.
+        // If `Instant` cannot represent the end of the timeout, there is no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(answer) = self.take()? {
@@ -96,7 +98,7 @@ impl CommandChannel {
         }
     }
 
-    /// Takes an answer that has arrived.
+    /// Takes an answer that has arrived, or returns `None` if there is none.
     fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
         let mut answer = vec![0_u8; HEADER + self.longest.load(Ordering::Relaxed)];
         // SAFETY: the channel lives; the buffer is valid for its length.

@@ -1,4 +1,4 @@
-//! Doorbell registers.
+//! Pages of doorbell registers (UAR pages).
 
 #![allow(unsafe_code)]
 
@@ -33,9 +33,9 @@ impl Uar {
         Self::alloc_as(context, Self::NON_CACHED)
     }
 
-    /// Allocates a write-combining page, for BlueFlame. libmlx5 gives each such page to one user only, as
-    /// long as it has any. Returns `None` where the kernel offers no such pages (EOPNOTSUPP): its test of
-    /// write combining fails on some machines (`mlx5_ib_test_wc`).
+    /// Allocates a write-combining page, for BlueFlame. libmlx5 gives each such page to one user only.
+    /// Returns `None` where the kernel offers no such pages (EOPNOTSUPP): its test of write combining fails
+    /// on some machines (`mlx5_ib_test_wc`).
     pub(in crate::devx) fn alloc_write_combining(
         context: &Arc<Context>,
     ) -> Result<Option<Arc<Self>>, DevxError> {

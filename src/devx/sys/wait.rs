@@ -17,8 +17,8 @@ pub(super) const ENDED: c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL
 /// A descriptor number that ppoll ignores.
 pub(super) const NONE: c_int = -1;
 
-/// Waits until one of the descriptors can be read or has ended, until the time is over, or until a signal
-/// arrives.
+/// Waits until one of the descriptors is readable or reports one of the events `ENDED`, until the time `left`
+/// is over, or until a signal arrives. Returns the events of each descriptor.
 pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c_short; 2], DevxError> {
     let mut polled =
         descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 });
@@ -36,7 +36,7 @@ pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c
     }
 }
 
-/// A handle that ends all current and future waits.
+/// A handle that ends all current and future waits on the descriptor [`Waker::fd`].
 pub(in crate::devx) struct Waker {
     ours: UnixStream,
     theirs: UnixStream,

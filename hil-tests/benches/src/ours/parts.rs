@@ -26,8 +26,8 @@ pub(super) struct OurIo {
 pub fn use_completion<E>(completion: &Option<Result<Completion, E>>) -> Result<(), Fault> {
     match completion {
         Some(Ok(completion)) => {
-            // The completion is passed by reference. By value it would be copied again, in pieces of other
-            // sizes than the pieces in which it was stored.
+            // The completion is passed by reference, because by value it would be copied once more, and the
+            // copy would be counted.
             black_box(completion);
             Ok(())
         }

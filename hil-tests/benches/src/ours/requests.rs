@@ -171,7 +171,7 @@ posts! {
     }
 }
 
-/// Posts [`list4`] requests while a queue that threads share is locked.
+/// Posts [`list4`] requests to a queue that threads share, while it is locked.
 #[inline(always)]
 pub(super) fn list4_locked(
     queue: &mut Queue<'_>,
@@ -200,7 +200,7 @@ pub(super) fn list4_refused(queue: &mut Queue<'_>, ios: &mut [OurIo], volume: &V
     Ok(())
 }
 
-/// Posts lists of 4 entries, each after a completion that makes room for it.
+/// Posts lists of 4 entries, each after a completion that frees space for it.
 #[inline(never)]
 pub(super) fn list4_after_completion(
     queue: &mut Queue<'_>,
@@ -236,8 +236,8 @@ pub(super) fn writes(queue: &mut Queue<'_>, io: &Io, count: usize) -> Result<(),
     Ok(())
 }
 
-/// Declares functions that do whole I/Os: a silent configuration, a signalled RDMA WRITE of the whole mkey,
-/// the doorbell, and the completion.
+/// Declares functions that do whole I/Os: an unsignalled configuration, a signalled RDMA WRITE of the whole
+/// mkey, the doorbell, and the completion.
 macro_rules! ios {
     ($($name:ident($our:ident, $volume:ident) $prepare:block $entries:expr;)*) => {
         $(

@@ -5,17 +5,20 @@
 
 use core::arch::global_asm;
 
-/// MAIR_EL1: attribute 0 is memory of device registers, attribute 1 cached memory.
+/// Value of MAIR_EL1: attribute 0 is Device memory (for registers), attribute 1 cached memory.
 const ATTRIBUTES: u64 = 0xff00;
-/// TCR_EL1: addresses of 39 bits, tables in cached memory, pages of 4 KB, no second table.
+/// Value of TCR_EL1: addresses of 39 bits, a translation table in cached memory, pages of 4 KB, no second
+/// table (TTBR1).
 const CONTROL: u64 = 25 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23 | 2 << 32;
-/// Entry 0 of the table: the gigabyte from 0 on is device registers, which nothing executes.
+/// Entry 0 of the translation table: the gigabyte from address 0 on holds device registers, and is not
+/// executable.
 const REGISTERS: u64 = 0x401 | 3 << 53;
-/// Entry 1: the gigabyte from 0x4000_0000 on is cached memory, shared with other cores and with the device.
+/// Entry 1 of the translation table: the gigabyte from 0x4000_0000 on is cached memory, shared with other
+/// cores and with the device.
 const MEMORY: u64 = 0x4000_0000 | 0x705;
-/// SCTLR_EL1: the bits that the architecture wants as 1, translation, both caches.
+/// Value of SCTLR_EL1 with translation and both caches on. The architecture demands the other bits.
 const ON: u64 = 0x30d0_1805;
-/// SCTLR_EL1 without translation and caches.
+/// Value of SCTLR_EL1 without translation and caches.
 const OFF: u64 = 0x30d0_0800;
 
 /// The translation table: an entry for each gigabyte. The start-up code fills it.

@@ -9,8 +9,8 @@ pub(crate) struct GenericTimer;
 /// Returns the timer's count, and its ticks in a second.
 fn read() -> (u64, u64) {
     let (count, frequency): (u64, u64);
-    // SAFETY: both registers can be read at EL1, and reading changes nothing. The barrier keeps the processor
-    // from reading the count early.
+    // SAFETY: both registers can be read at EL1, and reading changes nothing. The barrier `isb` keeps the
+    // processor from reading the count before earlier instructions are done.
     unsafe {
         asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) count, out(reg) frequency,
              options(nomem, nostack));

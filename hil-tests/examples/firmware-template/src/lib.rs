@@ -1,5 +1,6 @@
-//! The service: a send queue with its completions and an mkey, over memory that the caller gives. It knows
-//! neither the machine nor the device, hence its tests run on the machine that builds the image.
+//! The service of the firmware: a send queue with its completion queue and an mkey, over memory of the
+//! caller. The code depends on no machine and no device, so its tests run on the machine that builds the
+//! image.
 
 #![no_std]
 
@@ -23,8 +24,8 @@ pub const BLOCKS: usize = 64;
 pub const POLLS: u32 = 100;
 pub const PAUSE_US: u32 = 100;
 
-/// The memory that the device reads and writes. Its addresses belong into the commands that create the
-/// completion queue and the queue pair.
+/// The memory that the device reads and writes. The commands that create the completion queue and the queue
+/// pair contain its addresses.
 #[repr(C, align(4096))]
 pub struct DeviceMemory {
     ring: [Wqebb; BLOCKS],
@@ -34,7 +35,7 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Returns the content that a device expects at first.
+    /// Returns the content that the memory must have before the commands that create the queues.
     pub const fn new() -> Self {
         Self {
             ring: [Wqebb::ZERO; BLOCKS],
@@ -51,7 +52,7 @@ impl Default for DeviceMemory {
     }
 }
 
-/// Memory that only the service uses: its records of posted requests.
+/// Memory that only the service uses, not the device: its records of posted requests.
 pub struct OwnMemory {
     slots: [SendSlot; BLOCKS],
 }
@@ -87,7 +88,7 @@ pub struct Service<'m, D> {
 }
 
 impl<'m, D: Doorbell> Service<'m, D> {
-    /// Makes the service for a queue pair that was created over `device`.
+    /// Makes the service for the queue pair `qpn`, which was created over the memory `device`.
     ///
     /// # Errors
     /// Sizes or properties that the library refuses.
@@ -109,7 +110,8 @@ impl<'m, D: Doorbell> Service<'m, D> {
         })
     }
 
-    /// Lays the mkey over pieces of memory and writes all of it to the peer, with one doorbell.
+    /// Configures the mkey over pieces of memory and writes all of them to the peer. One doorbell publishes
+    /// both requests.
     ///
     /// # Errors
     /// A request that the library refuses, for example because the ring is full.
@@ -171,7 +173,7 @@ mod tests {
         let remote = Remote { address: 0x7000, rkey: Key::from_raw(0x5700) };
         service.write(1, &[piece(0x1000), piece(0x9000)], remote).unwrap();
         assert_eq!(rings.get(), 1);
-        // A configuration with two pieces has three blocks, the RDMA WRITE one.
+        // The configuration with two pieces takes three blocks, the RDMA WRITE one.
         assert_eq!(service.posted(), 4);
         let pauses = vec![Transaction::delay_us(PAUSE_US); POLLS as usize - 1];
         let mut delay = CheckedDelay::new(&pauses);

@@ -7,7 +7,7 @@ use defmt::Encoder;
 /// The data register and the flag register of the serial port, at their addresses in QEMU's machine `virt`.
 const DATA: *mut u8 = 0x0900_0000 as *mut u8;
 const FLAGS: *const u32 = 0x0900_0018 as *const u32;
-/// Bit of the flag register: the transmit queue is full.
+/// Bit of the flag register: the port's transmit queue is full.
 const FULL: u32 = 1 << 5;
 
 /// Writes bytes to the serial port.
@@ -35,8 +35,9 @@ unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared { taken: AtomicBool::new(false), encoder: UnsafeCell::new(Encoder::new()) };
 
-// SAFETY: `acquire` lets one core at a time through, and `release` is called by that core. Interrupts stay
-// masked, hence none interrupts a frame. A program with interrupts masks them from `acquire` to `release`.
+// SAFETY: `acquire` lets one core at a time through, and `release` is called by that core. This program keeps
+// interrupts masked, so no handler logs in the middle of a frame. A program with interrupts has to mask them
+// from `acquire` to `release`.
 unsafe impl defmt::Logger for Logger {
     fn acquire() {
         while SHARED.taken.swap(true, Ordering::Acquire) {

@@ -1,8 +1,8 @@
-//! The image: start-up code, log, clock, and the service over memory of the linker script.
+//! The firmware image: start-up code, log, clock, and the service, whose memory the linker script sets aside.
 //!
-//! Here the queue pair exists in memory only: QEMU's machine `virt` has no mlx5 device. On a board, the
-//! guide's steps 1 and 2 (`guide::bare_metal`) create mkey and queue pair before `Service::new`, and
-//! `DOORBELL` is the register at `UarDoorbell::OFFSET` of a mapped UAR page.
+//! In this template the queue pair exists in memory only: QEMU's machine `virt` has no mlx5 device. On a
+//! board, the guide's steps 1 and 2 (`guide::bare_metal`) create mkey and queue pair before `Service::new`,
+//! and `DOORBELL` is the register at `UarDoorbell::OFFSET` of a mapped UAR page.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -33,10 +33,10 @@ mod program {
     use mlx5_mkey::wqe::Remote;
     use spin::Mutex;
 
-    /// Takes the place of the doorbell register, which a board has in a UAR page.
+    /// Stands for the doorbell register, which is in a UAR page of a real device.
     static mut DOORBELL: u64 = 0;
 
-    /// The first Rust function: stack, translation and caches are there.
+    /// The first Rust function. The start-up code has set up the stack, address translation and caches.
     pub(crate) extern "C" fn start() -> ! {
         match run() {
             Ok(()) => defmt::info!("done"),
@@ -50,14 +50,15 @@ mod program {
         let mut own = OwnMemory::new();
         let register = NonNull::new(&raw mut DOORBELL).ok_or("no doorbell")?;
         // SAFETY: the word is 8-byte aligned, lives forever, and nobody else writes it. No device executes
-        // the requests. On a board, the comment of `UarDoorbell::new` lists the conditions.
+        // the requests. For the register of a board, the documentation of `UarDoorbell::new` lists the
+        // conditions.
         let doorbell = unsafe { UarDoorbell::new(register) };
         let (qpn, mkey) = (Qpn::new(0x77).map_err(|_| "number")?, Mkey::plain(Key::from_raw(0x1234_00), 4));
         let service = Service::new(qpn, device, &mut own, doorbell, mkey).map_err(|error| {
             defmt::error!("{}", error);
             "no service"
         })?;
-        // Interrupt handlers and other cores reach the queue through the mutex.
+        // The mutex shows how interrupt handlers and other cores would share the queue.
         let service = Mutex::new(service);
         let piece = |address| KlmEntry { address, length: 64, key: Key::from_raw(0x5600) };
         let remote = Remote { address: 0x7000, rkey: Key::from_raw(0x5700) };
@@ -85,9 +86,10 @@ mod program {
         }
     }
 
-    /// Ends the machine: PSCI's SYSTEM_OFF, which QEMU and the firmware of most boards answer.
+    /// Switches the machine off: calls SYSTEM_OFF of PSCI, which QEMU and the firmware of most boards
+    /// support.
     fn power_off() -> ! {
-        // SAFETY: the call does not return, hence no state of the program matters.
+        // SAFETY: the call does not return, so its effects on registers and memory do not matter.
         unsafe { core::arch::asm!("hvc #0", in("x0") 0x8400_0008_u64, options(nostack)) };
         loop {
             core::hint::spin_loop();
@@ -100,8 +102,9 @@ mod program {
         power_off()
     }
 
-    /// Called by the exception vectors, with the number of the vector, the cause (ESR_EL1), the address of
-    /// the instruction (ELR_EL1) and the address that it accessed (FAR_EL1).
+    /// Logs an exception, then switches the machine off. The exception vectors call this function, with the
+    /// number of the vector, the cause (ESR_EL1), the address of the instruction (ELR_EL1) and the address
+    /// that it accessed (FAR_EL1).
     pub(crate) extern "C" fn exception(vector: u64, cause: u64, program: u64, address: u64) -> ! {
         defmt::error!(
             "exception {=u64}: ESR_EL1 {=u64:#x}, ELR_EL1 {=u64:#x}, FAR_EL1 {=u64:#x}",

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use firmware::DeviceMemory;
 
-// SAFETY: only the addresses are used. The linker script defines both symbols.
+// SAFETY: the linker script defines both symbols. The program uses only their addresses.
 unsafe extern "C" {
     static mut __dma_start: DeviceMemory;
     static mut __dma_end: u8;
@@ -18,8 +18,8 @@ pub(crate) fn for_device() -> Option<&'static mut DeviceMemory> {
     if room < size_of::<DeviceMemory>() || TAKEN.swap(true, Ordering::Relaxed) {
         return None;
     }
-    // SAFETY: the linker script places nothing else there, at a multiple of 4096, and the size was checked.
-    // The flag makes sure that this is the only reference.
+    // SAFETY: the linker script aligns this memory to 4096 bytes and places nothing else there. The size was
+    // checked above. The flag `TAKEN` makes sure that this is the only reference.
     unsafe {
         start.write(DeviceMemory::new());
         Some(&mut *start)

@@ -1,11 +1,12 @@
-//! The smallest service: configures an mkey over scattered memory, writes all of it to the peer, and takes
-//! the completion.
+//! The smallest program with the library: it configures an mkey over scattered memory, writes all of it to
+//! the peer, and takes the completion.
 //!
-//! `cargo xtask test` builds it for a Cortex-A72 without a system and measures the size of its code. Nothing
-//! runs it.
+//! `cargo xtask test` builds it for a Cortex-A72 without an operating system and measures the size of its
+//! code. The program is never run.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
-// The measurement finds the entry by its symbol name. No other code defines this symbol.
+// The measurement finds the functions by their symbol names, hence `no_mangle`. No other code defines these
+// symbols.
 #![allow(unsafe_code)]
 
 use mlx5_mkey::error::{CompletionError, PostError};
@@ -30,8 +31,8 @@ pub enum Fault {
     Completion(CompletionError),
 }
 
-/// Writes scattered memory to the peer. The arguments hide their values from the compiler, as those of a real
-/// service do.
+/// Writes scattered memory to the peer. The values come in as arguments, so that the compiler cannot compute
+/// with them in advance, as in a real service.
 #[unsafe(no_mangle)]
 pub fn minimal_write(
     queue: &mut SendQueue<'_, UarDoorbell>,
@@ -57,8 +58,8 @@ pub fn minimal_poll(
     completions.poll(&mut router).transpose().map_err(Fault::Completion)
 }
 
-/// Calls `service` with both functions, so that the linker keeps them: the entry point on a machine without a
-/// system.
+/// The entry point on a machine without an operating system. It passes both functions to `service`, so that
+/// the linker keeps them.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn _start(service: extern "C" fn(write: *const (), poll: *const ()) -> !) -> ! {

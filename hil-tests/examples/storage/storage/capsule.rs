@@ -16,7 +16,7 @@ pub(crate) struct Command {
     pub(crate) blocks: U32,
     /// Key of the initiator's mkey. Its space begins at 0 and has 520 bytes per block: data and T10-DIF.
     pub(crate) rkey: U32,
-    /// Number of the command in its queue pair, which the response repeats.
+    /// Number that identifies the command among those of its queue pair. The response repeats it.
     pub(crate) tag: U16,
     /// [`Command::READ`] or [`Command::WRITE`].
     pub(crate) opcode: u8,
@@ -44,7 +44,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The command is done. Read data is the last written data.
+    /// The command is done. Data that were read are the last written data.
     pub(crate) const DONE: u8 = 0;
     /// A block of the volume differs from its last written data.
     pub(crate) const CORRUPT: u8 = 1;

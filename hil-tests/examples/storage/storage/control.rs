@@ -1,6 +1,6 @@
-//! The control connection between target and initiator, apart from the queue pairs: lines of JSON over TCP.
+//! The control connection between target and initiator, beside the queue pairs: lines of JSON over TCP.
 //!
-//! The connection carries the addresses of the queue pairs, and shows at once that the other side is gone.
+//! The connection carries the addresses of the queue pairs, and shows at once if the other side ends.
 
 use super::Lost;
 use super::link::Address;
@@ -14,9 +14,11 @@ use std::time::Duration;
 /// A message on the control connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// The first message of the target: its volume and queue pairs.
+    /// The target's first message: the size of its volume, limits of commands, and the addresses of its queue
+    /// pairs.
     Offer(Offer),
-    /// The initiator's answer: its identity, its queue pairs, and the expected number of reads.
+    /// The initiator's answer: its identity, the addresses of its queue pairs, and the expected number of
+    /// reads.
     Accept { initiator: u64, queues: Vec<Address>, reads: u64 },
     /// The target's answer to `Accept`: its queue pairs are connected.
     Ready,
@@ -34,7 +36,7 @@ pub(crate) enum Line {
     Account(Account),
 }
 
-/// The offer of a target.
+/// The contents of [`Line::Offer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// Blocks of the volume.
@@ -43,16 +45,16 @@ pub(crate) struct Offer {
     pub(crate) max_blocks: u32,
     /// The most blocks that one of the target's mkeys maps.
     pub(crate) blocks_per_mkey: u32,
-    /// The most commands of a queue pair at a time.
+    /// The most commands that may be in progress on a queue pair.
     pub(crate) depth: usize,
-    /// The queue pairs of the target.
+    /// The addresses of the target's queue pairs.
     pub(crate) queues: Vec<Address>,
 }
 
 /// The target's account of a run: corruptions, unexpected reports, and plaintext in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Account {
-    /// Number of requested corruptions.
+    /// Number of corruptions that the target was started with (`--corrupt`).
     pub(crate) asked: u64,
     /// The corrupted blocks.
     pub(crate) corrupted: Vec<u64>,
@@ -64,22 +66,21 @@ pub(crate) struct Account {
     pub(crate) rotations: Rotations,
 }
 
-/// Numbers of a run in which keys of the volume were replaced.
+/// Statistics of the key rotations of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rotations {
     /// Number of keys that were replaced and destroyed.
     pub(crate) done: u64,
-    /// Number of blocks that the target moved to the next key.
+    /// Number of blocks that the target re-encrypted with the next key.
     pub(crate) moved: u64,
     /// Number of reads whose blocks had two keys.
     pub(crate) mixed: u64,
 }
 
-/// The largest message in bytes, with the end of its line: an account of 800,000 blocks with numbers of any
-/// size.
+/// The largest message in bytes, with its line end. It is enough for an account that lists 800,000 blocks.
 const LONGEST: usize = 1 << 24;
 
-/// The other side has sent this many bytes without the end of a message.
+/// The error that the other side has sent this many bytes without a line end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong(pub usize);
 
@@ -91,14 +92,14 @@ impl fmt::Display for TooLong {
     }
 }
 
-/// An end of the control connection.
+/// One end of the control connection.
 pub(crate) struct Control {
     stream: BufReader<TcpStream>,
     received: Vec<u8>,
 }
 
 impl Control {
-    /// Makes an end of the control connection from a new TCP connection.
+    /// Wraps a new TCP connection as the control connection.
     ///
     /// # Errors
     /// If the other side is gone.
@@ -107,7 +108,7 @@ impl Control {
         Ok(Self { stream: BufReader::new(stream), received: Vec::new() })
     }
 
-    /// Closes the control connection: the other side notices.
+    /// Closes the control connection, so that the other side notices.
     #[allow(dead_code, reason = "the target takes another connection where this one is gone")]
     pub(crate) fn close(&self) {
         // The call fails if the connection is closed already, which does no harm.
@@ -126,7 +127,7 @@ impl Control {
         Ok(stream.write_all(&text)?)
     }
 
-    /// Returns a received message, if there is one.
+    /// Returns a message that has arrived, or `None` without waiting.
     ///
     /// # Errors
     /// If the other side is gone, or sends an invalid message.
@@ -148,7 +149,8 @@ impl Control {
         Ok(self.next()?)
     }
 
-    /// Returns the next message. An incomplete one stays in the buffer.
+    /// Returns the next message. If the stream blocks in the middle of a message, its beginning stays in
+    /// `received`.
     fn next(&mut self) -> io::Result<Line> {
         let room = LONGEST.saturating_sub(self.received.len());
         self.stream.by_ref().take(room as u64).read_until(b'\n', &mut self.received)?;
@@ -181,8 +183,8 @@ mod tests {
     #[test]
     fn a_message_that_does_not_end_is_refused() {
         let (mut control, mut other) = connected();
-        // A reader without a limit would reach the end of the stream instead. The writer fails when the
-        // reader stops reading.
+        // With a limit, the reader stops and the error is `TooLong`. Without one, it would read on to the end
+        // of the stream. The result of the writer is ignored, because writing fails when the reader stops.
         let sender = thread::spawn(move || drop(other.write_all(&vec![b'['; LONGEST + 1])));
         let why = control.next().expect_err("no message");
         let named = why.get_ref().and_then(|why| why.downcast_ref());

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The most queue pairs of a connection.
 pub(crate) const MAX_QUEUES: usize = 16;
 
-/// The most commands, and receive requests, of a queue pair at a time.
+/// The most commands that are in progress on a queue pair, and the number of its receive requests.
 pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Blocks of a send queue. Requests that do not fit wait for completions.
@@ -26,15 +26,15 @@ const SEND_BLOCKS: usize = 2048;
 /// The address of a queue pair, in the form that is sent to the other side.
 pub(crate) type Address = [u8; QpAddress::BYTES];
 
-/// A queue pair of a link. All have the same sizes.
+/// A queue pair of a [`Link`].
 pub(crate) type Queue = QueuePair;
 
-/// The sizes of a link, the data path to the other side.
+/// The sizes of a [`Link`], the data path to the other side.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkSpec {
     /// Number of queue pairs.
     pub(crate) queues: usize,
-    /// Number of commands of a queue pair at a time.
+    /// The most commands that are in progress on a queue pair.
     pub(crate) depth: usize,
     /// Number of mkeys of a command.
     pub(crate) mkeys_per_command: usize,
@@ -45,13 +45,14 @@ pub(crate) struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// Returns the number of commands at a time, which is the number of slots.
+    /// Returns the number of slots: the most commands that are in progress on all queue pairs. Each command
+    /// occupies a slot.
     pub(crate) fn slots(&self) -> usize {
         self.queues * self.depth
     }
 }
 
-/// An event that a link has taken from its completion queue.
+/// A completion that a link has taken from its completion queue, as target and initiator handle it.
 pub(crate) enum Event {
     /// A message has arrived on this queue pair.
     Message { queue: usize, bytes: [u8; CAPSULE] },
@@ -65,7 +66,7 @@ pub(crate) enum Event {
 /// Queue pairs on one completion queue, and the mkeys of their commands.
 pub(crate) struct Link {
     pub(crate) pd: ProtectionDomain,
-    /// The mkeys. Those of the first slot come first.
+    /// The mkeys, in the order of their slots: `mkeys_per_command` for each.
     pub(crate) mkeys: Mkeys,
     spec: LinkSpec,
     options: ConnectOptions,
@@ -90,8 +91,8 @@ impl Link {
         let mut queues = QpTable::on_heap(spec.queues);
         let mut qpns = Vec::new();
         for _ in 0..spec.queues {
-            // The user index is the position in the table. By this index completions find their queue pair
-            // without a search.
+            // The user index is the position of the queue pair in the table. Completions carry it, so the
+            // table finds their queue pair without a search.
             let user_index = UserIndex::new(queues.next_user_index())?;
             let of_queue = QueuePairSpec {
                 send_blocks: SEND_BLOCKS as u32,
@@ -139,7 +140,7 @@ impl Link {
         Ok(())
     }
 
-    /// Returns the id and the buffer of a receive request.
+    /// Returns the id and the buffer of the receive request number `slot` of a queue pair.
     fn receive(&self, queue: usize, slot: usize) -> Outcome<(u64, Sge)> {
         let number = queue * MAX_DEPTH + slot;
         Ok((number as u64, self.inbox.sge(number * CAPSULE..(number + 1) * CAPSULE)?))
@@ -156,10 +157,11 @@ impl Link {
         Ok((self.queues.get_mut(*qpn).ok_or("no such queue pair")?, &mut self.mkeys))
     }
 
-    /// Takes all events. Waits at most `limit` if there is none.
+    /// Takes all completions and appends their events to `events`. If there is none, sleeps for `limit` at
+    /// most.
     pub(crate) fn take(&mut self, limit: Duration, events: &mut Vec<Event>) -> Outcome {
         let mut router = self.queues.router(&mut self.mkeys);
-        // Sleeps in the kernel until the first completion.
+        // This call sleeps in the kernel until the first completion, or for `limit`.
         let Some(first) = self.completions.wait(&mut router, Some(limit))? else { return Ok(()) };
         self.taken.clear();
         self.taken.push(first);
@@ -168,7 +170,8 @@ impl Link {
         }
         let mut received = [false; MAX_QUEUES];
         for index in 0..self.taken.len() {
-            // A signature error is recorded in its mkey, which is asked when its data has arrived.
+            // A signature error needs no event: the router has recorded it in its mkey, and `check` returns
+            // it when the data have arrived.
             let Some(Completion::Work(work)) = self.taken.get(index).copied() else { continue };
             match work.outcome {
                 Fate::Sent { .. } => events.push(Event::Sent(work.id)),
@@ -196,8 +199,8 @@ impl Link {
         Ok(self.completions.check(mkey)?)
     }
 
-    /// Checks that the device has reported no error. For example, after the overrun of a completion queue it
-    /// completes no further requests.
+    /// Checks that the device has reported no error. After such an error, for example the overrun of a
+    /// completion queue, the device completes no further requests.
     ///
     /// # Errors
     /// [`Broken`].
@@ -221,14 +224,15 @@ impl Link {
             // A configuration may be among the incomplete requests. Whether the device has executed it is
             // unknown.
             mkey.forget();
-            // An error of the mkey is dropped, too: the device will report it again when the data is moved
-            // again.
+            // This drops a signature error of the mkey: the device will report it again when the data are
+            // moved again.
             let _ = self.completions.check(mkey);
         }
         Ok(outstanding)
     }
 
-    /// Gives the queue pairs up, in any state of the device. Returns the number of incomplete send requests.
+    /// Gives the queue pairs up. This works even if the device is gone. Returns the number of incomplete send
+    /// requests.
     pub(crate) fn give_up(mut self) -> usize {
         let queues = self.qpns.iter().filter_map(|qpn| self.queues.remove(*qpn));
         queues.map(|queue| queue.into_outstanding().sends.len()).sum()
@@ -240,8 +244,8 @@ impl Link {
     }
 }
 
-/// Returns options for the next connection. Its first packet number depends on the time, so that late packets
-/// of an earlier connection are recognized.
+/// Returns options for the next connection. Its first packet number depends on the time, so that the device
+/// does not take late packets of an earlier connection for new ones.
 fn options(source_gid_index: u8) -> Outcome<ConnectOptions> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let first_psn = Psn::new(now.subsec_micros() & Psn::MAX.get())?;

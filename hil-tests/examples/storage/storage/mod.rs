@@ -1,4 +1,4 @@
-//! Code that storage target and initiator share.
+//! Code that the storage target and the storage initiator share: messages, connections, errors.
 
 pub(crate) mod capsule;
 pub(crate) mod control;
@@ -38,9 +38,9 @@ impl DeviceArguments {
         Ok(Device::open(self.device.as_deref())?)
     }
 
-    /// Checks that the oldest command is not overdue: if its completion was lost, it would wait forever. The
-    /// caller resets the queue pair, which returns its requests, and repeats the command over a new
-    /// connection.
+    /// Checks that the oldest command is not overdue, since a command whose completion was lost would wait
+    /// forever. The caller resets the queue pair, which returns its requests, and repeats the command over a
+    /// new connection.
     ///
     /// # Errors
     /// [`Lost`] if the command is overdue.
@@ -65,19 +65,20 @@ pub(crate) fn exit(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// The time to sleep without events before target and initiator check that the other side is there.
+/// How long target and initiator sleep without an event before they check that the other side still exists.
 pub(crate) const IDLE: Duration = Duration::from_millis(100);
 
-/// The time between two checks of device and other side while there is work.
+/// The time between two checks for errors of the device and for the end of the other side, while there is
+/// work.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// The most time for an answer of the other side.
+/// How long target and initiator wait for an answer of the other side.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The pause before a failed step is repeated.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// The other side is gone or violates the protocol: a new connection may help.
+/// The error that the other side is gone or violates the protocol. A new connection may help.
 #[derive(Debug)]
 pub(crate) struct Lost(pub String);
 
@@ -95,7 +96,7 @@ impl From<io::Error> for Lost {
     }
 }
 
-/// The device has reported an error after which it completes no further requests.
+/// The error that the device has reported a failure after which it completes no further requests.
 #[derive(Debug)]
 pub(crate) struct Broken(pub String);
 
@@ -109,9 +110,9 @@ impl fmt::Display for Broken {
 
 /// A failure after which a program can continue.
 pub(crate) enum Trouble {
-    /// The other side is gone: the queue pairs are reset and connected again.
+    /// The other side is gone. The program resets the queue pairs and connects again.
     Peer(Lost),
-    /// The device has failed or is gone: all its objects are given up and created anew.
+    /// The device has failed or is gone. The program gives all its objects up and creates them anew.
     Device(Box<dyn Error>),
 }
 
@@ -126,8 +127,8 @@ impl Trouble {
             Err(error) if error.downcast_ref().is_some_and(is_of_peer) => {
                 Ok(Self::Peer(Lost(error.to_string())))
             }
-            // After these errors the device's objects are in an unknown state. For example, a completion
-            // entry has named an unknown queue pair.
+            // After these errors the device's objects are in an unknown state. An example is a completion
+            // entry that names an unknown queue pair.
             Err(error)
                 if error.is::<DevxError>() || error.is::<CompletionError>() || error.is::<Broken>() =>
             {
@@ -138,8 +139,8 @@ impl Trouble {
     }
 }
 
-/// Returns whether the address of the other side leads nowhere for now: its machine is away, or has a new
-/// address.
+/// Returns whether an error means that the other side cannot be reached for now: its machine is away, or has
+/// a new address.
 fn is_of_peer(error: &DevxError) -> bool {
     match error {
         DevxError::Address(_) => true,
@@ -160,7 +161,8 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// The signature of a block on the wire and in the volume. Each command sets the reference tag.
+/// The signature of a block on the wire and in the volume. Each command replaces the reference tag by the
+/// block's address.
 pub(crate) const DIF: Domain = Domain {
     signature: Signature::T10Dif(T10Dif {
         guard: Guard::Crc,
@@ -173,7 +175,7 @@ pub(crate) const DIF: Domain = Domain {
     block_size: BlockSize::B512,
 };
 
-/// The first bytes of each block of the initiator's data.
+/// The first bytes of each block that the initiator writes. By them the target finds plaintext in the file.
 pub(crate) const MAGIC: [u8; 8] = *b"mkeydata";
 
 /// Pseudorandom numbers for a test load (SplitMix64).

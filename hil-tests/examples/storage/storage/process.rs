@@ -17,8 +17,8 @@ impl Usage {
     /// Returns the usage of this process, or zeros if the system does not report it.
     pub(crate) fn of_this_process() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // In `/proc/self/stat`, the name in brackets may hold any character. After the bracket, user and
-        // system time are fields 12 and 13, in hundredths of a second.
+        // In `/proc/self/stat`, the name of the program is in parentheses and may hold any character. Behind
+        // the last parenthesis, user and system time are fields 12 and 13, in hundredths of a second.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

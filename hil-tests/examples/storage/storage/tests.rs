@@ -1,4 +1,4 @@
-//! Tests of the classification of errors after which a program continues.
+//! Tests of `Trouble::of`, which decides whether an error concerns the other side or the device.
 
 use super::{Broken, Lost, Trouble};
 use mlx5_mkey::devx::DevxError;

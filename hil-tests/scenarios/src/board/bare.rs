@@ -1,5 +1,5 @@
-//! A device in reset as a driver sees it: registers, doorbells, and memory that the device can access.
-//! Includes an implementation by a software device.
+//! The trait [`Bare`]: a device in reset as a driver sees it, with registers, doorbells, and memory that the
+//! device can access. Also its implementation by a software device.
 
 #![allow(unsafe_code)]
 
@@ -20,8 +20,9 @@ use mlx5_softdev::{Device, DeviceProfile, Memory};
 /// Number of blocks of a send ring, and number of entries of a completion queue. Each ring fills a page.
 const BLOCKS: usize = 64;
 
-/// The rings and records of a queue pair with a send queue, and their addresses for the device. Each ring has
-/// a page of its own. The memory is never freed.
+/// The memory of a queue pair with only a send queue, and of its completion queue: rings and doorbell
+/// records, each with the address by which the device accesses it. Each ring has a page of its own. The
+/// memory is never freed.
 pub struct BareRings {
     /// The send ring.
     pub blocks: (&'static mut [Wqebb], u64),
@@ -38,29 +39,30 @@ pub trait Bare {
     /// Returns the registers of the device.
     fn registers(&mut self) -> Box<dyn Registers>;
 
-    /// Returns the doorbell of a UAR page.
+    /// Returns the doorbell register in a UAR page.
     fn doorbell(&mut self, page: UarPage) -> Box<dyn Doorbell>;
 
-    /// Returns the function by which the driver waits.
+    /// Returns a delay, by which the driver waits between two polls.
     fn delay(&mut self) -> Box<dyn DelayNs>;
 
-    /// Returns memory for the command queue, and its address for the device.
+    /// Returns memory for the command queue, and the address by which the device accesses it.
     fn command_memory(&mut self) -> (&'static mut CommandMemory<16>, u64);
 
-    /// Returns rings and records for a queue pair.
+    /// Returns new memory for a queue pair and its completion queue.
     fn rings(&mut self) -> BareRings;
 
-    /// Allocates `count` pages of zeros. Returns their address for the device.
+    /// Allocates `count` pages of zeros. Returns the address by which the device accesses them.
     fn pages(&mut self, count: u32) -> u64;
 
-    /// Reads memory at a device address.
+    /// Reads memory at an address of the device.
     fn read(&self, address: u64, length: usize) -> Vec<u8>;
 
-    /// Writes memory at a device address.
+    /// Writes memory at an address of the device.
     fn write(&mut self, address: u64, bytes: &[u8]);
 }
 
-/// A software device in reset. Clones refer to the same device: its registers and doorbells are clones.
+/// A software device in reset. Clones refer to the same device, so the registers and doorbells that the board
+/// hands out are clones.
 #[derive(Clone)]
 pub(super) struct SoftBare(Rc<RefCell<Device<HostMemory>>>);
 
@@ -90,8 +92,7 @@ impl Doorbell for SoftBare {
     }
 }
 
-/// A delay that returns at once: a register of the software device already has its new value at the driver's
-/// next read.
+/// A delay that returns at once. The driver need not wait, because the software device acts at once.
 struct NoTime;
 
 impl DelayNs for NoTime {
@@ -114,8 +115,9 @@ impl Bare for SoftBare {
     fn command_memory(&mut self) -> (&'static mut CommandMemory<16>, u64) {
         let address = self.0.borrow_mut().memory_mut().alloc(size_of::<CommandMemory<16>>());
         let memory = core::ptr::with_exposed_provenance_mut::<CommandMemory<16>>(address as usize);
-        // SAFETY: these pages of zeros are aligned, long enough, exclusive and never freed; any bytes are
-        // valid. The command queue takes the reference and never reads through it.
+        // SAFETY: `alloc` returns pages of zeros that are aligned, long enough, never freed and used by
+        // nobody else. Any bytes are a valid `CommandMemory`. The device writes to this memory, but the
+        // command queue that takes the reference reads only through raw pointers.
         (unsafe { &mut *memory }, address)
     }
 

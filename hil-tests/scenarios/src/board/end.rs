@@ -1,5 +1,5 @@
-//! The ends of a connection: queue pairs to which scenarios post by the posting method that the board selects
-//! (single requests or batches, see [`Way`]).
+//! The two ends of a connection. An end is a queue pair to which a scenario posts; the board selects the
+//! posting method (single requests or batches, see [`Way`]).
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,8 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeSlot};
 use mlx5_mkey::wqe::Sge;
 
-/// Requests that are posted together and published by one doorbell: single requests, or one batch.
+/// A series of requests that one doorbell publishes. The posting method decides whether it consists of single
+/// requests or of one batch.
 pub trait Posting {
     /// Begins a request.
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
@@ -42,12 +43,12 @@ impl<D: Doorbell> Posting for Batch<'_, 'static, D> {
     }
 
     fn publish(self: Box<Self>) {
-        // The drop at the end of this function publishes the batch.
+        // Dropping the batch at the end of this function publishes it.
     }
 }
 
-/// The send queue and receive queue of a queue pair, and their completion queue. The implementations are the
-/// library's own queues, and the shim over libmlx5 (`devx`).
+/// The send queue and receive queue of a queue pair, and their completion queue. One implementation is the
+/// library's queue types, another is the layer over libmlx5 (`devx`).
 pub trait EndQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
@@ -99,16 +100,17 @@ pub trait EndQueues {
     /// As [`CompletionQueue::check`].
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError>;
 
-    /// Takes the next completion entry as the device wrote it. Its request stays outstanding.
+    /// Takes the next completion entry as the device wrote it. The library does not retire the request of the
+    /// entry.
     fn take_entry(&mut self) -> Option<Cqe>;
 
     /// Empties the queues, drops their completions, and returns the ids of outstanding requests: of sends,
-    /// then of receives. The implementation by the shim (`devx`) also resets the queue pair. With other
-    /// implementations the board resets the queue pair before this call.
+    /// then of receives. The implementation by `devx` also resets the queue pair on the device. With other
+    /// implementations, the board resets the queue pair before this call.
     fn restart(&mut self) -> [Vec<u64>; 2];
 }
 
-/// The library's own queues.
+/// The library's queue types as an implementation of [`EndQueues`].
 pub struct CoreQueues<D, E: CqeSlot = Cqe> {
     /// The send queue.
     pub send: SendQueue<'static, D>,
@@ -189,29 +191,31 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
     }
 }
 
-/// One end of a connection: queues that the board has created and connected to another end.
+/// One end of a connection: the queues of a queue pair that the board has created and connected to the other
+/// end.
 ///
 /// The posting methods with batches keep a batch open from the first request to the doorbell or to the next
 /// access of the queues, because a batch borrows its queue.
 pub struct QpEnd {
-    /// The pointer of a leaked box, which `drop` frees.
+    /// The queues, as the pointer of a leaked box. `drop` frees the box.
     queues: NonNull<dyn EndQueues>,
-    /// The open series of requests, if any. It holds the only reference to the queues.
+    /// The series of requests that is not published yet, if any. While it exists, it holds the only reference
+    /// to the queues.
     open: Option<Box<dyn Posting>>,
     way: Way,
     qpn: Qpn,
 }
 
 impl QpEnd {
-    /// Makes an end of these queues. Its posting method is single requests until [`QpEnd::set_way`] changes
-    /// it.
+    /// Makes an end with these queues. It posts single requests, unless [`QpEnd::set_way`] sets another
+    /// method.
     pub fn new(queues: impl EndQueues + 'static) -> Self {
         let qpn = queues.qpn();
         let queues: &'static mut dyn EndQueues = Box::leak(Box::new(queues));
         Self { queues: NonNull::from(queues), open: None, way: Way::default(), qpn }
     }
 
-    /// Sets the posting method. Requests in an open batch are published.
+    /// Sets the posting method. This publishes the requests of an open batch.
     pub fn set_way(&mut self, way: Way) {
         self.open = None;
         self.way = way;
@@ -223,7 +227,7 @@ impl QpEnd {
     }
 
     /// Changes to the same posting method without batches, so that only [`QpEnd::ring_doorbell`] publishes
-    /// requests. A batch would also be published by each access to the queues.
+    /// requests. (Any access to the queues would publish a batch.)
     pub fn hold_back(&mut self) {
         self.set_way(self.way.without_batches());
     }
@@ -247,7 +251,7 @@ impl QpEnd {
         }
     }
 
-    /// Returns the queues. An open batch is published first.
+    /// Returns the queues. This publishes an open batch first.
     pub fn queues(&mut self) -> &mut dyn EndQueues {
         self.open = None;
         // SAFETY: no other reference to the queues exists, see `request`.

@@ -12,10 +12,10 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use mlx5_softdev::{Fault, Memory};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// The least alignment of rings and shared memory: a cache line, the unit of the device's accesses.
+/// The smallest alignment of rings and shared memory: a cache line, the unit in which devices access memory.
 const LINE: usize = 64;
-/// The bytes of a page, the unit of ring addresses. A range of this size or more begins at the start of a
-/// page.
+/// The size of a page. A range of this size or more begins at the start of a page, because devices take
+/// addresses of rings in pages.
 const PAGE: usize = 4096;
 
 /// The ranges of this program's memory that a device may access. The device uses the program's own (virtual)
@@ -27,7 +27,7 @@ pub struct HostMemory {
     source: unsafe fn(Layout) -> *mut u8,
 }
 
-/// Makes a memory without ranges. Later ranges come from the global allocator.
+/// Makes a `HostMemory` without ranges. Its functions allocate ranges from the global allocator.
 impl Default for HostMemory {
     fn default() -> Self {
         // SAFETY: `new` requires less of an allocator than the contract of the global allocator promises.
@@ -36,16 +36,17 @@ impl Default for HostMemory {
 }
 
 impl HostMemory {
-    /// Makes a memory without ranges. Later ranges come from `source`, an allocator of memory that the device
-    /// can access.
+    /// Makes a `HostMemory` without ranges. Its functions allocate ranges from `source`, an allocator of
+    /// memory that the device can access.
     ///
     /// # Safety
-    /// For a layout whose size is not 0, `source` returns null, or memory that nothing else ever uses.
+    /// The caller ensures that for a layout whose size is not 0, `source` returns null, or memory that
+    /// nothing else ever uses.
     pub unsafe fn new(source: unsafe fn(Layout) -> *mut u8) -> Self {
         Self { windows: BTreeMap::new(), source }
     }
 
-    /// Returns a memory without ranges for another device, with the same allocator.
+    /// Returns a `HostMemory` without ranges, for another device. It uses the same allocator.
     #[must_use]
     pub const fn another(&self) -> Self {
         Self { windows: BTreeMap::new(), source: self.source }
@@ -73,11 +74,12 @@ impl HostMemory {
     }
 
     /// Allocates `count` slots that hold `value`, and gives the device access forever. Returns the slots and
-    /// their address. All bytes that the device may write must be a valid `T`.
+    /// their address. The device may write any bytes to them, so any bytes must be a valid `T`.
     ///
     /// # Safety
-    /// The device writes to the slots like hardware. The reference must therefore go into a queue of the
-    /// library, which never reads through it, or be dropped in favour of the address.
+    /// The device writes to the slots at any time, like hardware. The caller ensures that the reference goes
+    /// into a queue of the library, which accesses the slots only through raw pointers, or that the reference
+    /// is dropped and only the address is used.
     pub unsafe fn share<T>(&mut self, value: T, count: usize) -> (&'static mut [T], u64)
     where
         T: Copy + FromBytes + IntoBytes,
@@ -93,7 +95,8 @@ impl HostMemory {
     /// address.
     ///
     /// # Safety
-    /// No code may write to this address through [`Memory::write`]: a device only reads records.
+    /// The caller ensures that no code writes to this address through [`Memory::write`]. (Devices only read
+    /// doorbell records.)
     pub unsafe fn share_record<R: FromZeros>(&mut self) -> (&'static R, u64) {
         const { assert!(size_of::<R>() <= LINE && align_of::<R>() <= 8) };
         let record = self.place([0_u64; LINE / 8], 1).cast::<R>();
@@ -127,25 +130,26 @@ impl HostMemory {
 impl Memory for HostMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let source = self.find(address, out.len())?;
-        // SAFETY: `find` has checked that the range is inside leaked memory with an exposed address. By the
-        // contract of `share` no Rust reference accesses this memory: queues hold raw pointers, other code
-        // holds addresses. Therefore `out` is elsewhere.
+        // SAFETY: `find` has checked that the range is inside leaked memory with an exposed address. As
+        // `share` demands, no Rust reference accesses this memory: queues hold raw pointers, other code holds
+        // addresses. Therefore `out` does not overlap with the range.
         unsafe { ptr::copy_nonoverlapping(source, out.as_mut_ptr(), out.len()) };
         Ok(())
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         let target = self.find(address, bytes.len())?;
-        // SAFETY: `find` has checked that the range is inside leaked memory with an exposed address. By the
-        // contract of `share` no Rust reference accesses this memory. Therefore `bytes` is elsewhere.
+        // SAFETY: `find` has checked that the range is inside leaked memory with an exposed address. As
+        // `share` demands, no Rust reference accesses this memory. Therefore `bytes` does not overlap with
+        // the range.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
         Ok(())
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
         let target = self.find(address, 1)?;
-        // SAFETY: `find` has checked that the byte is inside leaked memory with an exposed address. By the
-        // contract of `share` no Rust reference accesses this memory. A byte has no alignment.
+        // SAFETY: `find` has checked that the byte is inside leaked memory with an exposed address. As
+        // `share` demands, no Rust reference accesses this memory. A byte needs no alignment.
         unsafe { AtomicU8::from_ptr(target).store(byte, Ordering::Release) };
         Ok(())
     }

@@ -15,7 +15,7 @@ use mlx5_mkey::mkey::{Access, Mkey};
 use mlx5_mkey::queue::{ClockInfo, WorkCompletion};
 use mlx5_mkey::types::{DekId, Key, UmrFence};
 
-/// A board: an mlx5 device, real or simulated, with a program's access to it.
+/// A board: an mlx5 device, real or simulated, and the access to it that scenarios need.
 pub trait Board {
     /// Returns the capabilities of the board.
     fn capabilities(&self) -> Capabilities;
@@ -26,26 +26,27 @@ pub trait Board {
     }
 
     /// Returns the posting method for the ends of each [`crate::qp_pair::QpPairFixture`] that is made later.
-    /// Existing fixtures keep theirs.
+    /// Existing fixtures keep their posting method.
     fn way(&mut self) -> &mut Way;
 
     /// Returns the values that scenarios have measured ([`crate::assumption::assumed`]) and that the report
     /// does not contain yet.
     fn findings(&mut self) -> &mut Vec<Finding>;
 
-    /// Sets the current protection domain, in which regions, mkeys with PSVs, DEKs and ends are created.
+    /// Sets the current protection domain, in which later calls create regions, mkeys, PSVs, DEKs and queue
+    /// pairs.
     fn enter(&mut self, domain: ProtectionDomain);
 
-    /// Allocates `length` bytes that device and test share. Returns their address.
+    /// Allocates `length` bytes that both the device and the scenario can access. Returns their address.
     fn alloc(&mut self, length: usize) -> u64;
 
-    /// Reads shared memory.
+    /// Reads memory of [`Board::alloc`].
     fn read(&self, address: u64, length: usize) -> Vec<u8>;
 
-    /// Writes shared memory.
+    /// Writes memory of [`Board::alloc`].
     fn write(&mut self, address: u64, bytes: &[u8]);
 
-    /// Registers shared memory. Returns its key.
+    /// Registers memory of [`Board::alloc`] as a region. Returns its key.
     fn register(&mut self, address: u64, length: usize, access: Access) -> Key;
 
     /// Creates an mkey.
@@ -72,31 +73,32 @@ pub trait Board {
     /// The reason of a refusal.
     fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String>;
 
-    /// Makes the device forget the values of DEKs that it has used (SYNC_CRYPTO).
+    /// Makes the device drop its cached values of DEKs (SYNC_CRYPTO).
     ///
     /// # Errors
     /// The reason of a refusal.
     fn sync_crypto(&mut self) -> Result<(), String>;
 
-    /// Returns the time of the clock that timestamps completions, or `None` if it cannot be read.
+    /// Returns the time, in ticks, of the device's clock from which completions get their time stamps.
+    /// Returns `None` if the board cannot read the clock.
     fn ticks(&self) -> Option<u64>;
 
-    /// Returns the conversion of that clock's ticks to nanoseconds, or `None` if the device does not report
-    /// it.
+    /// Returns the conversion of the ticks of [`Board::ticks`] to nanoseconds, or `None` if the device does
+    /// not report it.
     fn tick_rate(&self) -> Option<ClockInfo>;
 
     /// Returns the fence that the device requires after a change of an mkey (`umr_fence`).
     fn umr_fence(&self) -> UmrFence;
 
-    /// Creates two connected ends that are ready to send. `spec` describes the first; the second has default
-    /// properties.
+    /// Creates two connected ends that are ready to send. `spec` gives the properties of the first; the
+    /// second has default properties.
     fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd);
 
     /// Moves the queue pair of an end to the error state.
     fn fail(&mut self, end: &QpEnd);
 
-    /// Moves two ends of [`Board::connect`] from any state back to ready. Returns the ids of requests that
-    /// were outstanding at the first end: of sends, then of receives.
+    /// Moves two ends of [`Board::connect`] from any state back to ready to send. Returns the ids of the
+    /// requests that were outstanding at `near`: first of send requests, then of receive requests.
     fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2];
 
     /// Lets the device work (hardware works by itself), and returns whether it has executed all published
@@ -105,28 +107,28 @@ pub trait Board {
     fn run_device(&mut self) -> bool;
 
     /// Returns the longest time, in nanoseconds, from the end of [`Board::run_device`] to the arrival of a
-    /// completion. It is 0 if the device works only during that call. On boards without a clock, scenarios
-    /// never wait.
+    /// completion. It is 0 if the device works only during that call. On boards without a clock
+    /// ([`Board::nanoseconds`]), scenarios do not wait.
     fn timeout(&self) -> u64 {
         0
     }
 
-    /// Returns the block at which a drained send queue will continue, or `None` if the queue is not drained
-    /// (QUERY_QP).
+    /// Asks the device (QUERY_QP) for the block at which a drained send queue will continue. Returns `None`
+    /// if the queue is not drained.
     fn drained_at(&mut self, end: &QpEnd) -> Option<u16>;
 
     /// Resumes a drained send queue (SQD to RTS).
     fn resume(&mut self, end: &QpEnd);
 
-    /// Returns the address of an end's send ring, for requests that the library does not write. Returns
-    /// `None` if the board does not expose the ring.
+    /// Returns the address of an end's send ring, so that scenarios can write requests which the library
+    /// would not write. Returns `None` if the board does not expose the ring.
     fn send_ring(&self, end: &QpEnd) -> Option<u64>;
 
-    /// Returns the queue pairs of this board, oldest first.
+    /// Returns the states of the queue pairs of this board, oldest first, for the report of a failure.
     fn queue_pairs(&self) -> Vec<QueuePairView>;
 
-    /// Returns descriptions of the board's last completions, oldest first. The description of an error
-    /// completion contains its cause, if the board knows the cause.
+    /// Returns descriptions of the board's last completions, oldest first, for the report of a failure. The
+    /// description of an error completion contains its cause, if the board knows the cause.
     fn completions(&self) -> Vec<String>;
 
     /// Tells the board that a scenario has taken this completion out of a completion queue, so that
@@ -138,8 +140,8 @@ pub trait Board {
         None
     }
 
-    /// Returns the oldest event of an end that no earlier call has returned. Waits briefly for an event if
-    /// the device needs time.
+    /// Returns the oldest event of an end's queue pair that no earlier call has returned, or `None`. If a
+    /// real device needs time, waits briefly.
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
 
     /// Runs both programs of the storage example, initiator and target, with `ios` reads and writes. The
@@ -157,14 +159,15 @@ pub trait Board {
         None
     }
 
-    /// Returns the functions of a commissioned device, if the board has one. A crypto login is valid from the
-    /// start.
+    /// Returns the functions for wrapped keys, if the board's device is commissioned for them. At the start
+    /// of a scenario, a crypto login is valid.
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
         None
     }
 }
 
-/// A device that a crypto officer has commissioned: it accepts keys only in wrapped form, under a login.
+/// The functions of a device that a crypto officer has commissioned: it accepts keys only in wrapped form,
+/// while a login is valid.
 pub trait Commissioned {
     /// Begins a login (CREATE_CRYPTO_LOGIN).
     ///

@@ -1,4 +1,4 @@
-//! The board of the software device in this process. It needs no hardware.
+//! The board whose device is the software device, in the same process. It needs no hardware.
 
 #![allow(unsafe_code)]
 
@@ -38,13 +38,14 @@ use softdev::{
     QpState, QpView, Retries, Written,
 };
 
-/// Number of completions that the board keeps for the report of a failure.
+/// Number of completions that the device keeps for the report of a failure.
 const KEPT: usize = 16;
 
-/// Number of data segments of a receive slot.
+/// Number of data segments of a receive request.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The doorbell of a queue pair. Each call of `ring` adds an element to `rung`, which the board reads.
+/// The doorbell of a queue pair. Each call of `ring` adds an element to the list `rung`. The board passes the
+/// list to the device when the device runs.
 struct Bell {
     qpn: u32,
     rung: Rung,
@@ -58,18 +59,19 @@ struct Register {
     next: usize,
 }
 
-/// The doorbells since the device last ran, each with its queue pair number. If the doorbell wrote a whole
-/// request to the BlueFlame register, its element has the blocks of the request. If it wrote only 8 bytes,
-/// its element has no block. The list is never freed: a doorbell that owned it would link the allocator into
-/// functions of the library, which must not use one.
+/// The list of doorbells that were rung since the device last ran, each with its queue pair number. If the
+/// doorbell wrote a whole request to the BlueFlame register, its element has the blocks of the request. If it
+/// wrote only 8 bytes, its element has no block. The list is leaked. If a doorbell owned it, code that frees
+/// memory would become part of functions of the library, and a check demands that those do not use an
+/// allocator.
 type Rung = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
 /// Number of blocks in each half of a BlueFlame register. Writes alternate between the two halves.
 const HALF: usize = 4;
 
 impl Doorbell for Bell {
-    // This function allocates. Inlining it would bring the allocator into functions of the library, which
-    // must not use one.
+    // This function allocates. If it were inlined into functions of the library, the check that those do not
+    // use an allocator would fail.
     #[inline(never)]
     fn ring(&mut self, last: &LastRequest<'_>) {
         let mut request = Vec::new();
@@ -101,8 +103,8 @@ impl Register {
     }
 }
 
-/// A function that makes a device in reset. A type of its own, because `Box<dyn FnMut>` does not implement
-/// `Debug`.
+/// A function that makes a device in reset. It is wrapped in a type, because `Box<dyn FnMut>` does not
+/// implement `Debug`.
 struct MakeBare(Box<dyn FnMut() -> Box<dyn Bare>>);
 
 impl core::fmt::Debug for MakeBare {
@@ -114,16 +116,17 @@ impl core::fmt::Debug for MakeBare {
 /// The software device, in this process.
 pub struct SoftBoard {
     device: Device<HostMemory>,
-    /// The number of the current protection domain. The numbers of both domains are in `pds`.
+    /// The number of the current protection domain, which is one of `pds`.
     pd: u32,
     pds: [u32; 2],
-    /// Send rings by queue pair number.
+    /// For each queue pair number, the address of its send ring.
     rings: Vec<(u32, u64)>,
     rung: Rung,
     /// Events that the device has reported and that no scenario has fetched yet, with their queue pair
     /// numbers.
     events: VecDeque<(u32, QpEvent)>,
-    /// The device's numbers of its KEKs (key encryption keys) and its credential, if it takes wrapped keys.
+    /// The numbers by which the device names its KEKs (key encryption keys) and its credential, if it accepts
+    /// wrapped keys.
     factory: Option<factory::Numbers>,
     login: Option<u32>,
     way: Way,
@@ -139,7 +142,8 @@ pub struct SoftBoard {
 struct Clock(AtomicU64);
 
 impl Clock {
-    /// The first time of the clock. It differs from 0, the timestamp of a completion entry without a time.
+    /// The first time of the clock. It is not 0, because 0 is the timestamp of completion entries without a
+    /// time.
     const START: u64 = 0x0123_4567_89ab_0000;
 
     /// The frequency in kHz that the device reports for the clock.
@@ -187,7 +191,7 @@ impl SoftBoard {
         board
     }
 
-    /// Makes the device deviate from the specification in this way, to test that scenarios notice.
+    /// Makes the device misbehave as `faults` says, to test that scenarios notice.
     #[must_use]
     pub fn with_faults(mut self, faults: Faults) -> Self {
         self.device.set_faults(faults);
@@ -207,7 +211,7 @@ impl SoftBoard {
         self
     }
 
-    /// Returns the device.
+    /// Returns the software device, for checks of its state.
     pub fn device(&mut self) -> &mut Device<HostMemory> {
         &mut self.device
     }
@@ -221,8 +225,8 @@ impl SoftBoard {
 
     fn create_end_with<E: CqeSlot>(&mut self, spec: EndSpec, unwritten: E) -> QpEnd {
         let memory = self.device.memory_mut();
-        // SAFETY: rings, records and bookkeeping (`slots`, `ids`) go into the queues below only. The device
-        // only reads records, and has no addresses of the bookkeeping.
+        // SAFETY: the references to rings and bookkeeping (`slots`, `ids`) go only into the queues that this
+        // function creates. The device never gets the addresses of the bookkeeping.
         let ((sq, sq_address), (rq, rq_address), (cq, cq_address), (slots, _), (ids, _)) = unsafe {
             (
                 memory.share(Wqebb::ZERO, SEND_BLOCKS),
@@ -232,7 +236,8 @@ impl SoftBoard {
                 memory.share(0_u64, RECEIVE_SLOTS),
             )
         };
-        // SAFETY: the records go into the queues below only. The device only reads them.
+        // SAFETY: the references to the records go only into the queues that this function creates. The
+        // device only reads the records.
         let ((qp_record, qp_record_address), (cq_record, cq_record_address)) =
             unsafe { (memory.share_record(), memory.share_record()) };
         let cqn = self
@@ -311,7 +316,7 @@ fn klm(entry: &KlmEntry) -> Klm {
     Klm { byte_count: entry.length.into(), mkey: entry.key.get().into(), address: entry.address.into() }
 }
 
-/// Returns log2 of the number of bytes that a list entry of this size maps.
+/// Returns the base-2 logarithm of the length of the entries.
 fn log(size: KsmEntrySize) -> u8 {
     size.bytes().ilog2() as u8
 }
@@ -350,7 +355,7 @@ impl Board for SoftBoard {
             memcpy,
             relaxed_ordering,
             dek_modify: xts.is_some(),
-            // A device with timestamps in real time has no clock that counts ticks.
+            // If the device has only timestamps in real time, it has no clock that counts ticks.
             clock: self.device.profile().timestamps != softdev::Timestamps::RealTime,
             bare: true,
         }
@@ -418,8 +423,8 @@ impl Board for SoftBoard {
         address: u64,
         entries: MkeyEntries<'_>,
     ) -> Result<Key, String> {
-        // Begins with capabilities that have no feature (a reply of zeros). Then sets the three that
-        // CREATE_MKEY with a list of entries needs.
+        // The command checks the capabilities of a device. These are capabilities without any feature (from a
+        // reply of zeros), plus the three that matter to CREATE_MKEY with a list.
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
@@ -547,7 +552,8 @@ impl Board for SoftBoard {
             Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
             Event::QpRequest(number) => Some((number, QpEvent::InvalidRequest)),
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
-            // Scenarios fetch no events of completion queues, and boards have no shared receive queues.
+            // Scenarios do not ask for events of completion queues, and the board has no shared receive
+            // queues.
             Event::CqError(_) | Event::SrqLimit(_) | Event::SrqFatal(_) | Event::LastWqe(_) => None,
         }));
         let number = end.qpn().get();
@@ -566,7 +572,7 @@ impl Board for SoftBoard {
 }
 
 impl SoftBoard {
-    /// Connects two ends.
+    /// Connects two ends and makes them ready to send.
     fn join(&mut self, near: &QpEnd, far: &QpEnd) {
         let (near, far) = (near.qpn().get(), far.qpn().get());
         for (from, to) in [(near, far), (far, near)] {
@@ -575,21 +581,21 @@ impl SoftBoard {
         }
     }
 
-    /// Loads a key as a DEK. `plain_bytes`, the length of the plaintext, shows the key size, and whether
-    /// there is a keytag.
+    /// Loads a key as a DEK. `plain_bytes` is the length of key and keytag in plaintext. It shows the key
+    /// size, and whether there is a keytag.
     fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
         let attributes = self.dek_attributes(key, plain_bytes)?;
         let number = self.device.create_dek(attributes).map_err(|error| error.to_string())?;
         Ok(DekId::from_low_bits(number))
     }
 
-    /// Returns the bytes of a key in the form that this board takes, plain or wrapped.
+    /// Returns the bytes of a key in the form that the device accepts, plain or wrapped.
     fn key_bytes(&self, spec: DekSpec<'_>) -> Vec<u8> {
         if self.factory.is_some() { self.wrap(spec) } else { spec.bytes().to_vec() }
     }
 
-    /// Returns the key material that the device expects for these bytes: plain, or wrapped with the number of
-    /// the login.
+    /// Returns key bytes as the argument of a command: plaintext, or wrapped together with the number of the
+    /// login.
     fn material<'k>(&self, bytes: &'k [u8]) -> KeyMaterial<'k> {
         match self.factory {
             // Login numbers begin at 1. Number 0 means "no login", and the device refuses it.

@@ -1,4 +1,5 @@
-//! Plain values that describe boards: sizes of queues, properties of objects, capabilities, and reports.
+//! Plain values of the interface to boards: sizes of queues, properties of objects to create, capabilities,
+//! and parts of reports.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +9,7 @@ use mlx5_mkey::types::KsmEntrySize;
 
 /// Number of blocks (WQEBBs) of a send queue.
 pub const SEND_BLOCKS: usize = 256;
-/// Number of slots of a receive queue.
+/// Number of receive requests that a receive queue holds.
 pub const RECEIVE_SLOTS: usize = 64;
 /// Number of entries of a completion queue: enough for all requests of both queues, and for signature errors.
 pub const COMPLETIONS: usize = 512;
@@ -16,14 +17,15 @@ pub const COMPLETIONS: usize = 512;
 /// The properties of an end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndSpec {
-    /// The send queue drains when a signature error occurs (`drain_sigerr`).
+    /// Whether the send queue drains when a signature error occurs (`drain_sigerr`).
     pub drain_on_signature_error: bool,
     /// Remote operations that the queue pair refuses, whatever rights the keys grant (PRM `rre`, `rwe`, `rae`
     /// are 0).
     pub denied: Access,
     /// The size of completion entries.
     pub cqe_size: CqeSize,
-    /// The doorbell of a single request writes the whole request to the device (BlueFlame).
+    /// Whether the queue pair has a BlueFlame register: the doorbell of a single request then writes the
+    /// whole request to the device.
     pub blue_flame: bool,
 }
 
@@ -40,7 +42,7 @@ pub enum ProtectionDomain {
 /// The properties of an mkey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MkeySpec {
-    /// The most translation entries that the mkey has room for.
+    /// The most translation entries that the mkey can have.
     pub entries: u32,
     /// The mkey may be configured with block signatures.
     pub signature: bool,
@@ -48,8 +50,8 @@ pub struct MkeySpec {
     pub crypto: bool,
     /// A peer may invalidate the mkey (SEND with invalidate).
     pub remote_invalidate: bool,
-    /// The set of mkey fields that configurations write. With [`UmrForm::Minimal`] the mkey has all access
-    /// rights from its creation on.
+    /// Whether configurations write all properties of the mkey, or only those that change. With
+    /// [`UmrForm::Minimal`] the mkey has all access rights from its creation on.
     pub form: UmrForm,
     /// The common length of all list entries (KSM). `None`: each entry has a length of its own (KLM).
     pub entry_size: Option<KsmEntrySize>,
@@ -81,16 +83,16 @@ impl DekSpec<'_> {
     }
 }
 
-/// An event of an end's queue pair.
+/// An event that the device reports for the queue pair of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpEvent {
     /// The send queue has drained (SQ_DRAINED).
     Drained,
-    /// The peer lacked a right: the queue pair is in error.
+    /// The peer lacked an access right, so the queue pair is in the error state.
     AccessViolation,
-    /// The peer sent an invalid or forbidden request: the queue pair is in error.
+    /// The peer sent an invalid or forbidden request, so the queue pair is in the error state.
     InvalidRequest,
-    /// The queue pair is in error for another reason.
+    /// The queue pair is in the error state for another reason.
     Error,
 }
 
@@ -103,9 +105,9 @@ pub struct Capabilities {
     pub signature: bool,
     /// Queue pairs can drain at a signature error.
     pub drain: bool,
-    /// The device is hardware: measurements run, and a violated assumption is no failure.
+    /// The device is hardware. On hardware, measurements run, and a violated assumption is no failure.
     pub hardware: bool,
-    /// Keys are loaded wrapped, under a login, and the board knows the credential of the login
+    /// The device accepts only wrapped keys, under a login, and the board knows the credential for the login
     /// ([`Commissioned`](super::Commissioned)).
     pub login: bool,
     /// The board has a device that no driver has initialized yet ([`Board::bare`](super::Board::bare)).

@@ -60,8 +60,8 @@ fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A refused RDMA READ fails at the requester. At the responder, a posted receive request fails too, and an
-/// event reports the violation.
+/// A peer's RDMA READ without the right to it fails at the peer. At the responder, its posted receive request
+/// fails as well, and an event reports the violation.
 fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&pattern(BYTES, 1), None, None)?;
@@ -97,8 +97,8 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each of the sixteen sets of access flags, with every kind of access: an access succeeds if and only if its
-/// flag is set.
+/// Tries every kind of access with each of the sixteen sets of access flags: an access succeeds if and only
+/// if its flag is set.
 fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     const FLAGS: [Access; 4] =
         [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
@@ -144,7 +144,8 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
 }
 
 /// Lets the peer perform a fetch-and-add on the eight bytes at offset 8, and checks that it succeeds exactly
-/// if `allowed`. All values are the same in either byte order.
+/// if `allowed`. All values are the same in both byte orders, because the byte order of atomics depends on
+/// the device.
 fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));

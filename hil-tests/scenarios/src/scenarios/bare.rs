@@ -36,8 +36,8 @@ use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Scenario] = &[scenario!(m64_a_bare_machine_brings_its_device_up, BARE, ["M64"])];
 
-/// The number of bytes of data, and of the same data on the wire, where each block of 512 bytes is followed
-/// by 8 bytes of T10-DIF.
+/// The length of the data in memory (`DATA`) and on the wire (`WIRE`). On the wire, each block of 512 bytes
+/// is followed by 8 bytes of T10-DIF.
 const DATA: usize = 1024;
 const WIRE: usize = 1040;
 
@@ -48,7 +48,8 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// The registers of any board as one type, which the command queue's type parameter requires.
+/// The registers of any board, wrapped in one type: the command queue has the type of its registers as a
+/// parameter.
 struct Window(Box<dyn Registers>);
 
 impl Registers for Window {
@@ -61,7 +62,7 @@ impl Registers for Window {
     }
 }
 
-/// The delay of any board as one type, which the library's functions require.
+/// The delay of any board, wrapped in one type: the library's functions take a sized type.
 struct Pause(Box<dyn DelayNs>);
 
 impl DelayNs for Pause {
@@ -114,12 +115,13 @@ fn m64_a_bare_machine_brings_its_device_up(board: &mut dyn Board) -> Verdict {
     let late = machine.try_execute(&AllocPd);
     ensure!(late.is_err(), "an object of a device that was stopped");
 
-    // The device starts a second time, with the pages that it has returned.
+    // The device starts a second time, and gets the pages again that it has returned.
     machine.commands.start(&mut pages, &mut machine.delay).map_err(text)?;
     write(&mut machine, &mut *bare, way)
 }
 
-/// Creates all objects, and RDMA WRITEs data to the peer out of an mkey with T10-DIF and AES-XTS.
+/// Creates all objects, RDMA WRITEs data to the peer out of an mkey with T10-DIF and AES-XTS, and checks the
+/// bytes at the peer.
 fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     let capabilities = machine.execute(&QueryGeneralCapabilities)?;
     let pd = machine.execute(&AllocPd)?;
@@ -157,8 +159,8 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
         key: all,
     });
     let mut doorbell = bare.doorbell(uar);
-    // The remote key of the write: it maps two ranges of the peer's memory. CREATE_MKEY itself contains the
-    // list of ranges.
+    // The RDMA WRITE goes to an mkey over two ranges of the peer's memory. The command CREATE_MKEY itself
+    // contains the list of ranges.
     let ranges = [(0, 100_u32), (100, WIRE as u32 - 100)].map(|(at, length)| KlmEntry {
         address: target + at,
         length,
@@ -208,7 +210,7 @@ fn configuration(dek: DekId) -> MkeyConfig {
     }
 }
 
-/// Creates an event queue that nothing reads: CREATE_CQ requires one.
+/// Creates an event queue, because CREATE_CQ requires one. Nobody reads its events.
 fn events(machine: &mut Machine, bare: &mut dyn Bare, uar: UarPage) -> Result<Eqn, String> {
     let size = EqSize::new(64).map_err(text)?;
     let address = bare.pages(1);
@@ -222,8 +224,7 @@ fn page(address: u64) -> Result<PageList<1>, String> {
     PageList::new(LogPageSize::P4K, [address]).map_err(text)
 }
 
-/// The protection domain, the UAR page and the event queue that the commands for queue pairs and completion
-/// queues name.
+/// The objects with which queue pairs and completion queues are created.
 struct Place {
     pd: Pdn,
     uar: UarPage,
@@ -292,7 +293,7 @@ fn connect(machine: &mut Machine, qp: Qpn, remote_qp: Qpn, device: &GeneralCapab
 }
 
 impl End {
-    /// Configures the mkey, RDMA WRITEs all its data to the peer, and takes the completion.
+    /// Configures the mkey, RDMA WRITEs all its data to the peer, and takes the completion of the write.
     fn post(
         &mut self,
         way: Way,
@@ -308,8 +309,8 @@ impl End {
         let queue = SendQueue::new(config, blocks.0, &mut slots, record.0, doorbell).map_err(text)?;
         let mut completions = CompletionQueue::new(completions.0, cq_record.0).map_err(text)?;
         let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
-        // The queue is wrapped as for several cores, so that a scenario covers the wrapper. One doorbell at
-        // the end publishes all requests.
+        // The queue is wrapped in `SharedSendQueue`, which several cores would share, so that a scenario
+        // tests this type. One doorbell at the end publishes all requests.
         let shared = SharedSendQueue::new(queue);
         let posted = shared.with(|queue| {
             let mut poster = way.open(queue);

@@ -16,13 +16,14 @@ pub(super) const FLAGS: usize = 16;
 /// Offsets of the mkey mask in the UMR control segment, and of the mkey context segment.
 pub(super) const MASK: usize = FLAGS + 8;
 pub(super) const CONTEXT: usize = 64;
-/// Offset of the signature BSF in a UMR with three entries: control segment, UMR control segment and mkey
-/// context fill two blocks, the entries a third. The SET_PSV follows the BSF in a block of its own.
+/// Offset of the signature BSF in a UMR with three entries: the control segment, the UMR control segment and
+/// the mkey context fill two blocks of 64 bytes, the entries a third. The SET_PSV follows the BSF in a block
+/// of its own.
 pub(super) const BSF: usize = 3 * 64;
 pub(super) const SET_PSV: usize = 4 * 64;
 
-/// Configures the mkey over its memory, and changes bytes of the request before the device executes it.
-/// Returns the result of the changed request.
+/// Configures the fixture's mkey over its memory. Before the device executes the request, replaces the bytes
+/// at the offsets in `changes`. Returns the result of the changed request.
 ///
 /// # Errors
 /// If the request cannot be changed.
@@ -36,8 +37,8 @@ pub(super) fn configure(
     run(fixture)
 }
 
-/// Posts a configuration of the mkey over its memory without ringing the doorbell. Returns the number of the
-/// request's first block.
+/// Posts a configuration of the fixture's mkey over its memory without ringing the doorbell. Returns the
+/// number of the request's first block.
 ///
 /// # Errors
 /// If the library refuses the configuration.

@@ -43,8 +43,8 @@ fn dek(fixture: &mut MkeyFixture<'_>, key: &[u8]) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key, keytag: None })
 }
 
-/// Configures crypto properties. The memory is plain or encrypted, as their direction requires. Moves all
-/// data out of the mkey and into it.
+/// Configures an mkey with crypto properties over memory that is plain or encrypted, as their direction
+/// requires. Then moves all data out of the mkey and into it, and checks the bytes.
 fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
     let images = expected::images(data, None, Some((crypto, key)));
     fixture.install(&images.memory, None, Some(crypto))?;
@@ -53,8 +53,8 @@ fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: 
 
 /// Checks that every transfer through the mkey fails and leaves all bytes unchanged.
 ///
-/// The syndrome of real devices is unknown (measured by `gap07_how_keys_are_refused`). The check therefore
-/// accepts any syndrome.
+/// The syndrome with which real devices fail is unknown (`gap07_how_keys_are_refused` measures it), so the
+/// check accepts any syndrome.
 pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: usize) -> Verdict {
     for way in Tx::ALL {
         let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
@@ -72,8 +72,8 @@ pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: u
     Ok(())
 }
 
-/// A new tweak, DEK, data unit or direction takes the place of the old one, with no remainder of the old
-/// configuration.
+/// A new tweak, DEK, data unit or direction replaces the old one completely: nothing of the old configuration
+/// stays in force.
 fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (dek(&mut fixture, &KEY_128), dek(&mut fixture, &KEY_256));
@@ -107,8 +107,8 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
-/// The board's AES-XTS engine, whatever its kind and its byte order of tweaks, encrypts a single data unit
-/// correctly: each size of data unit, both directions, keys of both sizes.
+/// Every kind of AES-XTS engine encrypts a single data unit correctly, with each size of data unit, in both
+/// directions, and with keys of both sizes.
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -127,9 +127,10 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A DEK gets a second value, its first value again, and the second one again, each after a SYNC_CRYPTO. The
-/// mkey with this DEK keeps its configuration, and another DEK is unaffected. The last two steps check
-/// assumptions: a new value without SYNC_CRYPTO, and a value of another size.
+/// A DEK gets a second value, then its first value again, then the second one again, each after a
+/// SYNC_CRYPTO. The mkey with this DEK is not configured anew, and encrypts with the new value. Another DEK
+/// is unaffected. The last two steps check assumptions: a new value without SYNC_CRYPTO, and a value of
+/// another size.
 fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (first, second) = (KEY_128, KEY_128.map(|byte| byte ^ 0xa5));
@@ -139,7 +140,8 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let images = |key: &[u8]| expected::images(&data, None, Some((&new, key)));
     fixture.install(&data, None, Some(&new))?;
     fixture.both_ways(&images(&first)).map_err(|error| format!("as it was loaded: {error}"))?;
-    // Another DEK has the first value. An mkey with this DEK must decrypt the earlier ciphertext at any time.
+    // Another DEK has the first value and keeps it. An mkey with this other DEK must encrypt and decrypt with
+    // the first value at any time.
     let keeper = fixture.pair.board.create_dek(DekSpec { key: &first, keytag: None });
     let keeper = Crypto { dek: keeper, ..new };
     let (rotated, kept) = (fixture.mkey, fixture.pair.mkey(CRYPTO));
@@ -156,7 +158,8 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
             .map_err(|error| format!("value {number}, another key: {error}"))?;
         (fixture.mkey, fixture.memory) = (rotated, memory);
     }
-    // Assumption: the device has used the second value, and continues to use it until SYNC_CRYPTO.
+    // Assumption: the device still has the second value in its cache, and continues to use it until
+    // SYNC_CRYPTO.
     replace(&mut fixture, dek, &first)?;
     for (what, key) in [("before SYNC_CRYPTO", &second), ("behind it", &first)] {
         let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?;
@@ -176,9 +179,9 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
 }
 
 /// A volume changes its key without a pause: requests with the old key and with the new one are in flight
-/// together, each key with its own prepared configuration. The test erases the old key when the last request
-/// with it has completed, while requests with the new key are outstanding. Each request encrypts with its own
-/// key, and afterwards nothing encrypts with the old one.
+/// together, each key with its own prepared configuration. The scenario overwrites the old key when the last
+/// request with it has completed, while requests with the new key are outstanding. Each request encrypts with
+/// its own key, and afterwards nothing encrypts with the old one.
 fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
     const IOS: usize = 4;
     let mut fixture = MkeyFixture::new(board, CRYPTO);
@@ -211,8 +214,8 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
             request.rdma_write(remote, &[all]).map_err(|error| format!("{io}: {error}"))?;
             ios.push((mkey, far, with(dek, io), key));
         }
-        // The first round publishes the requests with the old key, the second those with the new key, without
-        // a wait between.
+        // The first round of the loop publishes the requests with the old key, the second round those with
+        // the new key, without waiting in between.
         fixture.pair.near.ring_doorbell();
     }
     fixture.pair.run_device()?;
@@ -242,7 +245,8 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
         let images = expected::images(&data, None, Some((crypto, key)));
         same(&fixture.pair.bytes(far), &images.wire).map_err(|error| format!("request {io}: {error}"))?;
     }
-    // An mkey that still names the erased DEK encrypts with the DEK's new value.
+    // An mkey that still names the overwritten DEK now encrypts with the DEK's new value, not with the old
+    // key.
     let Some((mkey, far, ..)) = ios.first().copied() else { return Err("no requests".into()) };
     let moved = fixture.pair.tx(Tx::Write, mkey, 0, data.len())?;
     ensure!(moved.ok()? != fixture.pair.bytes(&far), "the erased key is still in force");
@@ -253,8 +257,8 @@ fn replace(fixture: &mut MkeyFixture<'_>, dek: DekId, key: &[u8]) -> Verdict {
     fixture.pair.board.replace_dek(dek, DekSpec { key, keytag: None })
 }
 
-/// Vectors 2 and 4 of IEEE 1619 give the published ciphertext. Their data unit sequence numbers are the
-/// tweaks.
+/// Encrypts test vectors 2 and 4 of IEEE 1619, and compares the result with the published ciphertext. The
+/// tweaks are the vectors' data unit sequence numbers.
 fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek2 = dek(&mut fixture, &[[0x11; 16], [0x22; 16]].concat());
@@ -288,8 +292,8 @@ fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
     same(part(&wire, 496..512), &end).map_err(|error| format!("vector 4, end: {error}"))
 }
 
-/// The same ciphertext results when an mkey that encrypts outgoing data sends plaintext, and when an mkey
-/// that decrypts outgoing data receives the plaintext into memory.
+/// An mkey that decrypts outgoing data encrypts incoming data: when it receives plaintext, its memory then
+/// holds the same ciphertext that an encrypting mkey sends for this plaintext.
 fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -307,8 +311,8 @@ fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Boa
     Ok(())
 }
 
-/// Without a signature, both signature orders put the same bytes on the wire, although their encodings
-/// differ.
+/// Without a signature, both signature orders put the same bytes on the wire, although they are encoded
+/// differently in the request.
 fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_256);
@@ -365,10 +369,10 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// If a request begins at data unit k of the mkey, its data begin with the tweak "first tweak plus k".
+/// If a request begins at data unit k of the mkey, its first data unit has the tweak "first tweak plus k".
 ///
-/// Assumption: tweaks count like the block numbers of signatures. No source states it (measured by
-/// `gap04_tweaks`).
+/// Assumption: tweaks count from the beginning of the mkey, like the block numbers of signatures. No source
+/// states it (`gap04_tweaks` measures it).
 fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -432,11 +436,11 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A transfer through a crypto mkey has either whole data units, or a multiple of 16 bytes with at most (data
-/// unit - 16) bytes in its last data unit.
+/// A transfer through a crypto mkey must consist of whole data units, or its length must be a multiple of 16
+/// bytes, of which the last data unit has at most (data unit - 16).
 ///
 /// Assumption: a device refuses other lengths (measured by `gap03_job_sizes`). A device also refuses lengths
-/// that follow the rule, but that AES-XTS cannot encrypt.
+/// that the rule allows, but that AES-XTS cannot encrypt.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);

@@ -48,8 +48,8 @@ fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
     pair.run_device()
 }
 
-/// Five times as many completions as the completion queue has entries arrive in order. In every lap the owner
-/// bit distinguishes new entries from old ones.
+/// Five times as many completions as the completion queue has entries arrive in order. So each entry is
+/// written five times, and the owner bit must distinguish new entries from old ones each time.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut QpPairFixture::new(board))
 }
@@ -71,8 +71,8 @@ fn lap_completions(pair: &mut QpPairFixture<'_>) -> Verdict {
     Ok(())
 }
 
-/// Completion entries of 128 bytes contain the same information as entries of 64 bytes: successes over many
-/// laps, receives, a signature error, and a failure.
+/// Completion entries of 128 bytes contain the same information as entries of 64 bytes: successes until the
+/// ring was written several times, receives, a signature error, and a failure.
 fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { cqe_size: CqeSize::B128, ..EndSpec::default() });
@@ -99,8 +99,8 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// On a queue with BlueFlame, the doorbell writes a single short request as a whole to the device. Requests
-/// succeed if they are short or long, single or in batches, and across the end of the ring.
+/// With BlueFlame, the doorbell writes a short single request as a whole to the device. All requests must
+/// succeed: short or long ones, single ones or batches, and requests that cross the end of the ring.
 fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.pair.reconnect_as(EndSpec { blue_flame: true, ..EndSpec::default() });
@@ -130,8 +130,9 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
         );
         let found = fixture.pair.bytes(&target);
         for at in 0..together {
-            // Each message begins 50 bytes after the start of the previous one, and overwrites its end: of
-            // all messages but the last, only the first 50 bytes stay.
+            // Each message is written 50 bytes behind the start of the previous one, and overwrites the end
+            // of the previous one. So only the first 50 bytes of each message remain, and the whole last
+            // message.
             let whole = if at + 1 == together { length } else { length.min(50) };
             let at = at as usize * 50;
             same(part(&found, at..at + whole), part(&data, 0..whole))?;
@@ -140,11 +141,12 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     lap_completions(&mut fixture.pair)
 }
 
-/// Both atomic operations change the eight bytes that an entry of the mkey maps. Some values are the same in
-/// either byte order, one is not.
+/// Both atomic operations change the eight bytes that an entry of the mkey maps. Most values are the same in
+/// both byte orders; one is not, and shows the byte order.
 ///
-/// Assumption: values are little endian, as in the hosts of all boards known here. Linux requests the host's
-/// order if the device supports it (`atomic_req_8B_endianness_mode`). Otherwise old values are big endian.
+/// Assumption: the device treats the values as little endian, the byte order of the hosts of all known
+/// boards. Linux asks the device for the host's byte order if the device supports it
+/// (`atomic_req_8B_endianness_mode`). Otherwise old values arrive in big endian.
 fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.install(&[[0x10; 8], [0x20; 8], [0; 8], [0; 8]].concat(), None, None)?;
@@ -275,7 +277,7 @@ fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
 }
 
 /// One message takes its data from an mkey with a signature, an mkey without one, and memory without an mkey.
-/// A message in the other direction arrives in the same three.
+/// A message in the other direction is scattered into the same three.
 fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(1024, 1);
@@ -318,7 +320,8 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
     same(&pair.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
     same(&pair.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
-    // Ten bytes at each end of the plain mkey's space are in no entry; in memory they are adjacent.
+    // The message does not touch the first ten and the last ten bytes of the plain mkey's space. In memory
+    // these bytes are adjacent, since the mkey's entries exchange two halves.
     let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
     same(&pair.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
     ensure_eq!(pair.check(signing), Ok(None), "signature error");

@@ -1,4 +1,5 @@
-//! Digests: a CRC32C over all data of a transaction, on the wire or in memory, of one mkey or of several.
+//! Digests: a CRC32C over all data of a transaction, stored behind the data on the wire or in memory. The
+//! data pass through one mkey or through several.
 
 use super::fixture::{
     BOTH, CRYPTO, KEY_128, MkeyFixture, SIGNATURE, crypto, domain, entry, flipped, part, pattern, same,
@@ -40,13 +41,13 @@ fn text(error: impl core::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns the digest of some data, in the byte order in which it is stored after them.
+/// Returns the digest of `data`, in the byte order in which it is stored behind the data.
 fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
     expected::signature(&Signature::Crc32c(seed), data, 0)
 }
 
-/// Returns the bytes on both sides of an mkey. On the side of the digest, the data are followed by the
-/// digest.
+/// Returns the bytes in memory and on the wire of an mkey with a digest. In the domain that holds the digest,
+/// it follows the data.
 fn images(digest: &Digest, data: &[u8]) -> Images {
     let (plain, protected) = (data.to_vec(), [data, &crc(digest.seed, data)].concat());
     match digest.domain {
@@ -55,7 +56,7 @@ fn images(digest: &Digest, data: &[u8]) -> Images {
     }
 }
 
-/// Writes the bytes to new memory, and configures the mkey for a digest.
+/// Writes the bytes to new memory, and configures the fixture's mkey over it, with a digest.
 fn install(fixture: &mut MkeyFixture<'_>, memory: &[u8], digest: Digest, crypto: Option<&Crypto>) -> Verdict {
     fixture.memory = fixture.pair.region(memory);
     let entries = fixture.entries();
@@ -90,8 +91,8 @@ fn m69_a_digest_in_memory(board: &mut dyn Board) -> Verdict {
     both_ways(board, DomainKind::Memory)
 }
 
-/// One request can move the data, another the digest. In the mkey's space, the digest begins where the data
-/// end.
+/// One request can move the data, and another one the digest. In the mkey's space, the digest begins where
+/// the data end.
 fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(3000, 2);
@@ -149,7 +150,7 @@ fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey has either a digest or a block signature. To set one removes the other.
+/// An mkey has either a digest or a block signature. Setting one of them removes the other.
 fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (digest, block) = (Digest::wire(), BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones))));
@@ -171,8 +172,8 @@ fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdi
 const PARTS: [(DigestPart, Range<usize>); 3] =
     [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
 
-/// Posts the configurations of three mkeys for a transaction, before one doorbell, and returns their number.
-/// The requests share a prepared configuration, which is changed in place for each mkey.
+/// Posts the configurations of the three mkeys of a transaction, and returns their number. The caller rings
+/// the doorbell. One prepared configuration serves all three: the function changes it in place for each mkey.
 fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
@@ -215,8 +216,8 @@ fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The digest of every second transaction is wrong, and the last mkey reports the error. A SET_PSV of the
-/// shared PSV before each later transaction makes the device report errors again.
+/// The digest of every second transaction is wrong, and the last mkey reports the error. Before each later
+/// transaction, a SET_PSV of the shared PSV is needed so that the device reports errors again.
 fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     for _ in PARTS {
@@ -265,8 +266,8 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
         (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
     ] {
         let cipher = crypto(direction, order, BlockSize::B512, dek);
-        // A device whose engine handles single data units allows an mkey at most one data unit, including a
-        // digest in memory.
+        // If the engine encrypts only one data unit per mkey, the data and a digest in memory together must
+        // fit into one data unit.
         let data = pattern(if single { 496 } else { 2048 }, 5);
         let ciphertext = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
         let protected = [&ciphertext[..], &crc(Seed::Ones, &ciphertext)].concat();
@@ -341,8 +342,8 @@ fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The BSF of a minimal UMR contains the exact length of the data, also if a later layout has another length
-/// and keeps the cipher.
+/// Minimal UMRs with crypto properties: the BSF contains the exact length of the data. This holds also if a
+/// later layout has another length and keeps the crypto properties.
 fn m73_minimal_umrs_of_a_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..CRYPTO });
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

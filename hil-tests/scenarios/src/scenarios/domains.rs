@@ -41,7 +41,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Maps the mkey to this region, with all rights.
+/// Configures the fixture's mkey over this region, with all rights.
 fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {
     fixture.memory = region;
     let entries = [entry(&region, 0..region.length)];
@@ -79,8 +79,8 @@ fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
     refuses_all(&mut fixture, LENGTH)
 }
 
-/// Queue pairs of another protection domain can neither use nor change an mkey, while queue pairs of its own
-/// domain can use it.
+/// Queue pairs of another protection domain can neither use an mkey nor change it. Queue pairs of the mkey's
+/// own domain can use it at the same time.
 fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -115,7 +115,7 @@ fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
     nothing_moves(&mut fixture, "a DEK of another domain", 512)
 }
 
-/// Offset, in the request, of the BSF's field with the PSV number of the wire domain.
+/// Offset in the request of the BSF field that holds the number of the wire domain's PSV.
 const WIRE_PSV: usize = BSF + core::mem::offset_of!(SignatureBsf, wire_bfs_psv) + 1;
 
 /// If an mkey's signature names a PSV of another protection domain, transfers and SET_PSV fail.
@@ -163,8 +163,8 @@ fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> 
 /// An mkey that a UMR has bound to the far queue pair cannot be invalidated by the near one: the library's
 /// LOCAL_INV asks the device for this check (CHECK_QPN).
 ///
-/// Assumption: an mkey for UMRs can be bound, and the check has this syndrome. The reference provider binds
-/// memory windows only.
+/// Assumption: a UMR can bind an mkey to a queue pair (libmlx5 does this only with memory windows), and the
+/// check fails with the syndrome below.
 fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.memory = fixture.pair.region(&pattern(LENGTH, 1));
@@ -172,7 +172,8 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
     let holder = fixture.pair.far.qpn().get().to_be_bytes();
     let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
-    // The mask bits for "key" and "queue pair" are both in the only byte of the mask that differs from 0.
+    // Only the bytes of the mask that are not 0 have to be changed in the request. Both bits are in the same
+    // byte.
     let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
     let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
     changed::change(&mut fixture, first, &changes)?;
@@ -196,7 +197,7 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A UMR with CHECK_FREE changes a new mkey and fails on a configured one.
+/// A UMR with the flag CHECK_FREE configures a new mkey, but fails on an mkey that is already configured.
 ///
 /// Assumption: new mkeys count as free, configured ones do not. The kernel and rdma-core agree that the bit
 /// means "fail if not free" (DEVICE.md, "Where documents, code and hardware disagree").

@@ -1,4 +1,5 @@
-//! The fixture of most scenarios: an mkey with its memory, functions that move data, and checks.
+//! The fixture of most scenarios: two connected ends and an mkey with its memory. Its functions configure the
+//! mkey, move data through it, and check bytes and errors.
 
 use crate::assumption::assumed;
 use crate::board::{Board, MkeySpec};
@@ -43,7 +44,7 @@ pub(super) const DIF: T10Dif = T10Dif {
     escape: Escape::Never,
 };
 
-/// A key of AES-128-XTS and one of AES-256-XTS.
+/// Keys for AES-128-XTS (`KEY_128`) and AES-256-XTS (`KEY_256`).
 pub(super) const KEY_128: [u8; 32] = {
     let mut key = [0x27; 32];
     key[0] = 1;
@@ -94,17 +95,18 @@ pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the bytes of a range, or no bytes if the range exceeds their end.
+/// Returns the bytes of a range, or no bytes if the range reaches past their end.
 pub(super) fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
     bytes.get(range).unwrap_or(&[])
 }
 
-/// Returns the bytes with some bits of one byte flipped.
+/// Returns a copy of the bytes in which the `bits` of the byte at `at` are flipped.
 pub(super) fn flipped(bytes: &[u8], at: usize, bits: u8) -> Vec<u8> {
     replaced(bytes, at, &[part(bytes, at..at + 1).first().copied().unwrap_or(0) ^ bits])
 }
 
-/// Returns a copy of the bytes in which `with` replaces the same number of bytes from `at` on.
+/// Returns a copy of the bytes in which the bytes from `at` on are replaced by `with`. The length stays the
+/// same.
 pub(super) fn replaced(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     [part(bytes, 0..at), with, bytes.get(at + with.len()..).unwrap_or(&[])].concat()
 }
@@ -165,14 +167,14 @@ impl<'b> MkeyFixture<'b> {
         Self { pair, mkey, memory, spec }
     }
 
-    /// Replaces the mkey by a new one. A caller needs this after a violated assumption: the device may have
-    /// reported a signature error, and the state of the old mkey is unknown.
+    /// Replaces the mkey by a new one. Call this after a violated assumption: the device may have reported a
+    /// signature error for the old mkey, and the old mkey's state is unknown.
     pub(super) fn renew_mkey(&mut self) {
         self.mkey = self.pair.mkey(self.spec);
     }
 
-    /// Writes the bytes to new memory, and configures the mkey: all rights, the memory in three uneven
-    /// entries, and this signature and crypto.
+    /// Writes the bytes to new memory, and configures the mkey over it in three entries of uneven lengths,
+    /// with all rights, and with this signature and these crypto properties.
     pub(super) fn install(
         &mut self,
         memory: &[u8],
@@ -185,7 +187,7 @@ impl<'b> MkeyFixture<'b> {
         self.change(&MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() }, &entries)
     }
 
-    /// Divides the memory into three entries that are aligned to no boundary.
+    /// Divides the memory into three entries whose borders are not aligned.
     pub(super) fn entries(&self) -> [KlmEntry; 3] {
         let length = self.memory.length;
         let (first, second) = (length / 3 + 1, (length / 2 + 3).min(length - 1));
@@ -254,9 +256,9 @@ impl<'b> MkeyFixture<'b> {
         Ok(())
     }
 
-    /// Judges the result `done` of a check. If `known`, a source states the rule, and a failed check fails
-    /// the scenario. Otherwise the rule is an assumption: [`assumed`] reports its violation, and the pair is
-    /// reconnected.
+    /// Judges `done`, the result of a check. If `known` is true, a source states the checked rule, and a
+    /// failed check fails the scenario. Otherwise the rule is an assumption: [`assumed`] reports a violation,
+    /// and after one the function reconnects the pair.
     pub(super) fn right(&mut self, known: bool, what: impl core::fmt::Display, done: Verdict) -> Verdict {
         if known {
             return done.map_err(|error| format!("{what}: {error}"));
@@ -267,7 +269,7 @@ impl<'b> MkeyFixture<'b> {
         Ok(())
     }
 
-    /// Overwrites the mkey's memory from its start.
+    /// Writes bytes to the beginning of the mkey's memory.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         self.pair.board.write(self.memory.address, bytes);
     }
@@ -308,8 +310,8 @@ pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
 }
 
-/// Checks the kind, the domain, the block and the offset of a signature error, and that found and computed
-/// value differ. `stride` is the number of bytes of a block with its signature.
+/// Checks the kind, the domain, the block and the offset of a signature error, and that its found value
+/// differs from the computed one. `stride` is the number of bytes of a block with its signature.
 pub(super) fn reports(
     error: &SignatureError,
     kind: SignatureErrorKind,

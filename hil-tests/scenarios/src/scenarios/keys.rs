@@ -1,5 +1,5 @@
-//! Keys over their life: before the first configuration, after an invalidation by either side, after the next
-//! configuration, and with a new tag.
+//! When the key of an mkey works and when it is refused: before the first configuration, after an
+//! invalidation by the owner or the peer, after the next configuration, and with a new tag.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, flipped, pattern,
@@ -122,7 +122,8 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
     fixture.both_ways(&images)
 }
 
-/// Requests that are published together: one before a LOCAL_INV of the mkey succeeds, one after it fails.
+/// Of requests that are published together, the one before a LOCAL_INV of the mkey succeeds, and the one
+/// after it fails.
 fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
@@ -146,8 +147,8 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
 
-/// Sends a message with invalidation of `key` from the far side. Returns the outcomes of the near side, which
-/// receives, and of the far side.
+/// SENDs a message with invalidation of `key` from the far queue pair. Returns the outcomes of the near queue
+/// pair, which receives the message, and of the far one.
 pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
@@ -210,8 +211,8 @@ pub(super) fn refuses_invalidation(fixture: &mut MkeyFixture<'_>, key: Key) -> V
     Ok(())
 }
 
-/// An mkey is invalidated while it has a signature error, and configured again. Its next errors are reported
-/// as before.
+/// An mkey is invalidated while it has a signature error, and configured again. Later signature errors are
+/// reported as before.
 fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -247,7 +248,8 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
         for way in Tx::ALL {
             fixture.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
         }
-        // The copy of the mkey from before simulates a program that still uses the first tag.
+        // `old`, the copy of the mkey from before the change, simulates a program that still uses the first
+        // tag.
         fixture.pair.mkeys.push(old.clone());
         let stale = fixture.pair.mkeys.len() - 1;
         for way in Tx::ALL {
@@ -260,8 +262,8 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey of a pool is used for several memories in turn. The device refuses the keys of earlier uses, after
-/// the mkey was put back and while it is used again.
+/// An mkey of a pool is used for one memory after another, each time with a new key. The device refuses the
+/// keys of earlier uses, both after the mkey was put back and while it is used again.
 fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
@@ -298,8 +300,8 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// A flushed invalidation leaves the key usable. The pool does not hand out the mkey until another
-/// invalidation has completed, on another queue pair.
+/// If the request that invalidates a key is flushed, the key stays usable. So the pool does not hand out the
+/// mkey again until another invalidation, on another queue pair, has completed.
 fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let number = pair.mkey(PLAIN);
@@ -317,7 +319,8 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     let known = pair.mkeys.len() - 1;
     pair.run_device()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "configurations");
-    // The first of these requests fails, and thereby the queue pair: it flushes the invalidation.
+    // The first of these requests fails, which takes the queue pair to the error state. The device then
+    // flushes the second one, the invalidation.
     let nothing = Remote { address: 0, rkey: Key::from_raw(0) };
     let sge = Sge { address: memory.address, length: 8, lkey: memory.key };
     pair.near.request(2).signaled().rdma_write(nothing, &[sge]).map_err(text)?;

@@ -1,4 +1,4 @@
-//! Layouts: the mapping from the bytes of an mkey to the bytes of memory.
+//! Layouts: which bytes of memory the bytes of an mkey's space are.
 
 use super::fixture::{
     BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
@@ -105,7 +105,8 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Creates a DEK from `key` with its last byte changed. Returns crypto properties with this DEK, and its key.
+/// Changes the last byte of `key`, and creates a DEK of the result. Returns crypto properties with this DEK,
+/// and the bytes of its key.
 fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto, [u8; 32]) {
     if let Some(last) = key.last_mut() {
         *last ^= 0x77;
@@ -116,8 +117,8 @@ fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto,
     (Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key)
 }
 
-/// Checks that the mkey's data appear on the wire as `images` says, and that data can be written into the
-/// mkey only as `access` allows.
+/// Checks that the mkey's data have the bytes `images.wire` on the wire, and that data can be written into
+/// the mkey only as `access` allows.
 fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
     for way in Tx::ALL {
         let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
@@ -135,8 +136,8 @@ fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images
     Ok(())
 }
 
-/// An mkey has access rights, layout, signature and cipher. Each further configuration names another subset
-/// of these four: the named ones change, the others stay.
+/// An mkey has access rights, layout, signature and cipher. Configurations then set every subset of these
+/// four: the ones that are set change, the others stay.
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
@@ -185,7 +186,8 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// An empty configuration changes nothing. On a new mkey it makes the key valid, without memory.
+/// A configuration that sets nothing changes nothing. On a new mkey it makes the key valid, with a space of 0
+/// bytes.
 fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
@@ -201,7 +203,7 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     fails("a byte of an mkey without a layout", &moved, requester, receiver)
 }
 
-/// The device reads the memory of an mkey when a request uses the mkey, instead of when the mkey is
+/// The device reads the memory of an mkey each time when a request uses the mkey, and not when the mkey is
 /// configured.
 fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -273,8 +275,8 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
-/// The longest layouts that fit into a request work. The entries have 52 octowords, after the request's first
-/// two blocks.
+/// The longest layouts that fit into a request work. Behind its first two blocks, a request has space for 52
+/// entries of 16 bytes.
 fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     const ROOM: usize = 52;
     let mut pair = QpPairFixture::new(board);
@@ -289,7 +291,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     }
     lay(&mut pair, mkey, Layout::List(&entries))?;
     out(&mut pair, mkey, 0, &space)?;
-    // The header of an interleaved layout takes the room of one entry, so that one stream fewer fits.
+    // The header of an interleaved layout takes the space of one entry, so it can have one stream fewer.
     let mut streams = Vec::new();
     let mut space = Vec::new();
     for number in 0..ROOM - 1 {
@@ -305,7 +307,8 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &space)
 }
 
-/// Lists work whether or not they fill whole blocks (64 bytes) of the request. The empty list maps nothing.
+/// Lists of any length work, also if their entries do not fill a multiple of 64 bytes in the request. With an
+/// empty list, the mkey's space has 0 bytes.
 fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(MkeySpec { entries: 16, ..PLAIN });
@@ -408,9 +411,10 @@ fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A transfer that reaches an entry with a wrong region key fails. Other transfers succeed.
+/// A transfer fails if it touches an entry whose key belongs to no region. Transfers that touch only other
+/// entries succeed.
 ///
-/// Assumption: a transfer that fails also leaves the bytes before this entry unwritten.
+/// Assumption: a failing transfer writes no byte at all, not even those before this entry.
 fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
@@ -462,8 +466,8 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     out(&mut pair, mkey, 0, &data)
 }
 
-/// The space of an mkey begins at the configured start address until a configuration names another. A
-/// configuration can also allow and forbid the peer to invalidate the key.
+/// The space of an mkey begins at the configured start address until another configuration sets another one.
+/// A configuration can also allow the peer to invalidate the key, and forbid it.
 fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     const START: u64 = 0x7f12_3456_789a;
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -501,9 +505,10 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     out(&mut fixture.pair, mkey, 0, &data)
 }
 
-/// Configurations relax the PCIe ordering of reads, of writes and of both, and restore it. Bytes, length and
-/// access rights stay the same. A program cannot observe whether transfers overtake one another. Only a
-/// device with the capability for relaxed ordering accepts these configurations.
+/// Configurations relax the PCIe ordering of reads, of writes and of both, and restore it. Data, length and
+/// access rights stay the same; that is all the scenario can check, because a program cannot observe whether
+/// transfers overtake one another. Only a device with the capability for relaxed ordering accepts these
+/// configurations.
 fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdict {
     let device = board.capabilities();
     let ordering = device.relaxed_ordering.ok_or("no ordering to relax")?;

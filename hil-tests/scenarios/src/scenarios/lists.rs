@@ -43,7 +43,7 @@ fn created(pair: &mut QpPairFixture<'_>, access: Access, entries: MkeyEntries<'_
 }
 
 /// Checks that the whole space, and the bytes around each of the `edges` between entries, can be read and
-/// written. The byte before the space and the byte after it must be refused.
+/// written. Accesses to the byte before the space and to the byte after it must be refused.
 fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize]) -> Verdict {
     let mut space = space.to_vec();
     let mut ranges: Vec<_> = edges.iter().map(|edge| edge - 3..edge + 5).collect();
@@ -90,7 +90,8 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let mkey = created(&mut pair, Access::ALL, MkeyEntries::Klm(&entries))?;
     let edges = [46, space.len() - 7];
     works(&mut pair, mkey, &space, &edges)?;
-    // An mkey that maps a part of the first mkey's space reads the written bytes.
+    // Through a second mkey, which maps a part of the first mkey's space, the peer reads the bytes that were
+    // written.
     let now = pair.tx(Tx::Write, mkey, START, space.len())?.ok()?;
     let over = pair.mkey(PLAIN);
     let inner = KlmEntry { address: START + 100, length: 300, key: pair.key(mkey) };
@@ -113,8 +114,8 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A list of entries of 4096 bytes each, part of the creating command and out of order in memory, is read and
-/// written correctly across the entries.
+/// The command that creates an mkey contains a list of entries of 4096 bytes each, which are out of order in
+/// memory. The mkey is read and written correctly, also across the borders of entries.
 fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -208,7 +209,7 @@ fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
     fails("a byte behind the space", &moved, requester, receiver)
 }
 
-/// Configures an mkey of the near side with a list in registered memory, and waits for the completion.
+/// Configures an mkey of the near end with a list in registered memory, and waits for the completion.
 fn configure_by_pointer(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -226,8 +227,8 @@ fn configure_by_pointer(
     pair.finish_configuration()
 }
 
-/// Replaces entries of an mkey from index `first` on, by entries in the request or in registered memory, and
-/// waits for the completion.
+/// Replaces entries of an mkey from index `first` on, by entries in the request, or with `by_pointer` in
+/// registered memory. Waits for the completion.
 fn replace_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -248,7 +249,7 @@ fn replace_entries(
     pair.finish_configuration()
 }
 
-/// Appends entries to an mkey, and waits for the completion.
+/// Appends entries from registered memory to the layout of an mkey, and waits for the completion.
 fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntries<'_>) -> Verdict {
     let mut memory = memory_for(entries);
     let list = list(pair, &mut memory, entries)?;
@@ -259,8 +260,8 @@ fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntrie
     pair.finish_configuration()
 }
 
-/// Makes a list of these entries in `memory`, a copy of registered memory of the board that no peer may read.
-/// [`show`] copies the list to the board.
+/// Makes a list of these entries. The list is built in `memory`, local to this program. Its address and key
+/// are those of registered memory of the board, to which [`show`] copies the list.
 fn list<'m>(
     pair: &mut QpPairFixture<'_>,
     memory: &'m mut [Wqebb],
@@ -288,14 +289,14 @@ fn memory_for(entries: MkeyEntries<'_>) -> Vec<Wqebb> {
     vec![Wqebb::ZERO; RegisteredList::blocks_for(count)]
 }
 
-/// Copies a list to the registered memory from which the device reads it.
+/// Copies a list to the board's registered memory, from which the device reads it.
 fn show(pair: &mut QpPairFixture<'_>, list: &RegisteredList<'_>) {
     let bytes: Vec<u8> = list.blocks().iter().flat_map(|block| block.0).collect();
     pair.board.write(list.address(), &bytes);
 }
 
-/// A configuration takes two thousand entries from registered memory, the next ones other numbers of entries,
-/// and the last one a list in the request again.
+/// The first configuration takes two thousand entries from registered memory, the next ones other numbers of
+/// entries. The last one has its list in the request again.
 fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(20_000, 1);
@@ -337,8 +338,8 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     let images = expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)));
     let mkey = pair.mkey(MkeySpec { entries: 64, ..BOTH });
     let entries: Vec<_> = (0..64).map(|number| entry(&region, number * 8..number * 8 + 8)).collect();
-    // The second round is different: its request contains the number of reported errors, and the PSVs have
-    // been used.
+    // The second round tests more than the first: the mkey has been configured before, and its PSVs hold
+    // values of an earlier transfer.
     for round in 0..2 {
         configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
         for way in Tx::ALL {
@@ -450,8 +451,8 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     refuses_other_entries(&mut pair, mkey, size, &region)
 }
 
-/// Checks that an mkey refuses entries of another form or length than it was created for (KLM, or KSM of a
-/// length), and that the refusals change nothing.
+/// Checks that for an mkey with entries of the length `size` (KSM), the library refuses entries of their own
+/// lengths (KLM) and entries of another length, and that the refusals change nothing.
 fn refuses_other_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
@@ -498,8 +499,8 @@ enum Lay {
 }
 
 /// Several requests set a list of more than 65,535 entries, and replace entries on both sides of index
-/// 65,536. Two rounds: entries of various lengths (KLM), then of one common length (KSM) if the board
-/// supports them.
+/// 65,536. The check runs with entries of various lengths (KLM), then with entries of one common length (KSM)
+/// if the board supports them.
 fn m84_more_entries_than_16_bits_count(board: &mut dyn Board) -> Verdict {
     grows(board, None)?;
     if board.capabilities().fixed_entries {

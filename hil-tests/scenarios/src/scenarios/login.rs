@@ -37,13 +37,13 @@ fn load(fixture: &mut MkeyFixture<'_>, spec: DekSpec<'_>) -> Result<DekId, Strin
     logins.load_wrapped(&wrapped)
 }
 
-/// Returns crypto properties with this DEK, and with the keytag of `spec`, from which the DEK was loaded.
+/// Returns crypto properties with this DEK and its keytag. The DEK was loaded from `spec`.
 fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
     let keytag = Keytag(spec.keytag.unwrap_or_default());
     Crypto { keytag, ..crypto(Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, BlockSize::B512, dek) }
 }
 
-/// Configures the mkey with these crypto properties, and checks a data unit that moves through it both ways.
+/// Configures the mkey with these crypto properties, and checks a data unit that moves out of it and into it.
 fn works(fixture: &mut MkeyFixture<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
     let images = expected::images(&pattern(512, 1), None, Some((crypto, spec.key)));
     fixture.install(&images.memory, None, Some(crypto))?;

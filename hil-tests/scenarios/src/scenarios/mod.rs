@@ -1,5 +1,5 @@
-//! The requirements on a device, as scenarios: each names its requirements, creates its own mkeys on any
-//! [`crate::board::Board`], and returns the violation that it found.
+//! The scenarios: tests of the requirements on a device. Each states its requirements, creates its own mkeys
+//! on any [`crate::board::Board`], and returns an error if the device violates a requirement.
 //!
 //! Scenarios access the machine only by the `Board` trait: they use no files, threads or clocks, and never
 //! panic.

@@ -1,5 +1,5 @@
-//! Operations of the peer: operations that the queue pair denies, the byte counts of receives, solicited
-//! events, atomics, invalidations.
+//! Operations that the peer begins: operations that the queue pair denies, receives and their byte counts,
+//! solicited events, atomics, invalidations.
 
 use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, same};
 use super::keys::{refuses_invalidation, send_invalidate};
@@ -28,12 +28,11 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Checks that `failed` is the failure of a peer's operation that the near side's queue pair denies. The
-/// peer's completion reports an invalid request, and so does an event of the near side. Reconnects both
-/// sides.
+/// Checks `failed`, the failure of a peer's operation that the near queue pair denies: the peer's completion
+/// reports an invalid request, and so does an event of the near queue pair. Reconnects both ends.
 ///
-/// Assumption: an operation that the queue pair does not enable is an invalid request instead of an access
-/// error.
+/// Assumption: the device reports an operation that the queue pair does not allow as an invalid request, not
+/// as an access error.
 fn is_denied(fixture: &mut MkeyFixture<'_>, what: &str, failed: Option<Failure>) -> Verdict {
     let Some(failure) = failed else { return Err(format!("{what} went through")) };
     let what = format_args!("syndrome of {what} that the queue pair denies");
@@ -85,7 +84,7 @@ fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// Returns eight 64-bit words that are the same in either byte order.
+/// Returns the bytes of eight 64-bit words that have the same value in both byte orders.
 fn words() -> Vec<u8> {
     (1..=8).flat_map(|word| [word; 8]).collect()
 }
@@ -109,7 +108,8 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     Ok((failed, fixture.pair.bytes(&old)))
 }
 
-/// A message is as long as its bytes on the wire, whatever its length in memory.
+/// If an mkey has a signature, a message has different lengths in memory and on the wire. Its length as a
+/// message is that on the wire.
 ///
 /// Assumption: the completion of the receive reports this length.
 fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
@@ -175,8 +175,8 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
 
 /// An atomic operation fails if its address is no multiple of eight (InfiniBand 9.4.5 demands alignment).
 ///
-/// Assumption: the address in the mkey's space has to be aligned, instead of the address in memory. The
-/// syndrome is an assumption too.
+/// Assumption: the address in the mkey's space has to be aligned, not the address in memory. The syndrome is
+/// an assumption too.
 fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = words();

@@ -1,4 +1,4 @@
-//! Configurations that are prepared once and posted to a pool: several mkeys of one kind.
+//! Configurations that are prepared once and posted for several mkeys of one kind (a pool).
 
 use super::fixture::{BOTH, DIF, KEY_128, MkeyFixture, PLAIN, crypto, domain, flipped, pattern, reports};
 use super::keys::invalidate;
@@ -42,13 +42,13 @@ fn pool(fixture: &mut MkeyFixture<'_>, spec: MkeySpec, bytes: usize) -> Vec<Memb
     (0..MKEYS).map(&mut member).collect()
 }
 
-/// Makes this mkey and its memory the ones that the fixture's functions use.
+/// Makes the functions of the fixture use this mkey and its memory.
 fn choose(fixture: &mut MkeyFixture<'_>, member: &Member) {
     (fixture.mkey, fixture.memory) = (member.mkey, member.memory);
 }
 
-/// Configures all members, each over its own memory, before one doorbell. Checks that each then moves its own
-/// data.
+/// Configures all mkeys of the pool, each over its own memory, with one doorbell. Checks that each then moves
+/// the data of its own memory.
 fn configure(
     fixture: &mut MkeyFixture<'_>,
     members: &[Member],
@@ -77,7 +77,7 @@ fn configure(
     Ok(())
 }
 
-/// All mkeys of a pool get the same prepared configuration, each with a layout of its own.
+/// One prepared configuration is posted for all mkeys of a pool, for each with another layout.
 fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let mut members = pool(&mut fixture, PLAIN, 300);
@@ -99,9 +99,9 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// All mkeys of a pool get the same configuration with signature and cipher, although each has its own PSVs
-/// and its own count of errors. Mkeys with an error, and invalidated mkeys, accept the configuration too. It
-/// is then changed in place, and posted to all mkeys again.
+/// One prepared configuration with signature and crypto properties is posted for all mkeys of a pool,
+/// although each has its own PSVs and its own count of errors. Mkeys with an error, and invalidated mkeys,
+/// can be configured with it too. Then the configuration is changed in place, and posted for all mkeys again.
 fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let members = pool(&mut fixture, BOTH, 520);

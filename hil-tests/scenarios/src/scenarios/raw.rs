@@ -1,4 +1,4 @@
-//! WQEs that the caller writes as raw bytes, and requests that copy local memory.
+//! WQEs that the program builds as raw bytes, and requests that copy local memory.
 
 use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
 use super::scenario::{Scenario, scenario};
@@ -54,7 +54,7 @@ fn remote(region: &Region) -> RemoteAddressSegment {
     RemoteAddressSegment { address, rkey, reserved: 0.into() }
 }
 
-/// Rings the near side's doorbell, and checks that the requests complete with these ids and kinds.
+/// Rings the near end's doorbell, and checks that the requests complete with these ids and kinds.
 fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
     pair.near.ring_doorbell();
     pair.run_device()?;
@@ -70,8 +70,8 @@ fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> V
     Ok(())
 }
 
-/// A WQE of raw bytes performs an RDMA WRITE of an mkey's space to the peer. The WQE follows a configuration,
-/// and the library adds the fence.
+/// A WQE of raw bytes performs an RDMA WRITE of an mkey's space to the peer. The WQE is posted behind a
+/// configuration, so the library adds the fence to it.
 fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let bytes = pattern(700, 1);
@@ -86,8 +86,8 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     ensure_eq!(parsed.refusal(&DeviceContext::UNKNOWN), None, "what a device would refuse");
     pair.post_prepared(mkey, &prepared, &entries).map_err(text)?;
     pair.near.request(1).signaled().raw(&request).map_err(text)?;
-    // The library refuses a WQE whose size field exceeds the limit or the number of its bytes. A refusal
-    // changes nothing.
+    // The library refuses a WQE whose size field exceeds the limit (64 octowords) or the bytes that the
+    // caller passed. A refusal changes nothing.
     let longer = wqe(Opcode::RDMA_WRITE, &[&[0; 64 * OCTOWORD_BYTES]]);
     let refused = pair.near.request(2).raw(&longer);
     ensure_eq!(refused, Err(PostError::RawSize { octowords: 65 }), "a request of 65 octowords");
@@ -116,7 +116,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     pair.configure(first, &config, &[entry(&memory, 0..512)])?;
     let end = pair.near.queues().producer();
     let mut umr: Vec<u8> = (begin..end).flat_map(|at| pair.near.queues().block(at).0).collect();
-    // The key in the control segment, and the tag in the mkey context, become those of the second mkey.
+    // Replaces the key in the control segment and the tag in the mkey context by those of the second mkey.
     let key = pair.key(second);
     for (at, new) in [(12, &key.get().to_be_bytes()[..]), (64 + 7, &[key.tag()])] {
         umr.iter_mut().skip(at).zip(new).for_each(|(byte, new)| *byte = *new);
@@ -124,8 +124,8 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     if let Some(flags) = umr.get_mut(11) {
         *flags = FmCeSe::new().with_ce(FmCeSe::CE_ERROR_ONLY).into_bits();
     }
-    // The library cannot interpret a raw WQE: the caller says that the mkey's properties are unknown from
-    // here on.
+    // The library does not know how a raw WQE changes an mkey. So the caller has to mark the mkey's
+    // properties as unknown.
     if let Some(mkey) = pair.mkeys.get_mut(second) {
         mkey.forget();
     }
@@ -178,8 +178,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     pair.configure(mkey, &config, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
     let to = Local { address: 0, lkey: pair.key(mkey) };
     pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
-    // No fence of a request orders the request after a copy. The test therefore waits for the copy's
-    // completion.
+    // No fence makes a request wait for a copy. So the scenario waits for the copy's completion.
     completed(pair, &[(1, RequestKind::Memcpy)])?;
     let sge = Sge { address: memory.address, length: 3000, lkey: memory.key };
     let target = Remote { address: far.address, rkey: far.key };

@@ -1,4 +1,4 @@
-//! Queue pairs that fail and that the program resets and reconnects.
+//! Recovery: queue pairs that fail, and that the program then resets and connects again.
 
 use super::fixture::{DIF, MkeyFixture, SIGNATURE, domain, flipped, pattern, reports};
 use super::scenario::{Scenario, scenario};
@@ -33,8 +33,8 @@ struct Posted {
 }
 
 impl Posted {
-    /// Posts `count` RDMA WRITEs with ids above `last`. Returns the last id. Some requests are unsignalled,
-    /// the last is signalled.
+    /// Posts `count` RDMA WRITEs with ids above `last`. Returns the last id. Some requests are not signalled,
+    /// but the last one is.
     fn post(
         &mut self,
         pair: &mut QpPairFixture<'_>,
@@ -63,9 +63,9 @@ impl Posted {
     }
 }
 
-/// The most rounds of failure and recovery. A board that takes longer than the time limit, in nanoseconds,
-/// stops after the round that exceeds it. The fewest rounds combine all counts of requests with both ways to
-/// take completions.
+/// The fewest and the most rounds of failure and recovery (`ROUNDS`). Once the time limit `LIMIT`, in
+/// nanoseconds, is over and the fewest rounds are done, the scenario stops. The fewest rounds suffice to
+/// combine all numbers of requests with both ways to take completions.
 const ROUNDS: core::ops::Range<u64> = 56..1000;
 const LIMIT: u64 = 10_000_000_000;
 
@@ -98,8 +98,8 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
             pair.run_device()?;
         }
         pair.board.fail(&pair.near);
-        // The device flushes requests that are published now, because the queue pair has failed. It has not
-        // seen the requests that are posted further below without a doorbell.
+        // The queue pair has failed, so the device flushes the requests that are published here. Requests
+        // that are posted further below are never published, so the device does not see them.
         last = posted.post(&mut pair, write, round % 2, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
@@ -118,19 +118,19 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         last = posted.post(&mut pair, write, u64::from(round % 5 == 0), last)?;
         last_receive = posted.post_receives(&mut pair, u64::from(round % 5 == 1), last_receive)?;
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
-        // If the round takes all completions, they retire all published requests. The remaining requests are
-        // outstanding, in order.
+        // If this round takes completions, all published requests are retired by them. All other requests
+        // must be reported as outstanding, in order.
         let (sends, receives) = if takes { (published, published_receives) } else { (0, 0) };
         let left = [posted.all.split_off(sends), posted.receives.split_off(receives)];
         ensure_eq!(outstanding, left, "round {round}: outstanding");
         ensure_eq!(received, posted.receives, "round {round}: receives completed");
-        // Flushed requests have completions even if they are unsignalled. The comparison is of signalled
-        // requests only.
+        // Flushed requests have completions even if they are not signalled, so only signalled requests are
+        // compared.
         completed.retain(|id| posted.signaled.contains(id));
         posted.signaled.retain(|id| posted.all.contains(id));
         ensure_eq!(completed, posted.signaled, "round {round}: completions");
-        // Recovery sets the block counters of both queue and device to 0: the next request completes as
-        // usual.
+        // Recovery sets the block counters of both the library's queue and the device to 0, so the next
+        // request must complete as usual.
         last = Posted::default().post(&mut pair, write, 1, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
@@ -143,8 +143,8 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
     Ok(())
 }
 
-/// A signature error that is still in the completion queue when the queue pair is reset reaches its mkey
-/// afterwards, exactly once. The mkey can then be used again.
+/// A signature error that is still in the completion queue when the queue pair is reset is reported for its
+/// mkey afterwards, exactly once. Then the mkey can be used again.
 fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), None);
@@ -164,8 +164,8 @@ fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
         }
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
         ensure_eq!(outstanding, [vec![1], vec![]], "outstanding");
-        // The poll does not wait. If a completion arrives later, `install` fails, because it expects only a
-        // completion of its own.
+        // The poll does not wait. If a completion arrives later, `install` below fails, because it expects
+        // only its own completion.
         ensure!(pair.poll_near()?.is_empty(), "a completion behind the reset");
         ensure_eq!(core::mem::take(&mut pair.signature_errors), vec![fixture.mkey], "mkeys that were told");
         let error = fixture.error()?.ok_or("the mkey has no error")?;

@@ -74,7 +74,7 @@ fn config(error: ConfigError) -> PostError {
 
 /// Checks that an mkey created for `entries` entries refuses a list of `LIST` entries and a layout of
 /// `STREAMS` streams. The errors name `max` as the limit for lists, and `max` - 1 for streams, because the
-/// header of an interleaved layout takes the room of one entry.
+/// header of an interleaved layout takes the place of one entry.
 fn too_many<const LIST: usize, const STREAMS: usize>(
     board: &mut dyn Board,
     entries: u32,
@@ -95,14 +95,14 @@ fn too_many<const LIST: usize, const STREAMS: usize>(
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// The library refuses layouts that do not fit into a request. A request has room for 52 entries after its
-/// first two blocks, and the header of an interleaved layout takes the room of one.
+/// The library refuses layouts that do not fit into a request. Behind its first two blocks, a request has
+/// space for 52 entries. The header of an interleaved layout takes the space of one.
 fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
     too_many::<53, 52>(board, 60, 52)
 }
 
-/// If an mkey has a signature, the library refuses a layout of 4 GiB or more. Otherwise it accepts the
-/// layout.
+/// If an mkey has a signature, the library refuses a layout of 4 GiB or more. Without a signature it accepts
+/// the layout.
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -115,7 +115,7 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let layout = Layout::List(&entries);
     refused(&mut fixture, "4 GiB with a signature", &MkeyConfig::UNCHANGED, layout, error)?;
     fixture.both_ways(&images)?;
-    // Four valid bytes at offset 4 GiB.
+    // The third entry maps four bytes of real memory, at offset 4 GiB of the mkey's space.
     let entries = [huge, huge, entry(&fixture.memory, 8..12)];
     let signature = SignatureChange::Reset;
     fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
@@ -154,8 +154,8 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// The library refuses signatures on both sides if the cipher covers neither of them, whether one
-/// configuration sets signatures and cipher, or two.
+/// The library refuses signatures in both domains if the cipher covers neither of them. This holds whether
+/// one configuration sets signatures and crypto properties together, or two set them one after the other.
 fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -188,8 +188,8 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Returns a signature and crypto properties, each only if `spec` allows it. Creates a DEK for the crypto
-/// properties.
+/// Returns a signature if mkeys of this `spec` can have one, and crypto properties if they can have those.
+/// Creates a DEK for the crypto properties.
 fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
     let signature = spec.signature.then_some(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
     let (order, unit) = if spec.signature {
@@ -204,7 +204,8 @@ fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSig
     (signature, crypto)
 }
 
-/// Configures the mkey over `data` with this signature and cipher. Returns the bytes of both sides.
+/// Configures the fixture's mkey over `data` with this signature and these crypto properties. Returns the
+/// bytes in memory and on the wire.
 fn protect(
     fixture: &mut MkeyFixture<'_>,
     data: &[u8],
@@ -217,8 +218,8 @@ fn protect(
     Ok(images)
 }
 
-/// Returns all kinds of mkey that differ from this one in a single property: room, features, capabilities,
-/// engine.
+/// Returns kinds of mkey that differ from this one in a single property: the number of entries, signature
+/// capabilities, or the AES-XTS engine.
 fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
     let entries = [kind.max_entries - 1, kind.max_entries + 1, kind.max_entries ^ 0x100];
     let all = SignatureCapabilities::ALL;
@@ -243,8 +244,8 @@ fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
     others.filter(move |other| *other != kind)
 }
 
-/// A configuration that was prepared for one kind of mkey, whether it changes a part or all of an mkey, is
-/// refused by mkeys of all other kinds.
+/// The library refuses a configuration that was prepared for one kind of mkey, if it is posted for an mkey of
+/// another kind. This holds for configurations that change a part of the mkey and for complete ones.
 fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     let has = board.capabilities();
     let made = |spec: &MkeySpec| (has.signature || !spec.signature) && (has.xts.is_some() || !spec.crypto);
@@ -273,8 +274,8 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Entries and BSFs share 832 bytes of a request: 48 entries leave room for one BSF, 44 entries for two
-/// (signature and crypto).
+/// In a request, entries and BSFs together have 832 bytes: 48 entries leave space for one BSF, 44 entries for
+/// two (signature and crypto).
 fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     let data = pattern(512, 1);
     for (spec, most) in [(SIGNATURE, 48usize), (CRYPTO, 48), (BOTH, 44)] {
@@ -303,7 +304,7 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
 }
 
 /// After a signature error, the next configuration makes the device report errors again. If the library
-/// refuses this configuration, the one after it still has this effect.
+/// refuses this configuration, the configuration after it has the same effect.
 fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -325,7 +326,7 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
 }
 
 /// A configuration of three work requests needs five blocks. If fewer are free in the send ring, the library
-/// posts none of the three. Requests that were posted before execute.
+/// posts none of the three. The requests that were posted before are executed.
 fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));

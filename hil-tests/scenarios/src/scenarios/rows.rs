@@ -1,5 +1,5 @@
-//! The ten rows of the table in the man page of `mlx5dv_wr_set_mkey_crypto` (signature and cipher in one
-//! mkey), and all other combinations.
+//! Signature and crypto properties in one mkey: the ten combinations in the table of the man page
+//! `mlx5dv_wr_set_mkey_crypto` (rows A to J), and all other combinations.
 
 use super::fixture::{BOTH, DIF, KEY_128, KEY_256, MkeyFixture, crypto, domain, pattern};
 use super::scenario::{Scenario, scenario};
@@ -36,8 +36,8 @@ const FIRST: Domain = domain(Signature::T10Dif(DIF));
 const SECOND: Domain =
     domain(Signature::T10Dif(T10Dif { app_tag: 0x4321, ref_tag: 7, seed: Seed::Zeros, ..DIF }));
 
-/// Checks a row of the table with T10-DIF and CRC64, and with keys of both sizes. The bytes on both sides
-/// must be the bytes that the table prescribes, in both directions and by each kind of request.
+/// Checks a row of the table with T10-DIF and CRC64, and with keys of both sizes. The bytes in memory and on
+/// the wire must be those that the table prescribes, in both directions and by each kind of request.
 fn row(
     board: &mut dyn Board,
     direction: Direction,
@@ -51,8 +51,8 @@ fn row(
     for key in keys {
         let dek = fixture.pair.board.create_dek(DekSpec { key, keytag: None });
         for change in [core::convert::identity as fn(Domain) -> Domain, crc64] {
-            // If both sides have a signature, only the signature of memory varies. The one of the wire stays
-            // a T10-DIF, so that rows E and I also convert between kinds.
+            // If both domains have a signature, only the one of memory varies. The signature of the wire
+            // stays a T10-DIF, so that rows E and I also convert one kind of signature into another.
             let memory = memory.map(change);
             let wire = if memory.is_some() { wire } else { wire.map(change) };
             let signature = match (memory, wire) {
@@ -148,12 +148,12 @@ fn r152_row_j_memory_signature_over_ciphertext(board: &mut dyn Board) -> Verdict
 enum Status {
     /// A row of the man page's table.
     Row,
-    /// A combination that the man page's table lacks and the reference provider accepts.
+    /// A combination that libmlx5 accepts although the man page's table lacks it.
     ///
-    /// Assumption: the device processes the steps in the encoded order (measured by
-    /// `gap05_rows_that_are_in_no_table`), as `expected::images` does. No hardware has been measured yet.
+    /// Assumption: the device signs and encrypts in the order that the request encodes, as `expected::images`
+    /// does. `gap05_rows_that_are_in_no_table` measures it; no hardware has been measured yet.
     Leftover,
-    /// A combination that the library refuses when it is posted, because no device supports it.
+    /// A combination that no device supports. The library refuses it when it is posted.
     Refused,
 }
 
@@ -161,7 +161,7 @@ enum Status {
 /// that the table in this function says.
 fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     use Status::{Leftover, Refused, Row};
-    // The four columns: no signature, one in memory only, one on the wire only, both.
+    // The four columns are: no signature, a signature in memory only, on the wire only, in both domains.
     let table = [
         (EncryptOnTx, AfterCryptoOnTx, [Row, Leftover, Row, Refused]),
         (EncryptOnTx, BeforeCryptoOnTx, [Row, Row, Row, Row]),
@@ -207,8 +207,8 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A device whose engine handles single data units supports the rows in which the mkey's memory, with its
-/// signature, is at most one data unit long. The library refuses the other rows.
+/// If the AES-XTS engine encrypts only one data unit per mkey, the device supports those rows in which the
+/// mkey's memory, signature included, is at most one data unit long. The library refuses the other rows.
 fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

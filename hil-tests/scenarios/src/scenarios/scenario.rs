@@ -8,8 +8,9 @@ use crate::qp_pair::Verdict;
 pub struct Scenario {
     /// The name, which begins with the first requirement.
     pub name: &'static str,
-    /// The requirements that the scenario checks, by their numbers in `REQUIREMENTS.md`: "R39" comes from a
-    /// page of the original specification, "M9" from a related page or from the device's own interface.
+    /// The requirements that the scenario checks, by their numbers in `REQUIREMENTS.md`. Numbers with R come
+    /// from the pages of the original specification, numbers with M from other pages or from the device's own
+    /// interface.
     pub requirements: &'static [&'static str],
     /// The capabilities that the scenario needs.
     pub needs: Needs,
@@ -18,8 +19,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Runs the scenario in the first protection domain of a board, which other scenarios may have used
-    /// before.
+    /// Runs the scenario on a board, beginning in the board's first protection domain. Other scenarios may
+    /// have used the board before.
     ///
     /// # Errors
     /// A description of the violation.
@@ -94,15 +95,15 @@ impl Needs {
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
     /// Needs AES-XTS by an engine of any kind.
     pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
-    /// Needs AES-XTS by an engine that handles many data units per mkey.
+    /// Needs AES-XTS by an engine that encrypts many data units per mkey.
     pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
-    /// Needs AES-XTS by an engine that handles a single data unit per mkey.
+    /// Needs AES-XTS by an engine that encrypts only one data unit per mkey.
     pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
     /// Needs block signatures, and AES-XTS by an engine of any kind.
     pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
-    /// Needs block signatures, and AES-XTS by an engine that handles many data units per mkey.
+    /// Needs block signatures, and AES-XTS by an engine that encrypts many data units per mkey.
     pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
-    /// Needs block signatures, and AES-XTS by an engine that handles a single data unit per mkey.
+    /// Needs block signatures, and AES-XTS by an engine that encrypts only one data unit per mkey.
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
     /// Needs block signatures, and send queues that drain at a signature error.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
@@ -169,7 +170,7 @@ impl Needs {
     }
 }
 
-/// Makes a `Scenario` from the function of the same name.
+/// Makes a `Scenario` of the function `$name`, with the capabilities that it needs and its requirements.
 macro_rules! scenario {
     ($name:ident, $needs:ident, [$($requirement:literal),+]) => {
         $crate::scenarios::scenario::Scenario {

@@ -6,8 +6,8 @@ use crate::qp_pair::Verdict;
 
 pub(super) const ALL: &[Scenario] = &[scenario!(r017_a_service_of_two_processes, PROGRAMS, ["R17"])];
 
-/// The initiator reads and writes the target's volume through mkeys with signatures and encryption: no byte
-/// is lost, and each corrupted block is reported.
+/// The programs of the storage example run: the initiator reads and writes the target's volume through mkeys
+/// with signatures and encryption. No byte is lost, and each block that the target has corrupted is reported.
 fn r017_a_service_of_two_processes(board: &mut dyn Board) -> Verdict {
     board.serve(200, 5)
 }

@@ -47,8 +47,8 @@ const fn t10(dif: T10Dif) -> Signature {
     Signature::T10Dif(dif)
 }
 
-/// All kinds of signature, with both seeds. The seed of the IP checksum affects only blocks of zeros, which
-/// no scenario has (measured by `gap01_internet_checksum`).
+/// All kinds of signature, with both seeds. (The seed of the IP checksum matters only to blocks of zeros,
+/// which no scenario has. `gap01_internet_checksum` measures them.)
 const KINDS: [Signature; 10] = [
     t10(DIF),
     t10(T10Dif { seed: Seed::Zeros, ref_remap: false, ..DIF }),
@@ -62,7 +62,7 @@ const KINDS: [Signature; 10] = [
     Signature::Crc64Xp10(Seed::Ones),
 ];
 
-/// The side of an mkey (memory or wire) from which data come.
+/// The domain of an mkey (memory or wire) from which the data of a transfer come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Memory,
@@ -72,7 +72,7 @@ enum Input {
 impl Input {
     const ALL: [Self; 2] = [Self::Memory, Self::Wire];
 
-    /// Returns the domain of this side, as signature errors name it.
+    /// Returns this domain in the type that signature errors use.
     const fn domain(self) -> DomainKind {
         match self {
             Self::Memory => DomainKind::Memory,
@@ -80,7 +80,7 @@ impl Input {
         }
     }
 
-    /// Returns a signature on this side only.
+    /// Returns a block signature in this domain only.
     const fn alone(self, domain: Domain) -> BlockSignature {
         match self {
             Self::Memory => BlockSignature::memory(domain),
@@ -88,7 +88,7 @@ impl Input {
         }
     }
 
-    /// Returns a signature on both sides: `input` on this side, `output` on the other.
+    /// Returns a block signature in both domains: `input` in this one, `output` in the other.
     const fn both(self, input: Domain, output: Domain) -> BlockSignature {
         match self {
             Self::Memory => BlockSignature::both(input, output),
@@ -97,17 +97,18 @@ impl Input {
     }
 }
 
-/// Returns whether a source states which byte in memory each bit of a check or copy mask means.
+/// Returns whether a source states to which byte of the signature each bit of a check mask or copy mask
+/// belongs.
 ///
-/// Assumption: bit 7 is the first byte in memory for the little-endian CRC types too (measured by
-/// `gap02_byte_order_of_the_check_mask`). The man page numbers the bytes of a CRC down from bit 7, without
-/// their place in memory.
+/// Assumption: for the little-endian CRC types too, bit 7 belongs to the first byte in memory
+/// (`gap02_byte_order_of_the_check_mask` measures it). The man page numbers the bytes of a CRC from bit 7
+/// downwards, but does not say where they are in memory.
 const fn mask_is_known(kind: Signature) -> bool {
     matches!(kind, Signature::T10Dif(_) | Signature::Crc32(_))
 }
 
-/// Moves `stream` from its side of the mkey to the other. Returns the bytes that arrive. The mkey keeps a
-/// signature error, which the caller can take.
+/// Moves `stream` through the mkey, from the domain `input` to the other one. Returns the bytes that arrive.
+/// If there is a signature error, the mkey keeps it, and the caller can take it.
 fn pass(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -126,8 +127,8 @@ fn pass(
     }
 }
 
-/// Moves `stream` from its side of the mkey to the other. Returns whether the device has reported a signature
-/// error.
+/// Moves `stream` through the mkey, from the domain `input` to the other one. Returns whether the device has
+/// reported a signature error.
 fn noticed(
     fixture: &mut MkeyFixture<'_>,
     input: Input,
@@ -138,8 +139,8 @@ fn noticed(
     Ok(fixture.error()?.is_some())
 }
 
-/// Checks an arrangement of domains with every kind of signature and block size: several blocks move out of
-/// the mkey and into it, by each kind of request.
+/// Checks `arrange`, a placement of signatures in the two domains, with every kind of signature and block
+/// size: several blocks move out of the mkey and into it, by each kind of request.
 fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for block_size in BlockSize::ALL {
@@ -155,12 +156,14 @@ fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> 
     Ok(())
 }
 
-/// Signature on the wire only: inserted when sending, checked and stripped when receiving.
+/// With a signature on the wire only, the device inserts it when sending, and checks and strips it when
+/// receiving.
 fn r072_on_the_wire_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::wire)
 }
 
-/// Signature in memory only: checked and stripped when sending, inserted when receiving.
+/// With a signature in memory only, the device checks and strips it when sending, and inserts it when
+/// receiving.
 fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::memory)
 }
@@ -204,15 +207,15 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// Both sides have the same signature: the device checks it and transfers it unchanged.
+/// If both domains have the same signature, the device checks it and passes it on unchanged.
 fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
     arrangement(board, |domain| BlockSignature::both(domain, domain))
 }
 
-/// The two sides have different kinds of signature, or different parameters. The device checks the signature
-/// of the input side and computes the other.
+/// If the two domains have different kinds of signature, or different parameters, the device checks the
+/// signature of the data that come in and computes the other one.
 fn r075_converted(board: &mut dyn Board) -> Verdict {
-    // CRC32C on one side, each other kind on the other, then CRC64 and CRC32C.
+    // CRC32C on the wire with each other kind in memory; CRC64 on the wire with CRC32C in memory.
     arrangement(board, |memory| {
         let signature = match memory.signature {
             Signature::Crc32c(_) => Signature::Crc64Xp10(Seed::Ones),
@@ -220,7 +223,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         };
         BlockSignature::both(memory, Domain { signature, ..memory })
     })?;
-    // Both sides have a T10-DIF, and all their parameters differ.
+    // T10-DIFs in both domains, whose parameters all differ.
     arrangement(board, |wire| {
         let other = T10Dif { guard: Guard::Crc, app_tag: 1, ref_tag: 0xffff_fffe, ..DIF };
         match wire.signature {
@@ -231,7 +234,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
             _ => BlockSignature::both(dif_domain(other, wire.block_size), wire),
         }
     })?;
-    // One side has small blocks, the other large ones.
+    // Small blocks in one domain, large ones in the other.
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(2 * 4096, 9);
     for (signature, output) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {
@@ -261,7 +264,7 @@ fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
 }
 
 /// The man page's example 2 works: T10-DIF after each 4096 bytes on the wire, no signature in memory. The
-/// peer reads and writes.
+/// peer reads from the mkey and writes into it.
 fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B4096));
@@ -278,10 +281,10 @@ fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
     fixture.holds(&flipped(&data, 4096 + 100, 1))
 }
 
-/// Each bit of the check mask selects one byte of the signature on the input side: a mask of one bit checks
-/// this byte only, and a mask without the bit ignores the byte.
+/// Each bit of the check mask selects one byte of the signature of incoming data: with a mask of one bit, the
+/// device checks this byte only, and with a mask without the bit, it ignores the byte.
 ///
-/// [`mask_is_known`] states the assumption about the place of each bit's byte.
+/// [`mask_is_known`] states an assumption about which byte belongs to a bit.
 fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
     let kinds = [
         t10(DIF),
@@ -366,8 +369,8 @@ fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A check mask can check one byte of the application tag alone. The other byte then belongs to the
-/// application.
+/// A check mask can check one byte of the application tag alone. The application can then use the other byte
+/// as it likes.
 fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -390,8 +393,8 @@ fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A CRC of the same type and block size on both sides is copied, even if the seeds differ: the output has
-/// the input's CRC.
+/// If both domains have a CRC of the same type and block size, the device copies the CRC of the input to the
+/// output, even if the seeds differ.
 fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -409,8 +412,8 @@ fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Guard, application tag and reference tag are each copied if their parameters are equal on both sides. A
-/// corrupted field then arrives corrupted. If the parameters differ, the device computes the field of the
+/// Guard, application tag and reference tag are each copied if their parameters are equal in both domains, so
+/// a corrupted field arrives corrupted. If the parameters differ, the device computes the field for the
 /// output.
 fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
@@ -446,7 +449,7 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
 /// Each bit of a copy mask makes the device copy one byte of the signature to the output. The device computes
 /// all other bytes.
 ///
-/// [`mask_is_known`] states the assumption about the place of each bit's byte.
+/// [`mask_is_known`] states an assumption about which byte belongs to a bit.
 fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -485,8 +488,8 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A test that another project runs on hardware: by the copy mask, one byte of the application tag comes from
-/// the input, the other from the output domain.
+/// Repeats a test that another project runs on hardware: with the copy mask, one byte of the application tag
+/// comes from the incoming data, the other from the configuration of the output domain.
 fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = [0xa5; 512];
@@ -506,8 +509,8 @@ fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The man page's use case of masks: the owner does not know some bytes of the signature in advance. The
-/// device leaves them unchecked, and they arrive unchanged.
+/// The use of masks that the man page describes: the owner does not know some bytes of the signature in
+/// advance. The device does not check these bytes, and passes them on unchanged.
 fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
@@ -526,7 +529,7 @@ fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Each CRC begins with the seed anew: equal blocks have equal CRCs.
+/// The CRC of each block begins with the seed, so equal blocks have equal CRCs.
 fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for seed in [Seed::Zeros, Seed::Ones] {
@@ -543,12 +546,12 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Signatures of 512 bytes of A5 have the values that hardware tests of other projects assert and published
-/// algorithms give (DEVICE.md, "Golden values").
+/// The signatures of 512 bytes of A5 have the values that hardware tests of other projects expect and that
+/// published algorithms give (DEVICE.md, "Golden values").
 ///
-/// The hardware tests label their CRC values with a seed of all ones, but the values belong to seed 0: the
-/// reference provider inverted the seed of every CRC when the tests were written, according to the commit
-/// that corrected it.
+/// The hardware tests label their CRC values with a seed of all ones, but the values belong to seed 0. The
+/// reason: when the tests were written, libmlx5 inverted the seed of every CRC (a later commit, which
+/// corrected this, says so).
 fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     const A5: [u8; 512] = [0xa5; 512];
     let dif = T10Dif { app_tag: 0x5678, ref_tag: 0xf0de_bc9a, ..DIF };
@@ -641,8 +644,8 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Moves two blocks, the second with these tags and a wrong guard. Checks that the second block is reported,
-/// unless its tags exempt it from checks by `escape`.
+/// Moves two blocks, of which the second has a wrong guard and each of `tags` in turn. Checks that the device
+/// reports the second block unless the flag beside the tags says that `escape` exempts it from checks.
 fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(T10Dif { escape, ..DIF }, BlockSize::B512);
@@ -654,7 +657,7 @@ fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> V
             fixture.set_signature(&input.alone(own))?;
             let reported = noticed(&mut fixture, input, &bad, 1024)?;
             ensure_eq!(reported, !passes, "{escape:?}, tags {tags:02x?}, {input:?}: reported");
-            // The first block has ordinary tags: an error in it is still reported.
+            // The first block has ordinary tags, so the device must report an error in it in any case.
             fixture.set_signature(&input.alone(own))?;
             let first = noticed(&mut fixture, input, &flipped(&bad, 7, 1), 1024)?;
             ensure!(first, "{escape:?}, {input:?}: the other block goes unnoticed");
@@ -681,7 +684,7 @@ fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
 }
 
 /// For wrong data among 512 bytes of A5, the device reports the values that hardware tests of other projects
-/// assert: found value, computed value, and offset of the failing block's last byte.
+/// expect: found value, computed value, and offset of the failing block's last byte.
 fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let t10_ones = domain(t10(DIF));

@@ -1,5 +1,5 @@
-//! The state of an mkey: signatures that stay, end or restart; errors and recovery; send queues that drain at
-//! an error.
+//! The state of an mkey over several configurations: signatures that stay, end or restart; signature errors
+//! and recovery from them; send queues that drain at a signature error.
 
 use super::fixture::{
     BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part,
@@ -95,8 +95,8 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     fixture.pair.try_configure(fixture.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
     fixture.pair.run_device()?;
     ensure!(fixture.pair.poll_near()?.is_empty(), "an unrung request completed");
-    // The far side publishes an RDMA READ, while the near side's new configuration is still unpublished: the
-    // READ must use the old configuration.
+    // The far end publishes an RDMA READ while the new configuration of the near end is still unpublished. So
+    // the READ must use the old configuration.
     let target = fixture.pair.region(&[0; 64]);
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
@@ -174,9 +174,9 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The request after a configuration, published with it, has the fence that the device requires; other
-/// requests have none. The request moves the memory of the new layout. The check runs with RDMA WRITE, RDMA
-/// READ and SEND.
+/// If a request is published together with a configuration before it, it has the fence that the device
+/// requires; other requests have none. The request moves the memory of the new layout. The check runs with
+/// RDMA WRITE, RDMA READ and SEND.
 fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     let mut pair = QpPairFixture::new(board);
@@ -203,7 +203,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
             0 => request.rdma_write(remote, &[sge]).map(|()| false),
             1 => request.rdma_read(remote, &[sge]).map(|()| true),
             _ => {
-                // The far end posts its buffer first, then the near end the message.
+                // The far end posts a receive request before the near end sends the message.
                 let buffer = Sge { address: far.address, length: BYTES as u32, lkey: far.key };
                 pair.far.queues().post_receive(3, &[buffer]).map_err(text)?;
                 pair.far.queues().publish_receives();
@@ -229,7 +229,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
     Ok(())
 }
 
-/// Returns the fence modes of the near side's requests from this block on.
+/// Returns the fence modes of the near end's requests, beginning with the request at block `begin`.
 fn fences(pair: &mut QpPairFixture<'_>, begin: u32) -> Vec<u8> {
     let queue = pair.near.queues();
     let (mut at, mut fences) = (begin, Vec::new());
@@ -380,8 +380,8 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
 
-/// A configuration and an RDMA WRITE, of nine blocks together, begin at each slot of the ring in turn. The
-/// end of the ring thus falls once between any two neighbouring blocks.
+/// A configuration and an RDMA WRITE, of nine blocks together, begin at each block of the ring in turn. So
+/// the end of the ring is once between any two neighbouring blocks of the requests.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -417,7 +417,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
         same(&fixture.pair.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
-    // Each round posts an odd number of blocks, so that 256 rounds begin at 256 different slots.
+    // Each round posts an odd number of blocks, so 256 rounds begin at 256 different blocks of the ring.
     let blocks =
         fixture.pair.near.queues().producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
@@ -448,8 +448,8 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A second configuration with other tags applies at once in both domains, which shows that its SET_PSVs have
-/// executed.
+/// A configuration with other tags than the one before applies at once in both domains. This shows that the
+/// device has executed its SET_PSVs.
 fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
@@ -469,7 +469,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The first configuration makes the device report errors: a wrong block in the first transfer is reported.
+/// After the first configuration of an mkey, the device already reports a wrong block in the first transfer.
 fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -478,8 +478,8 @@ fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict 
     reports(&error, SignatureErrorKind::RefTag, DomainKind::Wire, 0, 520)
 }
 
-/// An error, its check and a configuration can follow one another any number of times: each error is
-/// reported.
+/// A signature error, its check and a configuration can follow one another any number of times. The device
+/// reports each error.
 fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32c(Seed::Ones));
@@ -503,8 +503,8 @@ fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// After an error any configuration makes the device report errors again, even if it keeps the current
-/// signature.
+/// After a signature error, any configuration makes the device report errors again, even if it keeps the
+/// current signature.
 fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -568,8 +568,8 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
     Ok(())
 }
 
-/// Requests that are published together transfer wrong data and invalidate the mkey, before completions are
-/// polled. The error still names block and values.
+/// Two requests that are published together transfer wrong data and invalidate the mkey. Completions are
+/// polled only afterwards. The signature error still gives the block and the values.
 fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
@@ -592,8 +592,8 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
 }
 
-/// Of several wrong blocks, in one transfer and in the next, the first is reported. A second check reports no
-/// error.
+/// If several blocks are wrong, in one transfer and in the next, the first one is reported. A second check
+/// reports no error.
 fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -604,8 +604,8 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let error = fixture.error()?.ok_or("not reported")?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
     ensure_eq!(fixture.error()?, None, "asked again");
-    // The device reports no further error until the next configuration. To ask the mkey for its error is not
-    // enough.
+    // The device reports no further error until the next configuration. Checking the mkey does not change
+    // that.
     fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &two)?.ok()?;
     ensure_eq!(fixture.error()?, None, "before the next configuration");
     let counts = fixture.pair.mkeys.get(fixture.mkey).and_then(|mkey| mkey.error_count());
@@ -613,7 +613,7 @@ fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// One of three mkeys receives wrong data. Only this mkey has the error, by whichever method the data arrive.
+/// One of three mkeys receives wrong data. Only this mkey reports the error, whichever method moves the data.
 fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
@@ -641,7 +641,8 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
 
 /// Runs the check `run` on an mkey with a signature, and on an mkey with a signature and AES-XTS.
 ///
-/// Assumption: the tweak depends on the offset in the mkey, as block numbers do (measured by `gap04_tweaks`).
+/// Assumption: the tweak of a data unit depends on its offset in the mkey, as block numbers do
+/// (`gap04_tweaks` measures it).
 fn with_and_without_cipher(
     board: &mut dyn Board,
     run: fn(&mut MkeyFixture<'_>, Option<&Crypto>) -> Verdict,
@@ -722,9 +723,9 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     })
 }
 
-/// The error of a wrong block in the second of two transfers has an offset from the mkey's start. The offset
-/// counts bytes of the wire, which has signatures, although memory has none (DEVICE.md, "Offset of a
-/// signature error").
+/// If a block in the second of two transfers is wrong, the offset in the error counts from the mkey's start.
+/// It counts bytes as they are on the wire, with signatures, although memory has none (DEVICE.md, "Offset of
+/// a signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -759,8 +760,9 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Returns a fixture whose near side drains at signature errors. If `bad`, the mkey's memory contains a wrong
-/// signature. Also returns memory of the far side, and the mkey's data segment.
+/// Returns a fixture whose near send queue drains at signature errors. If `bad`, the mkey's memory contains a
+/// wrong signature. Also returns memory of the far end as the target of an RDMA WRITE, and a data segment
+/// over the whole mkey.
 fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { drain_on_signature_error: true, ..EndSpec::default() });
@@ -776,13 +778,13 @@ fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>,
     Ok((fixture, Remote { address: far.address, rkey: far.key }, sge))
 }
 
-/// Returns the ids of the next `count` completions of the near side.
+/// Returns the ids of the next `count` completions of the near end.
 fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> {
     Ok(fixture.pair.wait_near(count)?.iter().map(|completion| completion.id).collect())
 }
 
-/// A draining queue stops after the transfer with a signature error, before the next request. When the board
-/// resumes the queue, it continues with this request.
+/// A send queue with draining enabled stops after the transfer with a signature error, before the next
+/// request. When the board resumes the queue, it continues with this request.
 ///
 /// Assumption: the transfer with the signature error itself completes successfully.
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
@@ -808,8 +810,9 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     Ok(())
 }
 
-/// While a draining queue is stopped, requests with one id are cancelled. A cancelled message completes, but
-/// never arrives. Requests with another id are sent. A request that was executed before cannot be cancelled.
+/// While a drained send queue is stopped, the program cancels the requests with one id. A cancelled message
+/// completes, but never arrives. Requests with another id are sent. A request that was executed before cannot
+/// be cancelled.
 ///
 /// Assumption: the transfer with the signature error itself completes successfully.
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
@@ -848,7 +851,7 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     fixture.out(Tx::Write, 0, &pattern(512, 1))
 }
 
-/// A draining queue continues after correct data, and after wrong data that the peer moves.
+/// A send queue with draining enabled continues after correct data, and after wrong data that the peer moves.
 ///
 /// Assumption: only signature errors of the queue's own transfers stop it.
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {

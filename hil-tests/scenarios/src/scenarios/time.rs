@@ -22,7 +22,7 @@ fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {
     pair.board.ticks().ok_or("the board says that it has a clock, and does not show it".into())
 }
 
-/// Completes a NOP, or receives a message into `received`. Checks that the timestamp of the near side's
+/// Completes a NOP, or receives a message into `received`. Checks that the timestamp of the near end's
 /// completion entry is between two readings of the clock, and returns it.
 fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, String> {
     let before = ticks(pair)?;
@@ -46,9 +46,9 @@ fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, St
     Ok(stamp)
 }
 
-/// Timestamps of requests and receives, in completion entries of either size, are between two readings of the
-/// device's clock and thus increase. Timestamps of requests that were published together never decrease. If
-/// the board can also measure nanoseconds, the ticks have the length that the device reports.
+/// Timestamps of requests and receives, in completion entries of both sizes, are between two readings of the
+/// device's clock, and so they increase. Timestamps of requests that were published together never decrease.
+/// If the board can also measure nanoseconds, the ticks have the length that the device reports.
 fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     const ROUNDS: u64 = 8;
     let mut pair = QpPairFixture::new(board);
@@ -80,8 +80,8 @@ fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     lengths(&mut pair)
 }
 
-/// Checks that the time between two completions, by the frequency that the device reports, equals the time by
-/// the board's nanosecond clock.
+/// Checks that the time between two completions is the same by their timestamps (converted with the frequency
+/// that the device reports) and by the board's nanosecond clock.
 fn lengths(pair: &mut QpPairFixture<'_>) -> Verdict {
     const WAIT: u64 = 20_000_000;
     // The allowed error of the comparison, in parts per thousand.

@@ -20,7 +20,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m81_the_peer_invalidates_a_window, NOTHING, ["M81"]),
 ];
 
-/// The mkey of a memory window, which the peer may invalidate.
+/// A memory window is an mkey with these properties.
 const WINDOW: MkeySpec = MkeySpec { entries: 4, remote_invalidate: true, ..PLAIN };
 
 fn window(pair: &mut QpPairFixture<'_>) -> MemoryWindow {
@@ -39,7 +39,7 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// Binds a window of the near side, and waits for the completion.
+/// Binds a window by the near queue pair, and waits for the completion.
 fn bind(
     pair: &mut QpPairFixture<'_>,
     window: &mut MemoryWindow,
@@ -52,7 +52,7 @@ fn bind(
     done(pair, RequestKind::BindWindow).map(drop)
 }
 
-/// Waits for the only completion of the near side, which must be a success of this kind.
+/// Waits for the completion of the near end, which must be the only one and a success of this kind.
 fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Result<WorkCompletion, String> {
     pair.run_device()?;
     let completions = pair.wait_near(1)?;
@@ -61,7 +61,7 @@ fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Result<WorkCompletio
     Ok(*completion)
 }
 
-/// The operation by which the peer uses a key.
+/// The operation that the peer tries with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Read,
@@ -69,7 +69,7 @@ enum Ask {
 }
 
 /// Lets the peer read or write `length` bytes by a key, and checks that the operation succeeds exactly if
-/// `is_allowed`. After a refusal both sides are reconnected.
+/// `is_allowed`. After a refusal, reconnects both ends.
 fn ask(
     pair: &mut QpPairFixture<'_>,
     ask: Ask,
@@ -137,8 +137,9 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
             window.note_invalidated();
             let what = if may_read { Ask::Read } else { Ask::Write };
             ask(&mut pair, what, (start, key), 1, false)?;
-            // The invalidated window belongs to no queue pair, so that the new one can bind it. After the
-            // next reconnection, another queue pair cannot invalidate the window.
+            // An invalidated window belongs to no queue pair, so the queue pair after the reconnection can
+            // bind it. `ask` below reconnects once more, and the next queue pair cannot invalidate the
+            // window.
             bind(&mut pair, &mut window, range, access, start)?;
             let owner = window.queue_pair();
             ask(&mut pair, what, (start, key), 1, false)?;
@@ -158,8 +159,8 @@ fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdi
     Ok(())
 }
 
-/// Windows of a pool are bound, read by the peer and invalidated, six times in turn. Each use has its own
-/// key, and keys of earlier uses are refused.
+/// A pool's windows are bound, used by the peer for a read, and invalidated, six times. Each use has another
+/// key, and the device refuses keys of earlier uses.
 fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let data = pattern(64, 1);

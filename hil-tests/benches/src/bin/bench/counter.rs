@@ -1,4 +1,4 @@
-//! The processor's count of the instructions that this thread executes outside of the kernel.
+//! A counter of the instructions that this thread executes outside of the kernel (`perf_event_open`).
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 const PERF_EVENT_OPEN: c_long = if cfg!(target_arch = "aarch64") { 241 } else { 298 };
 /// `PERF_COUNT_HW_INSTRUCTIONS`, of type `PERF_TYPE_HARDWARE` (0).
 const INSTRUCTIONS: u64 = 1;
-/// `exclude_kernel` and `exclude_hv`, without which the call needs further rights.
+/// The flags `exclude_kernel` and `exclude_hv`. Without them the call needs further rights.
 const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: c_ulong = 8;
@@ -64,7 +64,7 @@ impl Counter {
             breakpoint_kind: 0,
             breakpoint: 0,
         };
-        // This thread, on any processor, in no group.
+        // The arguments 0, -1 and -1 stand for: this thread, on any processor, in no group of counters.
         let descriptor = syscall(PERF_EVENT_OPEN, &attributes, 0, -1, -1, CLOSE_ON_EXEC);
         let Ok(descriptor @ 0..) = c_int::try_from(descriptor) else {
             return Err(io::Error::last_os_error());

@@ -1,5 +1,5 @@
-//! The library's shim over libmlx5 (`devx`) as a side of the benchmarks, which does whole I/Os. The device
-//! does not execute the requests of this side's queue pair.
+//! The library's layer over libmlx5 (`devx`) as a side of the benchmarks: an implementation that does the
+//! measured work. This side does only whole I/Os. The device does not execute the requests of its queue pair.
 
 #![allow(unsafe_code)]
 
@@ -14,14 +14,14 @@ use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::error::Error;
 
-/// Number of receive slots, which stay empty.
+/// Size of the receive queue, to which nothing is posted.
 const SLOTS: usize = 16;
 
-/// The library's shim as a side of the benchmarks.
+/// The library over libmlx5 as a side of the benchmarks.
 pub(crate) struct Devx {
     queue: QueuePair,
     completions: CqReader,
-    /// Entries that the bench has written to the completion queue.
+    /// Number of entries that the bench has written to the completion queue, in place of the device.
     written: usize,
     prepared: PreparedConfig,
     ios: Vec<(Io, Mkey)>,
@@ -31,7 +31,7 @@ pub(crate) struct Devx {
 }
 
 impl Devx {
-    /// Opens the stand-in's device by the shim, and creates a queue pair.
+    /// Opens the device of the kernel's stand-in through libmlx5, and creates a queue pair.
     pub(crate) fn open() -> Result<Self, Box<dyn Error>> {
         let work = Work::IoList4Devx;
         let (device, domain, completions, queue) = Self::make()?;

@@ -1,5 +1,5 @@
-//! The installed libmlx5 as a side of the benchmarks. The device does not execute the requests of this side's
-//! queue pairs.
+//! The installed libmlx5 as a side of the benchmarks: an implementation that does the measured work. The
+//! device does not execute the requests of this side's queue pairs.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ use std::slice;
 /// `IBV_SEND_SIGNALED` and `IBV_SEND_INLINE`.
 const SIGNALED: u32 = 2;
 const INLINE: u32 = 8;
-/// The errno with which libmlx5 refuses a request without room.
+/// The errno with which libmlx5 refuses a request if the queue is full.
 const ENOMEM: i32 = 12;
 /// `IBV_ACCESS_REMOTE_READ`.
 const REMOTE_READ: u32 = 4;
@@ -75,7 +75,7 @@ pub(crate) struct Libmlx5 {
     many: Vec<RefQueue>,
     device: Rc<Device>,
     cq: CqRing,
-    /// Entries that the bench has written to the completion queue.
+    /// Number of entries that the bench has written to the completion queue, in place of the device.
     written: u32,
     ios: Vec<RefIo>,
     /// The kind of work for which the I/Os are prepared.
@@ -95,9 +95,9 @@ fn signature(wire: &DomainAttr) -> SigBlockAttr {
 }
 
 impl Libmlx5 {
-    /// Opens the stand-in's device by libmlx5, and creates the queue pairs.
+    /// Opens the device of the kernel's stand-in by libmlx5, and creates the queue pairs.
     pub(crate) fn open() -> io::Result<Self> {
-        // libmlx5 rounds the number up to the next power of two.
+        // libmlx5 makes the number of entries the next power of two above this argument.
         let device = Device::open("mlx5_0", ENTRIES as u16 - 1)?;
         let cap = QpCap {
             max_send_wr: 256,
@@ -175,17 +175,18 @@ impl Libmlx5 {
     #[inline(always)]
     unsafe fn configure(mlx5: *mut Mlx5QpEx, io: &RefIo, setters: u8) {
         let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-        // SAFETY: see the contract; the queue pair is live, and the attributes are read during the call.
+        // SAFETY: the caller vouches for the setters; the queue pair is live, and the attributes are read
+        // during the call.
         unsafe { ((*mlx5).mkey_configure)(mlx5, io.mkey, setters, &mut attr) };
     }
 
     /// Sets the layout of an I/O, and the access.
     ///
     /// # Safety
-    /// The calls are two of the announced setters.
+    /// The caller has announced setters to [`Self::configure`], and counts these calls as two of them.
     #[inline(always)]
     unsafe fn list(mlx5: *mut Mlx5QpEx, io: &RefIo) {
-        // SAFETY: see the contract; the data segments live during the call.
+        // SAFETY: the caller vouches for the announcement; the data segments live during the call.
         unsafe {
             ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
             ((*mlx5).set_mkey_list)(mlx5, io.count, io.sges.as_ptr());
@@ -195,37 +196,37 @@ impl Libmlx5 {
     /// Sets crypto with the tweak of an I/O.
     ///
     /// # Safety
-    /// The call is one of the announced setters.
+    /// The caller has announced setters to [`Self::configure`], and counts this call as one of them.
     #[inline(always)]
     unsafe fn tweak(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
         let CryptoAttr { standard, encrypt_on_tx, order, data_unit, dek, keytag, .. } = self.crypto;
         let tweak = u128::from(io.lba).to_le_bytes();
         let crypto =
             CryptoAttr { standard, encrypt_on_tx, order, data_unit, tweak, dek, keytag, comp_mask: 0 };
-        // SAFETY: see the contract; the attributes live during the call.
+        // SAFETY: the caller vouches for the announcement; the attributes live during the call.
         unsafe { ((*mlx5).set_mkey_crypto)(mlx5, &crypto) };
     }
 
     /// Sets T10-DIF on the wire, with the reference tag of an I/O.
     ///
     /// # Safety
-    /// The call is one of the announced setters.
+    /// The caller has announced setters to [`Self::configure`], and counts this call as one of them.
     #[inline(always)]
     unsafe fn ref_tag(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
         let DifAttr { guard, seed, app_tag, flags, .. } = self.dif;
         let dif = DifAttr { guard, seed, app_tag, ref_tag: io.lba as u32, flags };
         let wire = domain(0, &dif);
-        // SAFETY: see the contract; the attributes live during the call.
+        // SAFETY: the caller vouches for the announcement; the attributes live during the call.
         unsafe { ((*mlx5).set_mkey_sig)(mlx5, &signature(&wire)) };
     }
 
     /// Adds an RDMA WRITE to the chain.
     ///
     /// # Safety
-    /// The queue pair is live, and a chain has begun.
+    /// The caller ensures that the queue pair is live, and that a chain has begun.
     #[inline(always)]
     unsafe fn write(ex: *mut QpEx, io: &RefIo, data: &IbvSge) {
-        // SAFETY: see the contract.
+        // SAFETY: the caller vouches for queue pair and chain.
         unsafe {
             ((*ex).rdma_write)(ex, io.rkey, io.remote);
             ((*ex).set_sge)(ex, data.lkey, data.address, data.length);
@@ -234,7 +235,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn list_only<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: two setters follow the builder.
+        // SAFETY: two setters follow `mkey_configure`.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 2);
             Self::list(mlx5, io);
@@ -244,7 +245,7 @@ impl Libmlx5 {
     /// Posts a configuration with a list, in a chain of its own. Returns libmlx5's result.
     #[inline(always)]
     fn one_list(&self, io: &RefIo) -> i32 {
-        // SAFETY: two setters follow the builder.
+        // SAFETY: two setters follow `mkey_configure`.
         self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 2);
             Self::list(mlx5, io);
@@ -262,7 +263,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Posts configurations with lists, each after a completion that makes room for it.
+    /// Posts configurations with lists to a full queue, each after a completion that frees space for it.
     #[inline(never)]
     fn list_after_completion(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
@@ -276,7 +277,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn interleaved<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: two setters follow the builder; the streams live during the call.
+        // SAFETY: two setters follow `mkey_configure`; the streams live during the call.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 2);
             ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
@@ -286,7 +287,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn encrypted<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: three setters follow the builder.
+        // SAFETY: three setters follow `mkey_configure`.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
@@ -296,7 +297,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn t10dif<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: three setters follow the builder.
+        // SAFETY: three setters follow `mkey_configure`.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
@@ -308,7 +309,7 @@ impl Libmlx5 {
     fn crc32c<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
         let wire = domain(1, &self.crc);
         let signature = signature(&wire);
-        // SAFETY: three setters follow the builder; the signature lives during the calls.
+        // SAFETY: three setters follow `mkey_configure`; the signature lives during the calls.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
@@ -318,7 +319,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn both<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: four setters follow the builder.
+        // SAFETY: four setters follow `mkey_configure`.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 4);
             Self::list(mlx5, io);
@@ -335,7 +336,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_list<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter follows the builder; the data segments live during the call.
+        // SAFETY: one setter follows `mkey_configure`; the data segments live during the call.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
             ((*mlx5).set_mkey_list)(mlx5, io.count, io.sges.as_ptr());
@@ -344,7 +345,7 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_tweak<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter follows the builder.
+        // SAFETY: one setter follows `mkey_configure`.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
             self.tweak(mlx5, io);
@@ -353,15 +354,15 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_ref_tag<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter follows the builder.
+        // SAFETY: one setter follows `mkey_configure`.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
             self.ref_tag(mlx5, io);
         })
     }
 
-    /// Does whole I/Os: a silent configuration, a signalled RDMA WRITE of the whole mkey, the doorbell, and
-    /// the completion. `configure` issues one request.
+    /// Does whole I/Os: an unsignalled configuration, a signalled RDMA WRITE of the whole mkey, the doorbell,
+    /// and the completion. `configure` issues one request.
     #[inline(always)]
     fn io(&self, requests: usize, configure: impl Fn(*mut Mlx5QpEx, &RefIo)) -> Result<(), Fault> {
         let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
@@ -558,7 +559,7 @@ impl Libmlx5 {
     }
 
     /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. libmlx5's
-    /// queue counts requests instead of blocks, so that each completion makes room for one.
+    /// queue counts requests instead of blocks, so each completion frees space for one request.
     fn fill(&mut self, requests: usize) {
         let start = producer(&self.queue);
         while self.rdma_write::<1>(1).is_ok() {}
@@ -606,8 +607,8 @@ fn producer(queue: &RefQueue) -> u16 {
 
 impl Side for Libmlx5 {
     fn does(&self, work: Work, _batch: usize) -> bool {
-        // Environment variables decide whether libmlx5 uses BlueFlame, so that BlueFlame is no separate work
-        // of libmlx5.
+        // Environment variables decide whether libmlx5 uses BlueFlame, so BlueFlame is not a separate kind of
+        // work for libmlx5.
         work != Work::RdmaWriteBlueFlame
     }
 

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// I/Os in flight while rates are measured, each with its mkey and its memory.
 const DEPTH: usize = 16;
-/// Blocks of the send queue, which hold [`DEPTH`] I/Os, and slots of the receive queue, which stay empty.
+/// Sizes of the queues: blocks of the send queue, enough for [`DEPTH`] I/Os, and receive requests of the
+/// receive queue, which stays empty.
 const BLOCKS: u32 = 256;
 const SLOTS: u32 = 16;
 /// Pieces of memory of an I/O.
@@ -27,9 +28,9 @@ const SIZES: [usize; 2] = [4096, 65536];
 /// The most I/Os, and the longest time, of one measurement.
 const IOS: usize = 4000;
 const LIMIT: Duration = Duration::from_millis(500);
-/// The time after which a poll gives its core to other programs.
+/// The time without a completion after which polling gives its processor core to other programs.
 const SPIN: Duration = Duration::from_micros(50);
-/// The longest time until a completion.
+/// How long the program waits for a completion before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The properties of the mkey of an I/O.
@@ -50,8 +51,8 @@ const KINDS: [Kind; 5] = [
 ];
 
 /// Measures each kind of I/O in each size, and prints a line for each: kind, bytes, I/Os in a second with
-/// [`DEPTH`] in flight, then the latency of single I/Os in microseconds (median, 99 %, longest). A kind that
-/// the device lacks has the word `skipped` and the reason.
+/// [`DEPTH`] in flight, then the latency of single I/Os in microseconds (median, 99 %, longest). For a kind
+/// that the device does not support, the line has the word `skipped` and the reason.
 pub(crate) fn measure(name: &str) -> Result<(), Box<dyn Error>> {
     let device = Device::open(Some(name))?;
     for kind in KINDS {
@@ -81,7 +82,7 @@ fn missing(device: &Device, kind: Kind, bytes: usize) -> Option<&'static str> {
     }
 }
 
-/// The objects of a measurement. Fields are dropped in this order.
+/// The objects of a measurement. The order of the fields is the order in which they are dropped.
 struct Load {
     queue: QueuePair,
     completions: CqReader,
@@ -89,7 +90,7 @@ struct Load {
     prepared: Option<PreparedConfig>,
     source: Buffer,
     target: Buffer,
-    /// Bytes of an I/O in memory and on the wire.
+    /// Bytes of an I/O in memory (`bytes`) and on the wire (`wire`).
     bytes: usize,
     wire: usize,
     _dek: Option<Dek>,
@@ -164,9 +165,10 @@ impl Load {
         })
     }
 
-    /// Returns the numbers of a line.
+    /// Measures, and returns the numbers for a line of the output of [`measure`].
     fn measure(&mut self) -> Result<String, Box<dyn Error>> {
-        // The first I/Os pay for pages that nobody has touched.
+        // The first run is not measured: its I/Os are slow, because the kernel assigns memory pages at their
+        // first use.
         self.run(DEPTH, DEPTH)?;
         let (start, ios) = (Instant::now(), self.run(IOS, DEPTH)?.len());
         let rate = ios as f64 / start.elapsed().as_secs_f64();
@@ -199,7 +201,7 @@ impl Load {
             let Self { queue, completions, mkeys, .. } = self;
             match completions.poll(&mut QpRouter { queues: queue, mkeys }).transpose()? {
                 None if last.elapsed() > PATIENCE => return Err("no completion within ten seconds".into()),
-                // A software device needs the core that polls.
+                // A software device may need the processor core on which this loop polls.
                 None if last.elapsed() > SPIN => std::thread::yield_now(),
                 None => std::hint::spin_loop(),
                 Some(Completion::SignatureError { position, .. }) => {
@@ -218,7 +220,7 @@ impl Load {
         }
     }
 
-    /// Posts the I/O of a slot.
+    /// Posts the I/O of a slot. Each slot has its own memory and mkey.
     fn post(&mut self, slot: usize) -> Result<(), Box<dyn Error>> {
         let Self { queue, mkeys, prepared, source, target, bytes, wire, .. } = self;
         let (at, piece) = (slot * *bytes, *bytes / PIECES);

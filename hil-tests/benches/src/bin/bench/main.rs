@@ -5,7 +5,7 @@
 //! the diagram of `cargo xtask bench --svg`. Both print a line for each dump that callgrind writes: work,
 //! requests in a batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has
 //! the work, the requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their
-//! best turns, the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The
+//! best runs, the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The
 //! environment decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
 //!
 //! Two commands measure a machine and its device, without libmlx5's side. `bench own` prints for each work of
@@ -13,7 +13,8 @@
 //! or `-` where the processor does not count them for programs. `bench loopback DEVICE` prints rates and
 //! latencies of whole I/Os on the device.
 
-// The program stops at a value that cannot occur. The library's rules against panics do not apply here.
+// The program panics if a value occurs that should not occur. The library's rules against panics do not apply
+// to it.
 #![allow(clippy::indexing_slicing)]
 
 mod counter;
@@ -37,7 +38,7 @@ use std::time::Instant;
 /// The environment variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
 const STRIPPED: [&str; 2] = ["MLX5_SINGLE_THREADED", "MLX5_SHUT_UP_BF"];
 
-/// Number of timed rounds, and number of runs in a turn. In each round each side has a turn.
+/// Number of timed rounds (`ROUNDS`), and number of runs of each side in a round (`RUNS`).
 const ROUNDS: usize = 31;
 const RUNS: usize = 16;
 
@@ -162,7 +163,8 @@ fn own_work(
     Ok((best, count))
 }
 
-/// Returns the instructions of a request: two runs of different lengths differ by their requests alone.
+/// Returns the instructions of a request. The function compares two runs of different lengths, so the costs
+/// of a run besides its requests cancel out.
 fn instructions(
     side: &mut dyn Side,
     counter: &mut Counter,
@@ -185,7 +187,7 @@ fn instructions(
     Ok(longer.saturating_sub(shorter) as f64 / (more - fewer) as f64)
 }
 
-/// Times the named work, or all work, with turns of the library and of libmlx5.
+/// Times the named work, or all work. In each round, the library does the work first, then libmlx5.
 fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut memory = OursMemory::new();
     let (mut ours, mut devx, mut libmlx5) = (Ours::new(&mut memory), Devx::open()?, Libmlx5::open()?);
@@ -201,8 +203,8 @@ fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times one kind of work in turns. Other programs on the machine can only make a turn longer, so the best
-/// turn is nearest to the time of a request.
+/// Times one kind of work by both sides, round after round. Other programs on the machine can only make a run
+/// longer, so the best run is nearest to the real time of a request.
 fn time_work(library: &mut dyn Side, libmlx5: &mut dyn Side, work: Work, batch: usize) -> Result<(), Fault> {
     let [mut best_of_library, mut best_of_libmlx5] = [f64::INFINITY; 2];
     let mut ratios = Vec::new();
@@ -219,7 +221,7 @@ fn time_work(library: &mut dyn Side, libmlx5: &mut dyn Side, work: Work, batch: 
     Ok(())
 }
 
-/// Times the runs of a turn. Returns the nanoseconds for a request in the best run, and the sum of the
+/// Times [`RUNS`] runs of one side. Returns the nanoseconds for a request in the best run, and the sum of the
 /// nanoseconds for a request in each run.
 fn time(side: &mut dyn Side, work: Work, batch: usize) -> Result<(f64, f64), Fault> {
     let requests = work.timed(batch);

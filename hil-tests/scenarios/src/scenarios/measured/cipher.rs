@@ -24,8 +24,9 @@ fn dek(fixture: &mut MkeyFixture<'_>) -> DekId {
     fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
 }
 
-/// Reports the result of transfers with unusual lengths. Some lengths violate the man page's rule. Others
-/// follow it, but AES-XTS cannot encrypt them (528 + 1040 k bytes with data units of 520).
+/// Reports the result of transfers with unusual lengths. Some lengths violate the rule of the man page
+/// `mlx5dv_wr_set_mkey_crypto`. Others obey it, but AES-XTS cannot encrypt them (with data units of 520
+/// bytes: 528, 1048, 1568 and so on).
 fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture);
@@ -40,8 +41,8 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let told = match send(&mut fixture, Tx::Send, 0, size) {
                 Err(what) => what,
                 Ok(wire) => {
-                    // Only the whole data units have expected bytes: no source states the ciphertext of the
-                    // rest.
+                    // The expected bytes are known only for the whole data units. No source states the
+                    // ciphertext of the rest.
                     let whole = size / data_unit.bytes() as usize * data_unit.bytes() as usize;
                     let cipher = expected::encrypt(&KEY_128, data_unit, new.tweak, part(&data, 0..whole));
                     let rest = part(&wire, whole..size);
@@ -106,8 +107,8 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports the bytes that the device produces for the two combinations that the man page's table lacks and
-/// the reference provider accepts.
+/// Reports the bytes that the device produces for the two combinations of signature and crypto that libmlx5
+/// accepts although the table in the man page `mlx5dv_wr_set_mkey_crypto` lacks them.
 fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = dek(&mut fixture);

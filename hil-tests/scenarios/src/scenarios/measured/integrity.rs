@@ -29,7 +29,8 @@ fn field(fixture: &mut MkeyFixture<'_>, kind: Signature, block: &[u8]) -> Result
     Ok(part(&wire, 512..wire.len()).to_vec())
 }
 
-/// Returns the Internet checksum's sum (RFC 1071) with a start value, before the final complement.
+/// Returns the sum of the Internet checksum (RFC 1071), without the final complement. `start` is its start
+/// value.
 fn sum(block: &[u8], start: u32) -> u16 {
     let word = |pair: &[u8]| pair.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
     let mut sum = block.chunks(2).fold(start, |sum, pair| sum + word(pair));
@@ -63,8 +64,8 @@ fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Sets a single bit of the check mask. Changes each byte of the signature in memory in turn, and reports the
-/// changes that the device notices.
+/// Configures signatures with a single bit in the check mask. Changes one byte of the signature in memory
+/// after another, and reports which changes the device notices.
 fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let kinds = [
@@ -109,7 +110,7 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
         tell(&format!("{length} bytes from {offset} on, out"), &format!("{out}{error}"));
         fixture.install(&[0; 2048], Some(&block), None)?;
         let done = receive(&mut fixture, Rx::PeerWrite, offset as u64, wire);
-        // Returns the offset of the data byte that corresponds to a byte on the wire.
+        // Returns the offset in the data of the byte at offset `at` on the wire.
         let data = |at: usize| at / 520 * 512 + (at % 520).min(512);
         let (from, to) = (data(offset), data(offset + length));
         let stored = done.map(|_| fixture.pair.bytes(&fixture.memory));
@@ -124,9 +125,9 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     Ok(())
 }
 
-/// The tags of the second of three blocks exempt the block from checks (escape), and its guard is wrong.
-/// Reports the reference tag that the device expects in the third block. Also reports the fields that the
-/// device writes for the second and the third block if the output has another signature.
+/// Of three blocks, the second has tags that exempt it from checks (escape), and a wrong guard. Reports the
+/// reference tag that the device then expects in the third block. Also reports the T10-DIF that the device
+/// writes for the second and the third block if the output domain has another signature.
 fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (escape, name) in [(Escape::AppTag, "by app tag"), (Escape::AppAndRefTag, "by both tags")] {

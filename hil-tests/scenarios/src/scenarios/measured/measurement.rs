@@ -21,8 +21,7 @@ pub struct Measurement {
     pub run: fn(&mut dyn Board, Tell<'_>) -> Verdict,
 }
 
-/// Makes a `Measurement` from the function of the same name. All measurements need hardware, besides
-/// `$needs`.
+/// Makes a `Measurement` of the function `$name`. Beside `$needs`, all measurements need hardware.
 macro_rules! measurement {
     ($name:ident, $needs:ident) => {
         $crate::scenarios::measured::measurement::Measurement {
@@ -69,7 +68,7 @@ pub(super) fn outcome(
                 Some(_) => format!("refused: requester {}, receiver {}", side(requester), side(receiver)),
             })
         }
-        // A transfer without a completion is a result too.
+        // If a transfer has no completion, the measurement reports that as its result.
         Err(what) => {
             fixture.pair.reconnect();
             Err(format!("no completion ({what})"))
@@ -99,7 +98,8 @@ pub(super) fn receive(
     outcome(fixture, moved)
 }
 
-/// Says whether bytes are the expected ones, where they differ, or how their transfer failed.
+/// Describes the result of a transfer in words: the expected bytes, other bytes and where they differ, or the
+/// failure.
 pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u8]) -> String {
     match found {
         Err(what) => what,
@@ -112,7 +112,8 @@ pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u
     }
 }
 
-/// Returns the names of the hypotheses that fit the measured value, as one text.
+/// Returns, as one text, the names of those candidates (hypotheses about the device) that fit the measured
+/// value.
 pub(super) fn fitting<'a>(candidates: impl IntoIterator<Item = (&'a str, bool)>) -> String {
     let names: alloc::vec::Vec<&str> =
         candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();

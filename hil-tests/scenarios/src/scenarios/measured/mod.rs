@@ -1,5 +1,5 @@
 //! Measurements of device behaviour that no document states. Each measurement reports its values. The numbers
-//! in their names are those of `DEVICE.md`, "Gaps: what to measure on a board".
+//! in their names refer to the table "Gaps: what to measure on a board" of `DEVICE.md`.
 //!
 //! A measurement needs hardware: a software device only shows what its authors assumed. Unit tests also run
 //! all measurements on the software device, where each must report the assumed value.

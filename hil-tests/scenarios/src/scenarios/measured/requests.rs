@@ -24,8 +24,8 @@ pub(super) const ALL: &[Measurement] = &[
 const MEMORY_SELECTOR: usize = BSF + 3;
 const RAW_SIZE: usize = BSF + 4;
 
-/// Reports the results of transfers of two blocks with various raw data sizes in the BSF. All known software
-/// writes all ones to this field.
+/// Reports the results of transfers of two blocks with various values in the BSF's field for the raw data
+/// size. All known software writes all ones to it.
 fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let own = dif_domain(DIF, BlockSize::B512);
     let data = pattern(1024, 1);
@@ -43,8 +43,9 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reports the block size that the value 5 of the BSF's block size selector means. The device strips the
-/// signatures of memory from outgoing data, so the offset of the first missing byte is the block size.
+/// Reports which block size the value 5 of the BSF's block size selector means. From outgoing data the device
+/// strips the signature behind each block in memory, so the offset of the first missing byte is the block
+/// size.
 fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let kind = domain(Signature::Crc32c(Seed::Ones));
     for selector in [1, 5] {
