@@ -1863,8 +1863,8 @@ int32_t mlx5mk_post_append_list(struct mlx5mk_qp *qp,
 // Creates an mkey over `count` ranges, one after the other. Its space begins at the address `start` and is
 // as long as all ranges together. Requests and the peer name the first byte by `start`. The mkey can be used
 // at once, with the access rights `access`: MLX5MK_LOCAL_WRITE and others. The array is read during the call
-// only. The caller ensures that the regions of the ranges belong to the protection domain `pd`, and keeps them
-// registered as long as the mkey is used.
+// only. The caller ensures that the regions of the ranges belong to the protection domain `pd`, and keeps
+// them registered as long as the mkey is used.
 //
 // Errors: MLX5MK_COMMAND where the device refuses, and for: no ranges, a range of 0 bytes or of more than
 // 2^31, more ranges than the device takes (the message has the limit), more than 4,076 ranges (the limit of
