@@ -1,5 +1,6 @@
 //! AES-XTS over data units (IEEE 1619) and the unwrapping of keys (RFC 3394), on top of RustCrypto.
 
+use crate::wiped::Wiped;
 use aes::cipher::array::ArraySize;
 use aes::cipher::consts::U16;
 use aes::cipher::{
@@ -14,7 +15,6 @@ use alloc::vec::Vec;
 use core::mem;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
-use zeroize::Zeroizing;
 
 /// The error for a length that AES-XTS cannot process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,8 +379,8 @@ pub enum UnwrapError {
 ///
 /// # Errors
 /// [`UnwrapError`] if a length is wrong or the integrity check fails.
-pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnwrapError> {
-    let mut key = Zeroizing::new(vec![0; wrapped.len().saturating_sub(8)]);
+pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Wiped, UnwrapError> {
+    let mut key = Wiped::from(vec![0; wrapped.len().saturating_sub(8)]);
     let outcome = leaving_nothing(|| match kek.len() {
         16 => KwAes128::new_from_slice(kek).ok().map(|kw| kw.unwrap_key(wrapped, &mut key).map(drop)),
         32 => KwAes256::new_from_slice(kek).ok().map(|kw| kw.unwrap_key(wrapped, &mut key).map(drop)),

@@ -57,6 +57,7 @@ mod transfer;
 mod transform;
 mod translate;
 mod unreliable;
+mod wiped;
 
 pub use datagram::Datagram;
 pub use device::{Device, Error, Event, Numbered};
@@ -78,3 +79,4 @@ pub use refusal::{Cause, Reason, Refusal};
 pub use region::{Placement, RegionChange};
 pub use ruling::{Ruling, Side};
 pub use tap::{Seen, Written};
+pub use wiped::Wiped;

@@ -2,13 +2,13 @@
 
 use super::reply::Refused;
 use super::{Place, Record};
+use crate::wiped::Wiped;
 use alloc::vec::Vec;
-use zeroize::Zeroizing;
 
 /// The bytes of a request. They are wiped when dropped, since they may contain a key.
 pub struct Request(
     /// The bytes, from the opcode on.
-    pub Zeroizing<Vec<u8>>,
+    pub Wiped,
 );
 
 impl Request {

@@ -9,8 +9,9 @@ use crate::gate::Course;
 use crate::interface_state::Checksum;
 use crate::memory::Memory;
 use crate::tap::Seen;
+use crate::wiped::Wiped;
 use alloc::vec::Vec;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroize;
 
 /// Sizes in bytes: of an entry, of the part of a request or reply in an entry, of the part in a mailbox
 /// block, and of a block.
@@ -104,7 +105,7 @@ impl<M: Memory> Device<M> {
             (reply, chain)
         });
         let status = match delivered {
-            Ok((reply, chain)) => self.answer(&mut entry, &Zeroizing::new(reply), chain),
+            Ok((reply, chain)) => self.answer(&mut entry, &Wiped::from(reply), chain),
             Err(Undelivered(status)) => status,
         };
         entry.put(0x3f, &[status << 1]);
@@ -160,7 +161,7 @@ impl<M: Memory> Device<M> {
         let token = entry.byte(0x3c);
         let inputs = self.chain(entry.number(8, 16), input, token, Undelivered::INPUT_ALIGNMENT)?;
         let outputs = self.chain(entry.number(0x30, 0x38), output, token, Undelivered::OUTPUT_ALIGNMENT)?;
-        let mut request = Zeroizing::new(Vec::with_capacity(input.next_multiple_of(DATA) + INLINE));
+        let mut request = Wiped::from(Vec::with_capacity(input.next_multiple_of(DATA) + INLINE));
         request.extend_from_slice(entry.range(0x10, 0x20));
         inputs.iter().for_each(|(_, block)| request.extend_from_slice(block.range(0, DATA)));
         request.truncate(input);

@@ -2,10 +2,9 @@
 
 use crate::crypto::{UnwrapError, Xts, unwrap_key};
 use crate::faults::Faults;
+use crate::wiped::Wiped;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
-use zeroize::Zeroizing;
 
 /// AES key size (PRM `encryption_key.key_size`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub enum LoginState {
 }
 
 /// A KEK or a credential. Its bytes are wiped when dropped, and never printed.
-pub(crate) struct Secret(pub(crate) Zeroizing<Vec<u8>>);
+pub(crate) struct Secret(pub(crate) Wiped);
 
 impl core::fmt::Debug for Secret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -109,7 +108,7 @@ impl Dek {
         };
         let cipher = if faults.dek256_as_128 && size == KeySize::Bits256 {
             let halves = [keys.get(..16)?, keys.get(32..48)?].concat();
-            Xts::new(&Zeroizing::new(halves))?
+            Xts::new(&Wiped::from(halves))?
         } else {
             Xts::new(keys)?
         };
