@@ -18,6 +18,9 @@ Builds the programs for the Arm cores of a BlueField, into target/BOARD/OS/PROFI
           hil-firmware-qemu-virt for QEMU (cargo xtask firmware), and as hil-firmware-bluefield for
           the board (linker/bluefield.x lists its assumptions)
 
+The crates of this repository are compiled for the cores of the board, all others (core and alloc
+included) once for both boards, with the instructions that both boards have.
+
 The compiler is the one that runs this task, if its standard library for the target is installed
 (rustup target add aarch64-unknown-linux-gnu, aarch64-unknown-none) or, for none, its sources
 (rustup component add rust-src). Otherwise it is Debian's, which this task installs as root, and
@@ -115,7 +118,7 @@ fn copy_built(
     release: bool,
     folder: &Path,
 ) -> Result<Vec<PathBuf>, String> {
-    // Both boards share cargo's output folder for Linux, because they share its target triple.
+    // Both boards share cargo's output folder for a system, because they share its target.
     let built = run::root().join("target/cross").join(&toolchain.triple);
     let built = built.join(if release { "release" } else { "debug" });
     let copy = |file: &&str| {

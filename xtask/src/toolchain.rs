@@ -32,7 +32,8 @@ impl Board {
         known.ok_or(format!("unknown board `{name}`"))
     }
 
-    /// Returns the name of the board's cores for the compiler.
+    /// Returns the name of the board's cores for the compiler. The cores of BlueField-3 have all instructions
+    /// of BlueField-2's.
     pub fn cpu(self) -> &'static str {
         match self {
             Self::BlueField2 => "cortex-a72",
@@ -74,6 +75,9 @@ impl System {
 const LINUX: &str = "aarch64-unknown-linux-gnu";
 const BARE: &str = "aarch64-unknown-none";
 
+/// The name of the target specification in `targets/`.
+const SPECIFICATION: &str = "aarch64-bluefield-none";
+
 /// The linker for both systems.
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
@@ -90,8 +94,31 @@ pub struct Toolchain {
     /// Arguments for cargo that name the target, and that make cargo build the standard library of the target
     /// if necessary.
     target: Vec<String>,
+    /// Arguments for cargo that name the cores. They are empty if the code must run on any core.
+    cores: Vec<String>,
     /// Flags for rustc, for code of the target only.
     flags: Vec<String>,
+}
+
+/// Returns arguments for cargo that name the cores for each crate. The crates of this repository are compiled
+/// for the cores of `board`. No core is named for other crates, hence cargo builds these crates, and the
+/// standard library, only once for both boards. `aes` is an exception: on bare metal the crate cannot ask
+/// whether the cores have instructions for AES. The cores of both boards have them.
+fn cores(board: Board) -> Vec<String> {
+    let mut arguments = vec!["-Zprofile-rustflags".to_owned()];
+    let flags = |cpu: &str| format!("[\"-Ctarget-cpu={cpu}\"]");
+    for profile in ["dev", "release"] {
+        for (packages, flags) in [
+            ("", flags(board.cpu())),
+            ("package.\"*\".", "[]".into()),
+            ("package.aes.", flags(Board::BlueField2.cpu())),
+            // Build scripts run on this machine.
+            ("build-override.", "[]".into()),
+        ] {
+            arguments.extend(["--config".into(), format!("profile.{profile}.{packages}rustflags={flags}")]);
+        }
+    }
+    arguments
 }
 
 impl Toolchain {
@@ -136,7 +163,7 @@ impl Toolchain {
             let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
             Self::installed(Board::BlueField2, triple, cargo, rustc)
         };
-        found.flags.retain(|flag| !flag.starts_with("-Ctarget-cpu="));
+        found.cores.clear();
         let home = std::env::var("HOME").unwrap_or_default();
         let crates = std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{home}/.cargo"));
         for (from, to) in [(crates, "crates"), (root().display().to_string(), ".")] {
@@ -147,24 +174,25 @@ impl Toolchain {
 
     /// Returns a compiler whose standard library for the target is installed.
     fn installed(board: Board, triple: &str, cargo: String, rustc: String) -> Self {
-        let mut flags = vec![format!("-Ctarget-cpu={}", board.cpu())];
-        if triple == LINUX {
-            flags.push(format!("-Clinker={LINKER}"));
-        }
+        let flags = match triple {
+            LINUX => vec![format!("-Clinker={LINKER}")],
+            _ => Vec::new(),
+        };
         Self {
             name: format!("{rustc} with its library for {triple}"),
             triple: triple.into(),
             rustc,
             cargo,
             target: vec!["--target".into(), triple.into()],
+            cores: cores(board),
             flags,
         }
     }
 
-    /// Returns a compiler that builds the standard library from its sources, for a target specification of
+    /// Returns a compiler that builds the standard library from its sources, for the target specification in
     /// `targets/`.
     fn from_source(board: Board, cargo: String, rustc: String) -> Self {
-        let triple = format!("aarch64-{}-none", board.name());
+        let triple = SPECIFICATION.to_owned();
         let mut target: Vec<String> =
             ["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem", "--target"]
                 .map(Into::into)
@@ -183,7 +211,7 @@ impl Toolchain {
             _ => ["-Clinker=aarch64-linux-gnu-ld", "-Clinker-flavor=gnu"].map(Into::into).into(),
         };
         let name = format!("{rustc} with the sources of its library");
-        Self { name, triple, rustc, cargo, target, flags }
+        Self { name, triple, rustc, cargo, target, cores: cores(board), flags }
     }
 
     /// Returns a call of cargo in a folder outside of this repository, which names its targets itself.
@@ -198,10 +226,20 @@ impl Toolchain {
         command
     }
 
+    /// Adds flags for one package of this repository in release mode, also where the package is a dependency.
+    /// `board` is the board of this toolchain.
+    pub fn flag(&mut self, board: Board, package: &str, flags: &[&str]) {
+        let cpu = format!("-Ctarget-cpu={}", board.cpu());
+        let all = [&[cpu.as_str()], flags].concat();
+        self.cores
+            .extend(["--config".into(), format!("profile.release.package.{package}.rustflags={all:?}")]);
+    }
+
     /// Returns a call of cargo for the target of this toolchain. It builds in `target/cross`.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);
-        command.args(&self.target).args(["--target-dir", "target/cross"]).env("RUSTC", &self.rustc);
+        command.args(&self.target).args(&self.cores).args(["--target-dir", "target/cross"]);
+        command.env("RUSTC", &self.rustc);
         // The rustdoc beside rustc reads the same standard library as rustc.
         if let Some(folder) = Path::new(&self.rustc).parent().filter(|folder| folder.is_absolute()) {
             command.env("RUSTDOC", folder.join("rustdoc"));

@@ -116,9 +116,16 @@ fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, Stri
 fn check_planted(public: &str) -> Result<String, String> {
     let places = reached::places(public).ok_or("rustdoc's JSON has no places")?;
     let copy = planted::Copy::make(&places)?;
-    let bare = Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: copy.folder };
-    panics::check_planted(&[bare.freestanding(&[])?.1, bare.library()?], planted::MODULE, &copy.functions)
+    let mut toolchain = Toolchain::find(Board::BlueField2, System::None)?;
+    // The library is compiled once: the freestanding program contains it with all its functions.
+    toolchain.flag(Board::BlueField2, "mlx5-mkey", &WHOLE);
+    let bare = Bare { toolchain, folder: copy.folder };
+    panics::check_planted(&[bare.freestanding(&[])?.1], planted::MODULE, &copy.functions)
 }
+
+/// Flags with which a library contains all its functions, also those that are usually inlined or left out.
+const WHOLE: [&str; 3] =
+    ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
 
 /// Builds libraries for bare metal from the workspace in `folder`.
 struct Bare {
@@ -136,9 +143,7 @@ impl Bare {
     /// Builds the library with all its functions, including those that the freestanding program does not call
     /// and those that are usually inlined.
     fn library(&self) -> Result<Vec<u8>, String> {
-        let whole =
-            ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
-        self.rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &whole).map(|(_, library)| library)
+        self.rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &WHOLE).map(|(_, library)| library)
     }
 
     fn rustc(
