@@ -38,7 +38,8 @@ pub(super) fn judge(capture: &Path, wanted: &[&str]) -> Result<(), String> {
         command.args(["-o", &format!("{name}.check_checksum:TRUE")]);
     }
     command.args(GUESSES.iter().flat_map(|name| ["--disable-heuristic", name]));
-    command.args(["-T", "fields"]);
+    // The data of TCP are random bytes, of which guesses would report errors.
+    command.args(["-d", "tcp.port==1-65535,data", "-T", "fields"]);
     for field in [
         "frame.protocols",
         "infiniband.bth.opcode",
