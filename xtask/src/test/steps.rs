@@ -352,7 +352,12 @@ const HIL_GUEST: &[&str] = &["hil", "--board", "uverbs", "--board", "guest", "--
 
 /// Runs a task that needs a QEMU with the device `vfio-user-pci`, or skips the step if there is none.
 fn with_guest(arguments: &[&str]) -> Outcome {
-    match task("xtask-boards", &["guest", "--find-qemu"]) {
+    let find = match host::task("xtask-boards", &["guest", "--find-qemu"]) {
+        Ok(command) => command,
+        // A program that cannot be built is a failure, not a missing QEMU.
+        Err(why) => return Outcome::Failed(why),
+    };
+    match check(find) {
         Ok(()) => task("xtask-boards", arguments).into(),
         Err(why) => Outcome::Skipped(format!("no QEMU of 10.1 or later: {why}")),
     }

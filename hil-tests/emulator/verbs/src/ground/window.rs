@@ -177,6 +177,7 @@ pub(crate) fn store(address: u64, bytes: &[u8]) -> usize {
 
 /// Stores two pieces, one after the other, from an address on. The kernel copies the second piece after the
 /// first. Returns the number of bytes before the first bad address.
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) fn store_in_order(address: u64, first: &[u8], second: &[u8]) -> usize {
     with_window(|window| window.store(address, [first, second]))
 }
