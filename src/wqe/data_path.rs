@@ -197,7 +197,7 @@ impl Request for DataPath<'_> {
         }
         match self.payload {
             Payload::Sges(sges) => {
-                for (index, (slot, sge)) in slots.zip(sges).enumerate() {
+                for (slot, (index, sge)) in slots.zip(sges.iter().enumerate()) {
                     sge.check_length(index)?;
                     *slot = transmute!(sge.to_wire());
                 }
