@@ -1,5 +1,6 @@
-//! The command queue. Its device answers correctly, late, wrongly or never, and leaves arbitrary bytes in the
-//! entry and the blocks. The expected result of a command is derived from these bytes.
+//! Fuzz target for the command queue. The emulated device answers correctly, late, wrongly or never, and
+//! leaves arbitrary bytes in the command's entry and mailbox blocks. A model derives the expected result of
+//! the command from these bytes.
 
 use crate::input::Input;
 use crate::memory::{Page, Shared};
@@ -20,16 +21,18 @@ use std::fmt::Debug;
 /// Offset of the mailbox blocks from the start of the command queue's memory.
 const BLOCKS_AT: usize = 4096;
 
-/// The number of bytes of a request or reply that a block holds.
+/// The number of bytes of a request or reply that a mailbox block holds.
 const DATA: usize = 512;
 
-/// The number of signed bytes of a block. The last of these bytes also have a signature of their own.
+/// The number of bytes of a mailbox block that its signature covers. The bytes from `DATA` on also have a
+/// signature of their own.
 const SIGNED: usize = 576;
 
-/// The number of doorbells that the device obeys. The device ignores later ones, which ends a sequence.
+/// The number of doorbells that the device obeys. The device ignores later ones, so the next command times
+/// out and the sequence ends.
 const HEARD: u32 = 40;
 
-/// The most steps of a sequence.
+/// The most commands and other calls that one input makes.
 const STEPS: usize = 12;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -63,7 +66,8 @@ struct Seen {
     outputs: Vec<usize>,
 }
 
-/// A device behind registers and a delay, with its own view of the command queue's memory.
+/// The emulated device. It implements the registers and the delay that the command queue uses, and accesses
+/// the queue's memory by volatile loads and stores.
 struct Device<'a> {
     memory: &'a Shared<Page>,
     state: RefCell<State<'a>>,
@@ -73,7 +77,7 @@ struct State<'a> {
     input: Input<'a>,
     address: u64,
     layout: Layout,
-    /// The device misbehaves in one of this many cases.
+    /// On average, the device misbehaves in one of `calm` cases.
     calm: u32,
     /// The address of the command queue, as written to the device's registers.
     told: [u32; 2],
@@ -89,7 +93,7 @@ struct State<'a> {
 }
 
 fn xor(bytes: &[u8]) -> u8 {
-    // The sum is over words: an instrumented loop over bytes would take most of the time.
+    // The loop takes words of 8 bytes, because a fuzzer's instrumentation makes a loop over bytes slow.
     let (words, rest) = bytes.as_chunks::<8>();
     let sum = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
     sum.to_ne_bytes().iter().chain(rest).fold(0, |sum, byte| sum ^ byte)
@@ -336,7 +340,7 @@ impl PageSource for Pages {
     }
 }
 
-/// The command queue and its model.
+/// The command queue with the state that a model of it needs.
 struct World<'d, 'm, const BLOCKS: usize> {
     device: &'d Device<'d>,
     queue: CommandQueue<'m, &'d Device<'d>>,
@@ -395,7 +399,7 @@ fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
     let mut world =
         World::<BLOCKS> { device: &device, queue, config, is_lost: false, pages: Pages::default() };
     for _ in 0..STEPS {
-        // A lost queue refuses all commands: the sequence ends after one refused command.
+        // A lost queue refuses all commands. The sequence therefore ends after one more command.
         let was_lost = world.is_lost;
         if device.state.borrow().input.is_empty() {
             break;
@@ -407,7 +411,7 @@ fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
     }
 }
 
-/// Returns why a queue is refused, if it is.
+/// Returns the error with which the library must refuse to make a command queue, or `None`.
 fn refusal(
     address: u64,
     bytes: usize,
@@ -415,7 +419,7 @@ fn refusal(
     layout: &Layout,
 ) -> Option<CommandQueueError> {
     let Layout { starting, revision, log_size, log_stride, .. } = *layout;
-    // `starting` counts reads of the register: the queue reads it at once, then every 2 ms.
+    // `starting` counts reads of the register `Initializing`: the library reads it at once, then every 2 ms.
     if !address.is_multiple_of(4096) || address.checked_add(bytes as u64).is_none() {
         let what = "command queue";
         Some(CommandError::Misaligned { what, address, alignment: 4096 }.into())
@@ -536,7 +540,8 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
         if self.is_lost {
             assert_eq!(error, Some(CommandQueueError::Lost));
         }
-        // The answer to the last command decides. `stop` continues after some errors and returns the first.
+        // Whether the queue is lost depends on the answer to the last command, and `error` may be an earlier
+        // one: `stop` continues after some errors and returns the first.
         let left = &self.device.state.borrow().left;
         self.is_lost |= left.as_ref().is_some_and(|(entry, _)| entry.status_own & 1 != 0);
         assert!(self.is_lost || !matches!(error, Some(CommandQueueError::TimedOut { .. })));

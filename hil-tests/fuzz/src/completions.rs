@@ -1,5 +1,5 @@
-//! Completion queues over memory that another thread writes all the time. Polling must end, and must report
-//! each posted request at most once.
+//! Fuzz target for completion queues whose memory another thread writes all the time, in the role of the
+//! device. Polling must end, and must report each posted request at most once.
 
 use crate::input::Input;
 use crate::memory::Shared;
@@ -69,7 +69,7 @@ impl<E: CqeSlot> Written for Ring<E> {
     }
 }
 
-/// Selects the one ring that the device thread writes to.
+/// Selects the ring that the device thread writes to, or none. The first call starts the thread.
 fn set_written(ring: Option<Arc<dyn Written>>) {
     static RING: Mutex<Option<Arc<dyn Written>>> = Mutex::new(None);
     static WRITER: Once = Once::new();
@@ -82,7 +82,7 @@ fn set_written(ring: Option<Arc<dyn Written>>) {
                 if let Some(ring) = ring {
                     ring.write();
                 }
-                // The pause leaves the core to other threads.
+                // The pause lets other threads run on this core.
                 thread::sleep(Duration::from_micros(10));
             }
         });
@@ -200,7 +200,7 @@ impl World<'_> {
         }
     }
 
-    /// Asserts that each queue has as many outstanding requests as its list has ids.
+    /// Asserts that each queue has as many outstanding requests as `World` lists ids for it.
     fn check(&mut self) {
         for (which, qpn) in QPNS.into_iter().enumerate() {
             let (send, receive) = self.table.get_mut(Qpn::from_low_bits(qpn)).unwrap();
@@ -228,7 +228,7 @@ pub(crate) fn run(bytes: &[u8]) {
 /// only, and the initial entries are always the same.
 fn over<E: CqeSlot>(input: &mut Input<'_>) {
     let slots = Shared::new(vec![E::of(Cqe::UNWRITTEN); ENTRIES]);
-    // The generator would stay at a state of zero.
+    // The generator of random bits needs a state other than 0: it would stay at 0.
     let state = AtomicU64::new(input.any::<u64>().max(1));
     let ring = Arc::new(Ring { slots, state });
     ring.write();
@@ -237,8 +237,7 @@ fn over<E: CqeSlot>(input: &mut Input<'_>) {
     set_written(None);
 }
 
-/// Makes queue pairs, an mkey and a completion queue over the ring. Takes steps, which poll this queue, until
-/// the input ends.
+/// Makes queue pairs, an mkey and a completion queue over the ring. Takes steps until the input ends.
 fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     let memory = [Memory::new(), Memory::new()];
     let record = CqDoorbellRecord::new();

@@ -22,10 +22,10 @@ unsafe extern "C" {
 /// Runs a target with each file of a folder, and prints a line for each edge: its address, and 1 if an input
 /// reached it.
 pub(crate) fn print(target: &Functions, folder: &OsStr) {
-    // SAFETY: the linker puts the symbols around one section.
+    // SAFETY: both symbols belong to the section of counters: its start and its end.
     let count = unsafe { (&raw const LAST_COUNTER).offset_from(&raw const FIRST_COUNTER) } as usize;
-    // SAFETY: the section has as many bytes. This thread and others increment them. A race may lose an
-    // increment, and the counter still differs from 0.
+    // SAFETY: the section has `count` bytes. The instrumented code of all threads increments them. A race may
+    // lose an increment, and the counter still differs from 0.
     let counters = unsafe { std::slice::from_raw_parts_mut(&raw mut FIRST_COUNTER, count) };
     // SAFETY: the section of addresses has one entry for each counter.
     let places = unsafe { std::slice::from_raw_parts(&raw const FIRST_PLACE, count) };

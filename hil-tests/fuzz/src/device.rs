@@ -1,5 +1,5 @@
-//! The software device with arbitrary rings, contexts, BSFs and messages. The device must not panic or hang,
-//! and must leave memory without a key unchanged.
+//! Fuzz target for the software device, with arbitrary rings, contexts, BSFs and messages. The device must
+//! not panic or hang, and must leave memory that no key maps unchanged.
 
 use crate::input::Input;
 use crate::memory::zeros_are_of_the_kernel;
@@ -20,7 +20,7 @@ const STEPS: usize = 40;
 /// The number of bytes of the memory region that the keys map.
 const REGION: usize = 8192;
 
-/// A key of 128 bits and one of 256.
+/// An AES-XTS key of two 128-bit keys, and one of two 256-bit keys.
 const XTS_KEYS: [&[u8]; 2] = [
     &[
         1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
@@ -41,7 +41,7 @@ struct World {
     region: Key,
     mkeys: Vec<Mkey>,
     deks: Vec<u32>,
-    /// Memory without a key, which must stay unchanged.
+    /// The address of memory that no key maps, which must stay unchanged.
     aside: u64,
 }
 
@@ -142,7 +142,7 @@ impl World {
         };
         let imm = self.word(input);
         let mut wqe = Wqe::new(Opcode(opcode), imm);
-        // A UMR with random flags is mostly refused. Give it valid flags.
+        // The device refuses most UMRs (opcode 0x25) with random flags, so this UMR gets valid ones.
         if opcode == 0x25 {
             wqe = wqe
                 .with(&[0x80_u8, 0, 0, 0, 0, 4 * (imm as u8 & 1), 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);

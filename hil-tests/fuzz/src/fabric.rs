@@ -1,4 +1,5 @@
-//! The gateway of the fabric: a member that speaks nonsense harms no other member.
+//! Fuzz target for the fabric, which joins the directories of several machines. A member that sends arbitrary
+//! bytes to the hub must not harm the other members.
 
 use crate::input::Input;
 use mlx5_fabric::{Channel, Effect, Frame, MEMBERS, Node, Role, SLOTS, Secret, Table, WINDOW};
@@ -6,7 +7,7 @@ use mlx5_fabric::{Channel, Effect, Frame, MEMBERS, Node, Role, SLOTS, Secret, Ta
 /// The most frames of an input.
 const FRAMES: usize = 64;
 
-/// The link of the hostile peer at the hub. The links 0 and 1 lead to two sound members.
+/// The hub's link to the hostile member. The links 0 and 1 lead to two well-behaved members.
 const HOSTILE: u32 = 2;
 
 struct World {
@@ -26,7 +27,8 @@ impl World {
         world
     }
 
-    /// Carries all bytes between the hub and its members. Returns what the second member's programs get.
+    /// Carries bytes between the hub and its members until none are left. Returns the bytes that the second
+    /// member writes to its processes, with their channels.
     fn settle(&mut self) -> Vec<(Channel, Vec<u8>)> {
         let mut written = Vec::new();
         loop {
@@ -82,7 +84,8 @@ pub(crate) fn run(bytes: &[u8]) {
         world.members[number].connect(0, [0x80 + number as u8; 32]);
     }
     world.settle();
-    // The sound members are 1 and 2. Their processes have the first slots of their ranges.
+    // Member 1 has the slots from `SLOTS` on, and member 2 those from `2 * SLOTS` on. Each of these two
+    // well-behaved members has one process, in its first slot.
     world.members[0].process(SLOTS, Some(Table { addresses: vec![1], services: Vec::new() }));
     world.members[1].process(2 * SLOTS, Some(Table { addresses: vec![2], services: Vec::new() }));
     world.settle();
@@ -107,7 +110,7 @@ pub(crate) fn run(bytes: &[u8]) {
         world.hub.receive(HOSTILE, &bytes);
         world.settle();
     }
-    // The channel between the sound members carries its bytes, and has all its room.
+    // The channel between the two well-behaved members still carries bytes, and its whole window is free.
     assert_eq!(world.members[0].room(channel), WINDOW as usize);
     world.members[0].write(channel, b"sound");
     assert_eq!(world.settle(), [(channel, b"sound".to_vec())]);

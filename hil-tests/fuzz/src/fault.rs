@@ -1,10 +1,10 @@
-//! Plans of faults: the text from which the stand-in for the kernel reads when to inject faults.
+//! Checks for plans of faults: the texts that tell the stand-in for the kernel when to inject which fault.
 
 use mlx5_faults::Place;
 use mlx5_plan::{CallId, Plan, Visit};
 
-/// The number of visits to each place of a plan. There are so few visits that a trace keeps all their faults
-/// (256 at most).
+/// The number of times that the check visits each place where a plan can cause a fault. A trace keeps at most
+/// 256 faults, and so few visits cause fewer.
 const TIMES: usize = 24;
 
 /// Asserts that the trace of a plan, parsed as a plan, causes the same faults again.

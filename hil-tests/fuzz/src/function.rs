@@ -1,6 +1,6 @@
-//! The PCI function: BAR 0, configuration space, memory that is mapped and unmapped, and commands. A client
-//! (in practice QEMU) and its guest write arbitrary bytes to all of them. The function must not panic or
-//! hang, and must leave unmapped memory unchanged.
+//! Fuzz target for the emulated PCI function: BAR 0, configuration space, memory that is mapped and unmapped,
+//! and commands. A client (in practice QEMU) and its guest write arbitrary bytes to all of them. The function
+//! must not panic or hang, and must leave unmapped memory unchanged.
 
 use crate::input::Input;
 use crate::values::edge;
@@ -39,8 +39,8 @@ const COMMANDS: &[u16] = &[
     0xa0a, 0xb12,
 ];
 
-/// Returns the words of a plan of faults, or `None` for a device without faults. The plan spares the commands
-/// that take the device to the running state.
+/// Returns the text of a plan of faults, or `None` for a device without faults. The plan causes no faults in
+/// the commands of [`World::start`], which initialize the device.
 fn planned(input: &mut Input<'_>) -> Option<String> {
     let (nth, one) = (FIRST_FAULT + input.below(24), 1 + input.below(4));
     let words = input.pick(&[
@@ -56,7 +56,7 @@ fn planned(input: &mut Input<'_>) -> Option<String> {
     Some(words.replace("NTH", &nth.to_string()).replace("ONE", &one.to_string()))
 }
 
-/// The number of commands of [`World::start`], plus one.
+/// The number of the first command after those of [`World::start`], counted from 1.
 const FIRST_FAULT: u32 = 8;
 
 struct World {
@@ -88,7 +88,7 @@ impl World {
 
     fn map(&mut self) {
         let rights = Rights { read: true, write: true };
-        // A second mapping of the same range is refused.
+        // If the range is mapped already, the function refuses the call.
         let _ = self.function.map(BASE, MAPPED, rights, Some((&self.file, 0)));
     }
 

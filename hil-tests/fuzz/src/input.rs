@@ -1,4 +1,5 @@
-//! Choices made from the bytes of a fuzzer. After the last byte, each choice is the first alternative.
+//! Makes the choices of a fuzz target from the bytes of its input. After the last byte, each choice is the
+//! first alternative.
 
 use arbitrary::{Arbitrary, Unstructured};
 
@@ -32,7 +33,7 @@ impl<'a> Input<'a> {
         choices[self.below(choices.len() as u32) as usize]
     }
 
-    /// Returns true in one of `of` cases.
+    /// Returns true in one of `of` cases, on average.
     pub(crate) fn one_in(&mut self, of: u32) -> bool {
         self.below(of) == of - 1
     }

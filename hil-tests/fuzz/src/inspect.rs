@@ -1,5 +1,5 @@
-//! Decodes rings and completion entries. No bytes may cause a panic or a read out of bounds, and the parts
-//! must agree with the whole.
+//! Fuzz target for the decoder of rings and completion entries (`mlx5_mkey::inspect`). No bytes may cause a
+//! panic or a read out of bounds. Each decoded part must be at the offset that the decoder reports.
 
 use crate::input::Input;
 use crate::values::engine;
@@ -56,7 +56,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let style = input.pick(&[Style::Plain, Style::Ansi]);
     let bytes = input.rest();
     let mut end = 0;
-    // The choice of the queue takes no byte of the input, either.
+    // The choice of the queue takes no byte of the input, for the same reason.
     let queue = QUEUES[bytes.len() % QUEUES.len()];
     for (offset, request) in Requests::new(bytes).on_queue(queue) {
         assert_eq!(request.queue(), queue);
@@ -123,7 +123,7 @@ fn look_at_body(body: &Body<'_>) {
     }
 }
 
-/// Asserts that a part is at its reported offset.
+/// Asserts that the bytes of `part` are at `offset` of `whole`.
 fn within(whole: &[u8], offset: usize, part: &[u8]) {
     assert!(whole.get(offset..).is_some_and(|rest| rest.starts_with(part)), "{offset} of {}", whole.len());
 }
@@ -156,7 +156,7 @@ fn look_at_entry(slot: &[u8], entry: &CompletionEntry<'_>, style: Style) {
     }
 }
 
-/// Returns requests of the reference provider, and completion entries of each kind.
+/// Returns the initial inputs: requests of the reference provider, and completion entries of each kind.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let vectors =
         vectors::repository_files().into_iter().flatten().flat_map(|file| vectors::read_file(&file));

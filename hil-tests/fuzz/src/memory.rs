@@ -4,8 +4,8 @@
 use mlx5_mkey::hca::CommandMemory;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Makes the allocator map large blocks, which the kernel fills with zeros lazily. Clearing an arena of 16
-/// MiB took most of the time of an input.
+/// Makes the allocator take large blocks from the kernel, which fills pages with zeros at their first use.
+/// Otherwise, clearing the 16 MiB of a software device's memory would take most of the time of an input.
 pub(crate) fn zeros_are_of_the_kernel() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     // SAFETY: the call changes the source of later allocations only.
@@ -26,7 +26,7 @@ unsafe impl<T: Send> Send for Shared<T> {}
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
-    /// Makes slots. They are freed when the value is dropped, which ends after all borrows.
+    /// Moves the slots to memory of their own, which `drop` frees.
     pub(crate) fn new(slots: Vec<T>) -> Self {
         let slots = Box::leak(slots.into_boxed_slice());
         Self { count: slots.len(), first: slots.as_mut_ptr() }
@@ -62,7 +62,7 @@ pub(crate) struct Page([u8; 4096]);
 
 impl Page {
     pub(crate) const fn new() -> Self {
-        // The pattern shows code that relies on zeros.
+        // Code that wrongly relies on zeroed memory fails with this pattern.
         Self([0xa5; 4096])
     }
 }

@@ -1,5 +1,6 @@
-//! The parsers of all texts: vectors, descriptions of boards, the events that a program prints while it runs
-//! cases, hex dumps and logs, posting methods, lines of recordings, plans of faults, options of the firmware.
+//! Fuzz target for the parsers of all texts that the test tools read: vectors, descriptions of boards, the
+//! events that a program prints while it runs cases, hex dumps and logs, posting methods, lines of
+//! recordings, plans of faults, options of the firmware.
 
 use crate::fault;
 use hil_scenarios::options::Options;
@@ -25,8 +26,8 @@ pub(crate) fn run(bytes: &[u8]) {
                 assert_eq!(ways.to_string().parse(), Ok(ways));
             }
         }
-        // The code that splits vectors into lines also splits recordings. Only the parser of a line is called
-        // here.
+        // The splitting of recordings into lines is shared with the vectors, which another parser's case
+        // covers. This case calls only the parser of a line.
         5 => text.lines().for_each(|line| drop(serde_json::from_str::<recording::Event>(line))),
         6 => fault::come_again(&text),
         _ => {
@@ -89,7 +90,7 @@ fn dump_of(bytes: &[u8], order: Option<hex::WordOrder>) {
     }
 }
 
-/// Returns a text for each parser.
+/// Returns the initial inputs: a text for each parser.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let boards = std::fs::read_to_string(here.join("../boards.toml")).unwrap_or_default();

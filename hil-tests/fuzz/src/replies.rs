@@ -1,4 +1,5 @@
-//! Commands: decodes replies of arbitrary bytes, and encodes requests into mailboxes of any length.
+//! Fuzz target for the device's commands: decodes replies of arbitrary bytes, and encodes requests into
+//! mailboxes of any length.
 
 use crate::input::Input;
 use mlx5_mkey::command::*;
@@ -30,7 +31,8 @@ pub fn commands() -> BTreeSet<String> {
     names.into_inner()
 }
 
-/// A mailbox, a reply, and a number from which the fields of a command are made.
+/// The parts of an input: the length of the mailbox, the reply, and a number from which the fields of a
+/// command are made.
 struct Case<'a> {
     room: usize,
     number: u32,
@@ -164,8 +166,9 @@ impl Case<'_> {
         }
     }
 
-    /// Decodes the reply: a status or a missing byte is an error, and bytes after the end are ignored.
-    /// Encodes the request completely, or leaves the mailbox unchanged.
+    /// Asserts that a reply with a bad status or with missing bytes is an error, and that surplus bytes are
+    /// ignored. Asserts that encoding writes the complete request, or leaves a mailbox that is too short
+    /// unchanged.
     fn check<C: Command<Reply: Debug + PartialEq>>(&self, command: &C) {
         let read = command.decode(self.reply);
         match self.reply.first() {

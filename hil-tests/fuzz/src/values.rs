@@ -1,4 +1,4 @@
-//! Chooses values of all types that users pass to the library.
+//! Chooses values of all types that users pass to the library, from the bytes of a fuzz input.
 
 use crate::input::Input;
 use hil_scenarios::request::OwnedLayout;

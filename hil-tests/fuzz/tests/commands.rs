@@ -26,7 +26,8 @@ fn word(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Returns the text from each line that begins with `start` to a line that is a closing brace.
+/// Returns the items of a source whose first line begins with `start`. The last line of an item is a closing
+/// brace.
 fn items<'a>(source: &'a str, start: &str) -> Vec<&'a str> {
     let behind =
         format!("\n{source}").match_indices(&format!("\n{start}")).map(|(at, _)| at).collect::<Vec<_>>();

@@ -1,4 +1,5 @@
-//! No input of the corpus, and no initial input, makes a target fail.
+//! Runs the fuzz targets with the inputs of their corpora, with their initial inputs and with random bytes.
+//! No input may make a target fail.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use hil_fuzz::targets::{self, Target};
@@ -62,19 +63,19 @@ fn call_randomly(name: &str, times: usize) {
     }
 }
 
-/// Random bytes are valid sequences of calls. Many sequences find faults that a few cannot find.
+/// Any bytes select a sequence of calls. Many random sequences find faults that the corpus may miss.
 #[test]
 fn random_calls_do_what_the_model_says() {
     call_randomly("calls", 3000);
 }
 
-/// Random bytes are valid sequences of commands for the command queue.
+/// Any bytes select a sequence of commands for the command queue.
 #[test]
 fn random_commands_come_to_what_the_device_has_left() {
     call_randomly("command-queue", 1000);
 }
 
-/// Random bytes are valid sequences of steps for the PCI function: commands, doorbells, and memory that is
+/// Any bytes select a sequence of steps for the PCI function: commands, doorbells, and memory that is
 /// unmapped between the steps.
 #[test]
 fn random_steps_leave_the_function_whole() {

@@ -1,5 +1,5 @@
-//! All sequences of ten steps on rings of up to eight blocks. The steps post, have a request refused, and
-//! complete the oldest or the newest request.
+//! Tests a send queue with all sequences of ten steps, on rings of up to eight blocks. A step posts a
+//! request, posts one that must be refused, or completes the oldest or the newest request.
 //!
 //! A model, a list of requests, gives the expected result of each step. A refused request must leave no
 //! trace. Sequences that reach the same state of the queue, byte by byte, continue as one.
@@ -50,7 +50,7 @@ enum Step {
 /// All steps.
 const ALL: [Step; 5] = [Step::Short, Step::Long, Step::Refuse, Step::Oldest, Step::Newest];
 
-/// Number of sequences of one step.
+/// The number of kinds of steps.
 const COUNT: u64 = ALL.len() as u64;
 
 const REMOTE: Remote = Remote { address: 0, rkey: Key::from_raw(0x500) };
@@ -71,6 +71,7 @@ struct Walk<'r> {
     /// The slots that the queue borrows.
     slots: *mut [SendSlot; BLOCKS],
     model: QueueModel,
+    /// The steps from the start to the current state.
     taken: Vec<Step>,
     /// Hashes of the states that sequences have reached, with the remaining steps.
     seen: HashSet<u64>,
@@ -161,7 +162,8 @@ impl Walk<'_> {
         self.seen.insert(hash.finish())
     }
 
-    /// Takes each step from this state, and all following steps. Restores the state after each.
+    /// Takes each of the steps from this state, and then all sequences of `left - 1` further steps. Restores
+    /// the state after each.
     fn walk(&mut self, left: u32) {
         if left == 0 || !self.is_new(left) {
             self.ended += COUNT.pow(left);
@@ -193,7 +195,8 @@ impl Walk<'_> {
     }
 }
 
-/// Walks through all sequences on a ring whose first request is at its last block.
+/// Walks through all sequences on a ring of `blocks` blocks. The first request begins at the last block, so
+/// that requests wrap around the end of the ring.
 fn all_on(blocks: usize) {
     let (mut ring, record) = ([Wqebb::ZERO; BLOCKS], DoorbellRecord::new());
     let first_block = 0xffff;

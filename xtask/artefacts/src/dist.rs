@@ -1,5 +1,6 @@
-//! `cargo xtask dist`: packs archives for machines without cargo and Rust. One contains the stand-in for the
-//! kernel and its launcher, the other everything that validates a card.
+//! `cargo xtask dist`: packs archives for machines without cargo and Rust. One contains the emulator: a
+//! library that stands in for the kernel's mlx5 driver, and its launcher. The other one contains everything
+//! that validates a card.
 
 use super::emulated::System;
 use super::files::{ARCHITECTURES, PAGE, cross, put, put_emulator, stand_in};
@@ -43,8 +44,8 @@ uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs wi
   --help          print this text
 ";
 
-/// The archive that validates a card: its page, its script, and its programs. Each program has a cargo
-/// package, a name there, and a name in the archive.
+/// The content of the archive that validates a card: the page that becomes its README, its script, and its
+/// programs. For each program: the cargo package, the name in the package, and the name in the archive.
 const VALIDATION_PAGE: &str = "src/guide/bluefield.md";
 const SCRIPT: &str = "xtask/boards/src/hil/validate/validate.sh";
 const VALIDATION: &[(&str, &str, &str)] = &[
@@ -63,7 +64,7 @@ const NOBODY: u32 = 65534;
 /// The Debian packages that the first steps of the README ([`PAGE`]) need.
 const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
 
-/// The checks that the options ask for: `--check`, `--check-chroot` and `--twice`.
+/// The checks that the options ask for: `--check` (`own`), `--check-chroot` and `--twice`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checks {
     own: bool,
@@ -196,7 +197,8 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     }
     let archive = dist.join(format!("{name}.tar"));
     let mut tar = program("tar", &["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
-    // `put` has set the permissions of files. The permissions of folders would depend on the umask.
+    // `put` has set the permissions of files. The permissions of folders depend on the umask, so that tar
+    // must set them.
     tar.args(["--format=ustar", "--mode=u=rwX,go=rX", "--directory"]).arg(&dist);
     tar.arg("--create").arg("--file").arg(&archive).arg(&name);
     check(tar)?;
@@ -340,8 +342,8 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
             command.gid(NOBODY).uid(NOBODY);
         }
     } else {
-        // The launcher's shell and loader are programs of this machine. Each prints that it cannot load the
-        // arm64 library, which only the emulated program can load.
+        // The shell and the loader that start the emulated program are programs of this machine. Each warns
+        // that it cannot load the arm64 library, which is for the emulated program. This is harmless.
         let system = debian::unpack(Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
         command.args(["qemu-aarch64", "-L"]).arg(&system).arg(system.join("usr/bin/ibv_devinfo"));
     }
@@ -368,14 +370,14 @@ fn follow_the_page(archive: &Path) -> Result<(), String> {
     let name = archive.file_name().unwrap_or_default();
     fs::copy(archive, home.join(name)).map_err(lost)?;
     chown(&home, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
-    // This file defines the address of `localhost`.
+    // This file defines the address of `localhost`, which the steps use.
     fs::copy("/etc/hosts", system.join("etc/hosts")).map_err(lost)?;
     let script = format!("cd /home/user\n{steps}wait $!\n");
     let mut command =
         program("chroot", &[&format!("--userspec={NOBODY}:{NOBODY}"), &system.to_string_lossy()]);
     command.args(["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "sh", "-exc", &script]);
     let printed = answer(command)?;
-    // Both ends of the ping-pong print the duration of a round trip.
+    // The steps end with a ping-pong between two processes. Each prints the duration of a round trip.
     let (active, turns) = (printed.contains("PORT_ACTIVE"), printed.matches(" usec/iter").count());
     if active && turns == 2 { Ok(()) } else { Err(format!("the first steps of {PAGE} say:\n{printed}")) }
 }

@@ -71,8 +71,8 @@ impl System {
         Path::new("/").join(path.strip_prefix(&self.root).unwrap_or(path))
     }
 
-    /// Returns a command that runs a program of the system in a folder of the system, with an environment
-    /// variable.
+    /// Returns a command that runs a program of the system in a folder of the system. `variable` is an
+    /// environment variable for the program, as `NAME=VALUE`.
     pub(super) fn command(&self, folder: &Path, variable: Option<String>, path: &Path) -> Command {
         let words =
             ["--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-ec", ENTER, "sh"];

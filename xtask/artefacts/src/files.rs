@@ -1,5 +1,5 @@
-//! The target architectures of `cargo xtask dist`, and the files of the emulator (the stand-in for the
-//! kernel, its launcher, and what goes with them), which archives and Debian packages contain.
+//! The target architectures of `cargo xtask dist`, and the files of the emulator for archives and Debian
+//! packages: the library that stands in for the kernel's mlx5 driver, its launcher, and related files.
 
 use super::glibc;
 use std::fs;
@@ -44,7 +44,8 @@ pub(super) static ARCHITECTURES: [Target; 2] = [
 
 const LIBRARY: &str = "libmlx5_uverbs.so";
 
-/// The program that joins directories over TCP, and its package.
+/// The program and cargo package that joins emulated devices over TCP. All programs on one machine meet in a
+/// directory, and the gateway joins the directories of several machines.
 const GATEWAY: &str = "mlx5-fabric";
 
 /// The page for users of the archive. It becomes the README of the archive.
@@ -88,7 +89,7 @@ license = \"MIT OR Apache-2.0\"
 publish = false
 version = ";
 
-/// The end of that manifest: the dependencies.
+/// The end of the manifest of `mlx5-faults` in the archive: the dependencies.
 const DEPENDENCIES: &str = "\n\n[dependencies]\nlibc = \"0.2\"\n";
 
 /// Copies the crate `mlx5-faults` to its place in a folder, with a manifest for use outside of a workspace.
@@ -107,7 +108,7 @@ pub(super) fn cross(triple: &str) -> PathBuf {
     root().join("target/cross").join(triple).join("release")
 }
 
-/// Builds the stand-in and the gateway, and returns the compiler.
+/// Builds the stand-in for the kernel's driver and the gateway. Returns the toolchain.
 pub(super) fn stand_in(triple: &str) -> Result<Toolchain, String> {
     let toolchain = Toolchain::portable(triple)?;
     check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;

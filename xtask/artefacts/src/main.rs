@@ -60,7 +60,7 @@ fn check_all() -> Result<(), String> {
 }
 
 /// Checks that the library builds for bare metal with the feature `defmt`. One build is enough for both
-/// boards.
+/// boards, because the feature does not depend on the core.
 fn with_defmt() -> Result<(), String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
     // `rustc` instead of `check`: `check` would compile the standard library again. Optimisation is off,
@@ -89,17 +89,17 @@ fn disassemble(path: &Path) -> Result<String, String> {
     answer(objdump)
 }
 
-/// Returns the calls in the freestanding program, which uses every generic function of the library. In this
-/// build nothing is inlined or left to other crates. One build is enough for both boards, because the calls
-/// do not depend on the core.
+/// Returns the graph of the freestanding program, which calls every generic function of the library. This
+/// build inlines nothing and takes no generic function from another crate, so that each called function has
+/// a symbol. One build is enough for both boards, because the calls do not depend on the core.
 fn called() -> Result<Graph, String> {
     let bare = Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: root() };
     let flags = ["-Copt-level=0", "-Clink-dead-code", "-Zshare-generics=no", "-Csymbol-mangling-version=v0"];
     Graph::read(&[bare.freestanding(&flags)?.1]).map_err(|error| error.to_string())
 }
 
-/// Builds the library for bare metal and checks its compiled code: barriers, panics, completeness. Returns a
-/// summary.
+/// Builds the library for bare metal and checks its compiled code: the order of barriers, that no function
+/// panics, and that every public function is in this code. Returns a summary.
 fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, String> {
     let bare = Bare { toolchain: Toolchain::find(board, System::None)?, folder: root() };
     let (program, freestanding) = bare.freestanding(&[])?;
@@ -117,7 +117,8 @@ fn check_planted(public: &str) -> Result<String, String> {
     let places = reached::places(public).ok_or("rustdoc's JSON has no places")?;
     let copy = planted::Copy::make(&places)?;
     let mut toolchain = Toolchain::find(Board::BlueField2, System::None)?;
-    // The library is compiled once: the freestanding program contains it with all its functions.
+    // With these flags, the freestanding program contains all functions of the library. One build is
+    // therefore enough.
     toolchain.flag(Board::BlueField2, "mlx5-mkey", &WHOLE);
     let bare = Bare { toolchain, folder: copy.folder };
     panics::check_planted(&[bare.freestanding(&[])?.1], planted::MODULE, &copy.functions)
@@ -165,7 +166,8 @@ impl Bare {
 
 /// Returns rustdoc's description of the library in JSON.
 fn public() -> Result<String, String> {
-    // The toolchain for Linux has a built standard library. For bare metal it would have to be built.
+    // The toolchain for Linux contains a compiled standard library. For bare metal, cargo would have to
+    // compile the standard library first.
     let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
     let mut rustdoc =
         toolchain.cargo(&["rustdoc", "--quiet", "--release", "--package", "mlx5-mkey", "--lib"]);

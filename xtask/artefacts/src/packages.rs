@@ -182,7 +182,7 @@ impl Package<'_> {
         );
         write(&folder.join("DEBIAN/control"), &control, 0o644)?;
         let file = root().join("target/dist").join(format!("{}_{version}_{}.deb", self.name, target.debian));
-        // All files of a package get the time of the sources, so that two builds make the same bytes.
+        // All files of a package get the same time (0), so that two builds make the same bytes.
         let mut pack = program("dpkg-deb", &["--root-owner-group", "-Zgzip", "--build"]);
         pack.arg(folder).arg(&file).env("SOURCE_DATE_EPOCH", "0");
         // `dpkg-deb` prints a line. It is not passed on, because standard output lists the paths of the
@@ -214,7 +214,8 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     lock.split("[[package]]").filter_map(entry).collect()
 }
 
-/// Follows the dependencies of a crate, except those of tests and build scripts.
+/// Returns a list, in the format CycloneDX, of all crates on which a crate depends, also indirectly.
+/// Dependencies of tests and build scripts are left out. `sums` are the checksums of crates.
 fn components(
     metadata: &serde_json::Value,
     package: &str,

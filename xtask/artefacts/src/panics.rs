@@ -47,7 +47,7 @@ fn is_looked_at(name: &str) -> bool {
 }
 
 /// Checks that [`check`] covers every public function. `archives` are a copy of the library in which each
-/// calls a panicking function of its own. The panicking functions are in `module`, named `p` and a number.
+/// public function calls a panicking function of its own: the function `p0`, `p1` and so on of `module`.
 ///
 /// # Errors
 /// The functions whose panics are not found.
@@ -98,8 +98,8 @@ pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
                 .into(),
         );
     }
-    // A callback of the caller, such as one that writes to its string, may allocate. The library may free
-    // memory too, because it frees only values of the caller, such as a boxed doorbell.
+    // A callback of the library's user, such as one that writes to a string, may allocate. The library may
+    // also free memory, because it frees only values of its user, such as a boxed doorbell.
     let callers = |name: &str| name.contains(" as core::fmt::Write>") || name.contains("__rust_dealloc");
     let allocator = graph.named(|name| is_allocator(name) && !callers(name));
     let wrong = &handler | &allocator;

@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use xtask::run::{files, root};
 
-/// The path of a module in the copy, which contains a panicking function for each public function.
+/// The path of the module that the copy has in addition. It contains a panicking function for each public
+/// function of the library.
 pub(super) const MODULE: &str = "mlx5_mkey::planted::";
 
-/// The least number of functions that must get a panic. Functions that macros generate get none.
+/// The smallest plausible number of functions that get a panic: with fewer, planting does not work. Functions
+/// that macros generate get none.
 const LEAST: usize = 10;
 
 /// A copy of the library with planted panics. Its workspace has links to all other files of the repository.
@@ -65,7 +67,8 @@ impl Copy {
     }
 }
 
-/// Makes links to all other files of the repository. A link to `target` lets the copy use built dependencies.
+/// Makes links to all files and folders of the repository except `src` and `.git`. The link to `target` lets
+/// the copy use built dependencies.
 fn link(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(root())? {

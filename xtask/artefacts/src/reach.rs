@@ -188,8 +188,8 @@ impl Graph {
         sections.flat_map(|section| &section.missing).map(String::as_str).collect()
     }
 
-    /// Returns the name of a symbol in the section. Symbols with `$` are left out: they only mark the
-    /// beginning of code (x) or constants (d).
+    /// Returns the name of a symbol in the section. The symbols `$x` and `$d` are left out: they only mark
+    /// the beginning of code and of constants.
     fn name(&self, at: usize) -> &str {
         let names = self.sections.get(at).into_iter().flat_map(|section| &section.names);
         names.map(String::as_str).find(|name| !name.starts_with('$')).unwrap_or("a constant")
@@ -200,7 +200,7 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// A path exists exactly if the sets of reached and of reaching sections overlap.
+    /// `path`, `reached` and `reaching` agree on whether a section can be reached from another one.
     #[test]
     fn ways_and_sets_agree() {
         let calls = |from: &str, to: &str| format!("0 <{from}>:\n 0:\tbl\t0 <{to}>\n\n");

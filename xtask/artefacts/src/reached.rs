@@ -1,4 +1,4 @@
-//! Checks that the searches of `check_bare` see every public function of the library.
+//! Checks that the compiled code in which panics are searched contains every public function of the library.
 //!
 //! rustdoc's JSON lists the functions. A function without generic parameters is compiled in the library
 //! itself. The freestanding program has to call any other function. If a function has a parameter for a
@@ -25,8 +25,8 @@ pub(super) struct Function {
 pub(super) enum Wanted {
     /// The function itself, which has no generic parameters.
     One,
-    /// An instance with any arguments for its generic parameters: the parameters are constants or types of
-    /// the library.
+    /// An instance with any arguments for its generic parameters, which are constants or types of the
+    /// library. One instance is enough.
     OfSize,
     /// An instance with a type of the freestanding program, which represents a user's type.
     OfType,

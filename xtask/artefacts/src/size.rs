@@ -1,4 +1,4 @@
-//! Checks the size of the smallest service, a bare-metal program with the library.
+//! Checks the code size of the smallest service, a bare-metal program that contains the library.
 
 use object::{File, Object, ObjectSection};
 

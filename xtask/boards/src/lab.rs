@@ -1,5 +1,5 @@
-//! `cargo xtask lab`: tests `cargo xtask hil` with two boards that labgrid's coordinator and exporter on this
-//! machine lend.
+//! `cargo xtask lab`: tests `cargo xtask hil` with two boards of a lab. labgrid's coordinator, which lends
+//! the boards, and its exporter, which describes them, run on this machine.
 
 use crate::labgrid;
 use crate::vdpu::Machine;
@@ -66,7 +66,7 @@ struct Lab {
     power: Power,
     /// Device and program of the boards, in the syntax of boards.toml.
     program: String,
-    /// The SSH keys of each board, in the syntax of boards.toml.
+    /// The SSH keys of each board, in the syntax of boards.toml. Empty if the boards are processes.
     keys: Vec<String>,
     /// The time limit of a case, in seconds.
     patience: u32,
@@ -110,7 +110,7 @@ impl Lab {
         let folder = run::temporary("lab")?;
         let (mut places, mut resources) = (String::new(), String::new());
         for (index, name) in PLACES.iter().enumerate() {
-            // The coordinator's own format for its places, which it reads at its start.
+            // A place in labgrid's own file format. The coordinator reads the file at its start.
             let _ = writeln!(
                 places,
                 "{name}: {{aliases: [], comment: '', tags: {{pool: here}}, created: 0.0, changed: 0.0, \
@@ -143,7 +143,7 @@ impl Lab {
     }
 
     /// Returns the description of a board. If the lab has SSH keys, the description selects the place
-    /// `number`, otherwise any place.
+    /// `number`, because each place has another key. Otherwise it selects any place.
     fn board(&self, name: &str, number: usize, more: &str) -> String {
         let (key, tags) = match self.keys.get(number).zip(PLACES.get(number)) {
             Some((key, place)) => (key.as_str(), format!("name = '{place}'")),
@@ -240,7 +240,7 @@ impl Lab {
     }
 }
 
-/// Excludes this machine from HTTP proxies.
+/// Lets a command connect to this machine directly, without an HTTP proxy.
 fn here(mut command: Command) -> Command {
     command.env("no_proxy", "127.0.0.1").env("NO_PROXY", "127.0.0.1");
     command
@@ -277,7 +277,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a module of labgrid, and waits for the line that begins with `ready`.
+    /// Starts a module of labgrid, and waits until it prints a line that begins with `ready`.
     fn start(folder: &Path, words: &[&str], ready: &str) -> Result<Self, String> {
         let (module, arguments) = words.split_first().ok_or("no module")?;
         let python = labgrid::python()?;
@@ -311,7 +311,8 @@ impl Drop for Daemon {
     }
 }
 
-/// The power switches since the start: the index of each place, and whether its power was switched on.
+/// The requests to the power switch since its start: the index of the place, and whether its power was
+/// switched on (`true`) or off.
 type Switched = Arc<Mutex<Vec<(usize, bool)>>>;
 
 /// A power switch with a port for each board. It answers `GET /INDEX/0` and `/1` (labgrid's model
@@ -331,7 +332,7 @@ impl Power {
         let all = switched.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A failed request gets no answer, which the client reports.
+                // If `serve` fails, the client gets no answer, and reports the failure itself.
                 let _ = serve(stream, &known, &all);
             }
         });

@@ -26,7 +26,8 @@ fn install() -> Result<PathBuf, String> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     debian::install(debian::PIP)?;
-    // Some of labgrid's dependencies are built for one version of Python.
+    // The content of the file that marks a complete installation. It names the version of Python, because
+    // some of labgrid's dependencies are compiled for one version.
     let wanted = format!("# {}\n{REQUIREMENTS}", answer(program(PYTHON, &["--version"]))?);
     let home = root().join("target/labgrid");
     let is_there = || fs::read_to_string(home.join("installed")).is_ok_and(|there| there == wanted);

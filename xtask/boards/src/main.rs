@@ -1,4 +1,5 @@
-//! The tasks of `cargo xtask` that run on boards.
+//! The tasks of `cargo xtask` that run on boards (devices and emulated machines): `guest`, `hil`, `lab` and
+//! `validate`.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -14,7 +15,7 @@ use xtask::run;
 
 fn main() -> ExitCode {
     // The first call of `itself` stores the path of this program. A task may run this program again after a
-    // rebuild.
+    // build has replaced its file, when the system no longer knows the path.
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {

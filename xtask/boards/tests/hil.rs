@@ -18,8 +18,8 @@ say() { printf 'hil: %s\\n' \"$@\"; }
 pass() { say \"start $1\" \"passed $1\"; }
 ";
 
-/// A folder with the description of one board. The board's program is a script, and each reset adds to a
-/// file.
+/// A folder with the description of one board. The board's program is a script, and each reset appends a line
+/// to the file `resets`.
 struct Rig {
     folder: TempDir,
     boards: String,

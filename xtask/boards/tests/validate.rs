@@ -72,7 +72,8 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
         assert!(page.contains(part), "{part}:\n{page}");
     }
 
-    // Two archives are compared. From a software device, no fact about hardware follows.
+    // Two archives are compared. `--facts` refuses the record of a software device, because it shows no facts
+    // about hardware.
     let compared = validate(&["--compare", &sound, &broken], None);
     let lines = text(&compared);
     assert!(compared.status.success() && lines.contains("device: equal"), "{lines}");

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The cases: `CASES[1]` hangs, and the machine is killed in `CASES[3]`.
+/// The cases of the test, in their order: `CASES[1]` hangs, and the test kills the machine in `CASES[3]`.
 const CASES: [&str; 5] = [
     "r012_an_invalidated_key_refuses_all",
     "r012_only_a_whole_configuration_brings_a_key_back",
@@ -41,7 +41,8 @@ fn a_machine_that_hangs_and_one_that_dies_are_booted_anew() {
     let mut told = String::new();
     while out.read_line(&mut told).unwrap() > 0 {
         if told.ends_with(&format!("passed   {between}\n")) {
-            // The test waits until the next case has begun. That case hangs.
+            // The next case, `dies`, hangs too (`HIL_HANG`). The test waits until this case has begun, and
+            // kills the machine.
             std::thread::sleep(Duration::from_secs(2));
             let pid = fs::read_to_string(place.join("qemu.pid")).unwrap();
             kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();

@@ -12,7 +12,7 @@ struct Struct {
 
 /// The declarations of a header.
 pub(super) struct Declared {
-    /// A line for each constant, function and handle.
+    /// A line for each constant, function and handle (a struct without known fields).
     lines: Vec<String>,
     structs: Vec<Struct>,
 }

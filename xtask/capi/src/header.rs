@@ -117,7 +117,8 @@ pub(super) fn make() -> Result<String, String> {
 
 /// A macro that the header has after each field of a struct. In C++ the macro gives the field a default, so
 /// that compilers do not warn of a field that a designated initialiser leaves out. In C such a field is zero
-/// in any case. Before C++14 a struct with defaults would be no aggregate.
+/// in any case. Before C++14 the macro is empty, because a struct with defaults would accept no initialiser
+/// list.
 pub(super) const ZERO: &str = " MLX5MK_ZERO";
 
 const DEFAULTS: &str = "

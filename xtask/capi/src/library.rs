@@ -76,7 +76,8 @@ impl Architecture {
         if self == Self::X86 {
             return Err("libraries for x86-64 are built on an x86-64 machine only".into());
         }
-        // The program `hil` is built with the same flags, so that cargo builds common dependencies only once.
+        // This toolchain sets the same compiler flags as for the program `hil`, so that cargo builds the
+        // dependencies of both only once.
         let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
         let mut command = toolchain.cargo(&arguments);
         command.args(["--", &soname]);

@@ -1,4 +1,4 @@
-//! Tests of the library for C.
+//! Tests of the library for C: its header, its ABI, the guide for C, and C programs on the software device.
 
 use crate::abi::{self, Declared};
 use crate::header::PUBLISHED;

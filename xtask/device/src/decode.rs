@@ -181,8 +181,8 @@ mod tests {
         Ok(())
     }
 
-    /// The log names the kind of a queue pair, unless it is a connected one. The kind decides how segments
-    /// are decoded.
+    /// A log names the kind of each queue pair that is not a connected one, here `ud`. The kind decides how
+    /// segments are decoded.
     #[test]
     fn a_log_names_the_kind_of_its_queues() -> Result<(), String> {
         let bytes = "0000000a00004202000000080000000000000011000000000000004300000000";

@@ -1,5 +1,5 @@
-//! `cargo xtask vectors`: posts the recorded inputs with the library, and compares its bytes with the
-//! recorded ones.
+//! `cargo xtask vectors`: posts the inputs of recorded work requests of the reference provider (libmlx5) with
+//! this library, and compares the bytes of the library's requests with the recorded bytes.
 
 use hil_tests::recording::{self, compare::compare};
 use hil_tests::vectors::{Replay, SPDK, Tally, folder, read, read_file, repository_files};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use xtask::run;
 
-/// The number of differences that are printed for each replay of the vectors. Further ones are only counted.
+/// The number of differences that are printed for each combination of posting method and queue limits.
+/// Further differences are only counted.
 const SHOWN: usize = 20;
 
 pub(crate) const HELP: &str = "\
@@ -22,8 +23,8 @@ standard input. Files that end in .gz are compressed.
 Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
 ";
 
-/// Compares the vectors of the files that the arguments name. Without arguments, compares those of the
-/// repository.
+/// Replays the vectors (recorded work requests) of the files that the arguments name. Without arguments,
+/// replays the vectors of the repository.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let option = |argument: &&String| argument.starts_with('-') && *argument != "-";
     match arguments.iter().find(option).map(String::as_str) {

@@ -15,7 +15,7 @@ const WRONG: &[(&[&str], u8, &str)] = &[
     (&["--provoke", "write-to-code"], 102, "error: data abort: "),
     (&["--provoke", "stack-overflow"], 102, "error: stack overflow: "),
     (&["--provoke", "panic"], 101, "error: panicked at "),
-    // The panic interrupts the writing of a log line. The log ends with this line.
+    // The panic interrupts the writing of a log line, which is then the last line of the log.
     (&["--provoke", "panic-while-logging"], 103, "rings at "),
     (&["--provoke", "nothing"], 2, "error: the command line has an unknown option: `nothing`"),
 ];
@@ -44,7 +44,8 @@ pub(super) fn check(out: &mut dyn Write) -> Result<(), String> {
         }
         let on = "translation and caches are on";
         let passed = "hil: passed r049_interleaved_example\nhil: done\n";
-        // The firmware of a board may start the image at the exception level EL2 instead of EL1.
+        // A board's own firmware may start the image at the exception level EL2 instead of EL1. With this
+        // option, QEMU does so too, and the image must switch to EL1.
         let (level, uncached) = (["-machine", "virtualization=on"], "memory attributes Some(0x44)");
         expect(&level, &image, RIGHT, 0, &["at EL1", on, uncached, passed])?;
         // The image for the board is linked for other addresses than the image for QEMU, and needs more

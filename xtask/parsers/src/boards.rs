@@ -44,14 +44,14 @@ pub struct Description {
     /// The name of the board's list of skipped cases.
     #[serde(default)]
     skips: Option<String>,
-    /// The exact cases that the board skips, each with the capability that the board lacks. `None` for a
-    /// board without a list.
+    /// The cases that the board must skip, each with the capability that the board lacks. `None` for a board
+    /// without a list.
     #[serde(skip)]
     pub skipped: Option<BTreeMap<String, String>>,
 }
 
 impl Description {
-    /// Returns a description of the board whose device is this mlx5 device of this machine.
+    /// Returns a description of the board that consists of this machine and its mlx5 device `name`.
     fn device(name: &str) -> Self {
         let reach = Reach::Local { device: name.into() };
         Self {
@@ -82,7 +82,8 @@ pub enum Reach {
         /// `softdev`, or the name of an mlx5 device.
         device: String,
     },
-    /// The program runs on this machine, through libmlx5 and the stand-in for the kernel.
+    /// The program runs on this machine and uses libmlx5. A library that contains the software device stands
+    /// in for the kernel's mlx5 driver.
     Uverbs {
         /// How data encryption keys are imported: `plaintext` (default) or `wrapped`.
         #[serde(default)]
@@ -102,8 +103,8 @@ pub enum Reach {
         #[serde(deserialize_with = "board")]
         board: Board,
     },
-    /// The program for aarch64 runs under qemu-aarch64 (user mode), through the arm64 libmlx5 and the
-    /// stand-in for the kernel.
+    /// The program for aarch64 runs under qemu-aarch64 (user mode). It uses the arm64 libmlx5 and the
+    /// stand-in for the kernel's driver.
     QemuUser {
         /// The board (BlueField-2 or BlueField-3) for whose Arm cores the program is built.
         #[serde(deserialize_with = "board")]
@@ -112,8 +113,8 @@ pub enum Reach {
         #[serde(default)]
         crypto: Crypto,
     },
-    /// The program runs on an emulated aarch64 machine, which is reached over ssh, through libmlx5 and the
-    /// stand-in for the kernel.
+    /// The program runs on an emulated aarch64 machine, which is reached over ssh. It uses libmlx5 and the
+    /// stand-in for the kernel's driver.
     Vdpu {
         /// If true, the software device is a PCI function of the machine, which the machine's own drivers use
         /// in place of the stand-in.
@@ -302,8 +303,8 @@ pub struct Ssh {
     pub environment: BTreeMap<String, String>,
 }
 
-/// A place (machine) of a labgrid coordinator. Its machine is reached over ssh, at the address of the place's
-/// NetworkService.
+/// A machine that a labgrid coordinator manages as a place. The machine is reached over ssh, at the address
+/// of the place's resource NetworkService.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Place {
@@ -375,8 +376,8 @@ pub enum Reset {
         /// The longest time from the reset until the board answers again, in seconds.
         boot_seconds: u32,
     },
-    /// The power of a labgrid place is switched off and on, by the switch that the coordinator knows for the
-    /// place.
+    /// The power of a labgrid place is switched off and on, by the power switch that the coordinator lists
+    /// for the place.
     Power {
         /// The longest time from the reset until the board answers again, in seconds.
         boot_seconds: u32,
@@ -463,8 +464,8 @@ impl Boards {
     /// name that begins with `mlx5_` and that no description has is a device of this machine.
     ///
     /// # Errors
-    /// No board or group has the name, and the name does not begin with `mlx5_`. The text lists the boards
-    /// and groups.
+    /// No board or group has the name, and the name does not begin with `mlx5_`. The error lists the known
+    /// boards and groups.
     pub fn find(&self, name: &str) -> Result<Vec<(String, Description)>, String> {
         let mut found = Vec::new();
         let (mut open, mut seen) = (vec![name], vec![]);
@@ -512,7 +513,8 @@ mod tests {
         assert!(boards.board.values().all(|board| !matches!(board.reach, Reach::Ssh(_) | Reach::Labgrid(_))));
     }
 
-    /// The file describes boards that need an address as comments. These descriptions must be valid too.
+    /// `hil-tests/boards.toml` contains, in comments, example descriptions of boards that need an address.
+    /// These descriptions must be valid too.
     #[test]
     fn the_examples_in_our_own_file_can_be_used() {
         let text = std::fs::read_to_string(root().join("hil-tests/boards.toml")).unwrap();

@@ -1,11 +1,12 @@
 //! Reads the hex digits in a row of a dump.
 
-/// In a row, the characters after the bytes begin before this column.
+/// The number of characters of a row among which the end of the bytes is searched.
 const MOST_DIGITS: usize = 4096;
 
 /// Reads the columns after an offset: bytes, optionally followed by the same bytes as characters.
 pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
-    // A row has few bytes, so that the characters after them begin early in the line.
+    // Two blanks separate the bytes from the same bytes as characters. The limit keeps the search fast: a row
+    // has few bytes, so that its characters begin early in the line.
     for (at, _) in text.char_indices().take(MOST_DIGITS) {
         let (left, rest) = text.split_at(at);
         let Some(right) = rest.strip_prefix("  ") else { continue };

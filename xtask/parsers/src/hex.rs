@@ -1,4 +1,5 @@
-//! Reads dumps as common programs print them. If a dump cannot be read, the error names the line.
+//! Reads dumps of work requests and completion entries as common programs print them (such as xxd, od and
+//! gdb), and logs of `cargo xtask emulate`. If a dump cannot be read, the error names the line.
 
 pub use super::digits::digits;
 use super::digits::{all_hex, columns, is_dword, order_unknown, quoted};
@@ -21,9 +22,9 @@ pub enum Input {
     Log(Vec<Logged>),
 }
 
-/// Reads the content of a file. If it has a logged request, the file is a log. Other text is hex, alone or
-/// among other text. A file that is no text is raw bytes. `order` is the order of the bytes in the words of a
-/// dump, if it is known.
+/// Reads the content of a file. A file with a logged request is a log of `cargo xtask emulate`. Any other
+/// text contains hex, perhaps among other words. A file that is no text consists of raw bytes. `order` is the
+/// order of the bytes in the words of a dump, if it is known.
 ///
 /// # Errors
 /// The line that is not hex, with the reason, or [`HexError::Long`].
@@ -43,15 +44,15 @@ pub fn read(raw: Vec<u8>, order: Option<WordOrder>) -> Result<Input, HexError> {
     read_text(&text, order)
 }
 
-/// Reads hex, alone or among other text.
+/// Reads a text that consists of hex, or contains dumps among other words.
 ///
 /// # Errors
 /// As [`read`].
 pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError> {
     let strict = match parse(text) {
         Ok(bytes) if order.is_none() => {
-            // Words after an offset may also be numbers, whose bytes are reversed in memory. The result then
-            // contains both readings.
+            // Words after an offset may also be numbers of a little-endian machine, whose bytes are reversed
+            // in memory. The result then contains the bytes in both orders.
             let is_one = |dumps: &Dumps| matches!(&dumps.found[..], [dump] if dump.other.is_some());
             let dumps = rows::find(text, None).ok().filter(|_| text.contains(':')).filter(is_one);
             let alike = dumps.filter(|dumps| {
@@ -78,7 +79,8 @@ pub fn read_text(text: &str, order: Option<WordOrder>) -> Result<Input, HexError
     }))
 }
 
-/// Reads the requests of a log. Other lines, which the logged program has printed, are skipped.
+/// Reads the requests of a log that `cargo xtask emulate --log` has written. Other lines, which the emulated
+/// program has printed, are skipped.
 fn log(text: &str) -> Result<Vec<Logged>, String> {
     let mut logged: Vec<Logged> = Vec::new();
     // The lines of a request begin with a line that names its place, and end with an empty line.
@@ -445,7 +447,8 @@ mod tests {
         });
         let expected = Ok(Input::Log(vec![nop, write]));
         assert_eq!(read(log.into(), None), expected);
-        // The logged program prints before, between and after the requests. The last line may be cut.
+        // The emulated program also prints lines before, between and after the requests. The log's last line
+        // may be cut.
         let among = format!("device: 0x77\n{}\nbye", log.replace("\n\n", "\n\n0x000  1\n\x07mlx5_0 qp\n"));
         assert_eq!(read(among.into(), None), expected);
         for (from, to, line) in

@@ -1,5 +1,5 @@
-//! Parsers of descriptions of boards, and of dumps and logs of rings. The tasks of `cargo xtask` use them,
-//! and fuzzing calls them with arbitrary text.
+//! Parsers of descriptions of boards, and of dumps and logs of work requests and completion entries. The
+//! tasks of `cargo xtask` use them, and fuzzing calls them with arbitrary text.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct Logged {
     /// Where the request or entry is, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
     pub place: String,
-    /// Whether it is a completion entry. Otherwise it is a request.
+    /// Whether the bytes are a completion entry. Otherwise they are a request.
     pub completion: bool,
     /// The kind of the request's queue, in the words of `--queue` of `cargo xtask decode`. Empty if the log
     /// names none.

@@ -16,8 +16,8 @@ pub enum WordOrder {
 pub(super) struct Row {
     /// The offset in the line at which the row begins.
     pub(super) at: usize,
-    /// The possible values of the row's own offset: seven digits may be octal, decimal or hexadecimal. Empty
-    /// for a row without an offset.
+    /// The possible values of the offset that the row shows: seven digits may be octal, decimal or
+    /// hexadecimal. Empty for a row without an offset.
     pub(super) offsets: Vec<u64>,
     pub(super) bytes: Vec<u8>,
     /// Whether the row's offset is an address in a program's memory.
@@ -45,7 +45,7 @@ const OFFSET_DIGITS: usize = 8;
 /// shorter.
 const REACH: usize = 4096;
 
-/// The number of bytes of a row, if nothing in its line marks the row's end.
+/// The number of bytes that a row is taken to have if nothing in its line marks the row's end.
 const ROW: usize = 16;
 
 /// Finds the row of a dump in a line. Returns `None` if the line has no row.
@@ -85,7 +85,7 @@ pub(super) fn is_like_a_row(line: &str) -> bool {
     count(is_word) >= 2 || count(is_byte) >= 8
 }
 
-/// Returns whether a line between two rows may be the beginning of a row.
+/// Returns whether a line after a row may be a row that was cut: it has a word of 32 bits and ends with hex.
 pub(super) fn is_part_of_a_row(line: &str) -> bool {
     let last = line.split_whitespace().last();
     line.split_whitespace().any(is_word) && last.is_some_and(all_hex)
@@ -130,7 +130,7 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     if (colon || named.is_some()) && behind_colon {
         return Some(row(offsets(&[16]), bytes_of(data, number.len() > OFFSET_DIGITS, order)?));
     }
-    // A row as `cargo xtask decode` itself prints it: an offset with `0x`, then four words of 32 bits.
+    // `cargo xtask decode` prints such a row: an offset with `0x`, then four words of 32 bits.
     if prefixed && number.len() >= 3 {
         let dwords: Vec<&str> = data.split_whitespace().take_while(|word| is_dword(word)).collect();
         let bytes = digits(&dwords.concat()).ok().filter(|bytes| bytes.len() == ROW)?;
@@ -146,7 +146,8 @@ fn offset_row(line: &str, words: &[(usize, &str)], order: Option<WordOrder>) -> 
     None
 }
 
-/// Reads a row of an offset without a colon and words, as `od -x` and `hexdump` print it.
+/// Reads a row that consists of an offset without a colon, and words of 2, 4 or 8 bytes, as `od -x` and
+/// `hexdump` print it.
 ///
 /// # Errors
 /// The order of the bytes in the words is unknown.
@@ -235,8 +236,8 @@ fn words_of(data: &str, address: bool, order: Option<WordOrder>) -> Option<(Vec<
         Some(order) => Some(order == WordOrder::LittleEndian),
         None => (says_memory != says_turned).then_some(says_turned),
     };
-    // A debugger has printed words that begin with `0x` and are not followed by text, and other words that
-    // follow an address.
+    // Words that begin with `0x` count as a debugger's if no text follows them. Other words count as a
+    // debugger's if they follow an address.
     let of_debugger = if prefixed { beside.trim().is_empty() } else { address };
     (!memory.is_empty()).then_some((memory, Words { width, turned: says.unwrap_or(of_debugger), says }))
 }

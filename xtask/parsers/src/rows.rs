@@ -46,7 +46,7 @@ pub struct Dump {
     pub cut: bool,
 }
 
-/// The size of the smallest request, in bytes.
+/// The size of the smallest request, in bytes. Shorter dumps are dropped.
 const FEWEST: usize = 16;
 
 /// Requests and completion entries begin at multiples of this number of bytes.
@@ -89,7 +89,8 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
             let parts = parts.map(|part| part.trim_end_matches("\\r").to_owned());
             parts.map(|part| (index + 1, part.clone(), find_row(&part, order))).collect()
         };
-        // The characters that follow a row's bytes may also contain quotes.
+        // A quote can also be one of the characters that show a row's bytes. Quoted parts are therefore tried
+        // only if the line has no row, or an unclear one, or `\n`.
         let undecided = matches!(&row, Ok(Some(row)) if row.words.width > 1 && row.words.says.is_none());
         if row == Ok(None) || undecided || line.contains("\\n") {
             let parts = parts();
@@ -105,7 +106,8 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
     lines
 }
 
-/// Reads lines in which dumps follow one another, without mixed rows.
+/// Reads the dumps of some lines, as if their rows were not mixed. Then marks neighbours whose lengths show
+/// that their rows are mixed.
 fn read<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Dumps, HexError> {
     let mut reader = Reader::default();
     for (number, line, row) in lines {
@@ -164,7 +166,8 @@ fn by_prefix(lines: &[Line]) -> Result<Option<Dumps>, HexError> {
     Ok(Some(all))
 }
 
-/// Replaces each word that looks like a time by a `#`, so that rows of one program have equal prefixes.
+/// Replaces each word that looks like a time by `#`. Rows of one program then have equal prefixes although
+/// their times differ.
 fn without_times(text: &str) -> String {
     let is_time = |word: &str| {
         let mut triples = word.as_bytes().windows(3);
@@ -182,7 +185,8 @@ struct Reader {
     dumps: Dumps,
     /// Whether the previous line was no row.
     between: bool,
-    /// Whether one of the lines since the last row is a heading of requests or completion entries.
+    /// Whether one of the lines since the last row is a heading, which announces requests or completion
+    /// entries.
     heading: bool,
     /// The number of headings of error completions since the last row.
     headings: usize,
@@ -265,7 +269,7 @@ impl Reader {
         let words = std::mem::take(&mut self.words);
         let said = words.iter().find_map(|(_, words)| words.says);
         let Some(dump) = self.dumps.found.last_mut() else { return };
-        // Only words of several bytes, which are not known to be numbers, have two possible orders.
+        // Both orders are possible only for words of several bytes that are not known to be numbers.
         if said.is_none() && words.iter().all(|(_, words)| words.width > 1 && !words.turned) {
             let mut other = dump.bytes.clone();
             let mut begin = 0;

@@ -1,5 +1,6 @@
-//! The function's place on a network: the directory in which the processes of emulated devices meet
-//! (`mlx5-peers`). Messages of queue pairs and frames of the network interface go to the other processes.
+//! Connects the emulated PCI function to a network: the directory in which the processes of emulated devices
+//! meet (`mlx5-peers`). The function exchanges messages of queue pairs, and frames of its network interface,
+//! with these processes.
 
 use crate::memory::GuestMemory;
 use mlx5_faults::{Fault, Place};
@@ -12,15 +13,16 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use zerocopy::FromBytes;
 
-/// The first slot that a function cannot take. Queue pair numbers from this slot on are reserved for the send
-/// queues of Ethernet packets.
+/// The first slot of the directory that a function cannot take. A slot is the upper part of queue pair
+/// numbers, and the numbers from this slot on are reserved for the send queues of Ethernet packets.
 const SLOTS: u32 = 0xf0;
 
 /// The highest number of a management queue pair (QP0, QP1). All ports have these two numbers, so the GID of
 /// a message to them selects the port.
 const MANAGEMENT: u32 = 1;
 
-/// A process that consists of the function alone, without planned faults of messages.
+/// The host of the function's [`Fabric`]. Its process contains no other program, and plans no faults of
+/// messages.
 #[derive(Debug)]
 struct Alone;
 
@@ -32,21 +34,22 @@ impl Host for Alone {
     }
 }
 
-/// The place on the network.
+/// The function's connection to the network.
 #[derive(Debug)]
 pub struct Network {
     fabric: Fabric<Alone>,
+    /// Messages of other processes that the device has not received yet.
     waiting: Waiting,
-    /// The GIDs that the other processes know.
+    /// The GIDs that the function has published to the other processes.
     published: Vec<Gid>,
     capture: Option<Capture>,
 }
 
 impl Network {
-    /// Takes a place on the network of a directory.
+    /// Joins the network of a directory.
     ///
     /// # Errors
-    /// A sentence for the user.
+    /// A sentence for the user that says why the function cannot join.
     pub fn join(directory: &Path) -> Result<Self, String> {
         let fabric = Fabric::join(directory)?;
         if fabric.slot() >= SLOTS {
@@ -79,12 +82,12 @@ impl Network {
         self.fabric.descriptors()
     }
 
-    /// Returns whether messages wait: for the time of their delivery, or for a peer that reads them.
+    /// Returns whether received messages wait for their delivery, or sent ones for a peer that reads them.
     pub(crate) fn is_due(&self) -> bool {
         !self.waiting.is_empty() || self.fabric.is_behind()
     }
 
-    /// Forgets the messages that wait for the device, which has been reset.
+    /// Drops the messages that wait for the device, since the device was reset.
     pub(crate) fn reset(&mut self) {
         self.waiting.retain(|_| false);
     }
@@ -138,15 +141,16 @@ impl Network {
         }
     }
 
-    /// Tells the capture the attributes of the queue pairs, on which their packets depend.
+    /// Gives the capture the attributes of all queue pairs that the bytes of their packets depend on.
     fn set_routes(&mut self, device: &Device<GuestMemory>) {
         let Some(capture) = &mut self.capture else { return };
         let route = |(number, bytes)| Some((number, Route::of(Qpc::ref_from_prefix(bytes).ok()?.0)));
         capture.set_routes(device.contexts().filter_map(route).collect());
     }
 
-    /// Returns a message with numbers that name the slots of both queue pairs of management. Returns `None`
-    /// for a datagram to a GID that no process has.
+    /// Inserts the slots of sender and receiver into the queue pair numbers of a datagram between management
+    /// queue pairs. Returns `None` if no process has the datagram's destination GID. Other messages stay
+    /// unchanged.
     fn addressed(&self, message: Message) -> Option<Message> {
         match message {
             Message::Unanswered { from, to, datagram: Some(datagram), request } if to <= MANAGEMENT => {
@@ -164,7 +168,7 @@ const fn gid(slot: u32) -> Gid {
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x6d, 0x6c, 0xff, 0xfe, 0, 1, slot as u8]
 }
 
-/// Returns the endpoint of a queue pair in a capture, with the addresses of the port that has its slot.
+/// Returns the endpoint of a queue pair in a capture: the addresses of its port, which its slot determines.
 const fn endpoint(number: u32) -> Endpoint {
     let slot = slot_of(number);
     Endpoint { mac: [0x02, 0x6d, 0x6c, 0, 1, slot as u8], address: gid(slot), number: plain(number) }
@@ -203,7 +207,7 @@ mod tests {
         assert_eq!([0x5_0001, 0, 1, 0x5_0040, 0x5_0002].map(plain), [1, 0, 1, 0x5_0040, 0x5_0002]);
     }
 
-    /// Another process of the directory may send any bytes. The function stays on the network.
+    /// Another process of the directory may send malformed bytes. The function must stay on the network.
     #[test]
     fn bytes_of_others_do_no_harm() {
         let home = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! The encoding of messages between devices. Bytes of a peer are never trusted: malformed bytes end the
-//! connection.
+//! The encoding of the messages that the processes of emulated devices send to each other. Bytes of a peer
+//! are never trusted: for malformed bytes, the caller ends the connection.
 
 use crate::connection::{self, Notice};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
 
-/// The most bytes of a message: the longest data and its head.
+/// The most bytes of an encoded message after its length: the longest data and the fields before them.
 pub const LONGEST: usize = (1 << 30) + 64;
 
 const REQUEST: u8 = 1;
@@ -17,10 +17,10 @@ const FRAME: u8 = 5;
 /// The most bytes of an Ethernet frame.
 pub const LONGEST_FRAME: usize = 1 << 16;
 
-/// A message of a device, one of connection management, or a frame.
+/// A decoded message of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// A message of a device.
+    /// A message of a device's queue pair: a request or a response.
     Device(Message),
     /// A message of connection management.
     Connection(Notice),
@@ -63,7 +63,7 @@ const NOT_READY: u8 = 4;
 const REFUSED: u8 = 5;
 const UNREACHABLE: u8 = 6;
 
-/// Encodes a message. Returns two parts: length and head, and the data that follow them.
+/// Encodes a message of a queue pair. Returns two parts: length and fields, and the data that follow them.
 pub fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
     let mut head = vec![0; 4];
     let data = match message {

@@ -6,9 +6,9 @@
 //! leaves over a connection that the sender has opened, and its answer comes back over one that the receiver
 //! has opened. Both ends may vanish at any time.
 //!
-//! A slot with a file of rings takes messages by a ring in shared memory. The connection then only wakes the
-//! receiver, and shows the end of either side. Gateways have no such file, and get the messages as bytes of
-//! the connection.
+//! A process whose slot has a file `slot-N.rings` takes messages by rings in shared memory, one for each
+//! sender. The connection then only wakes the receiver, and shows the end of either process. Gateways
+//! (`mlx5-fabric`) have no such file, and get the messages as bytes of the connection.
 
 use crate::address::{Gid, Mac};
 use crate::codec::{self, Packet};
@@ -36,7 +36,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The most processes that share one directory.
 const SLOTS: u32 = 256;
 
-/// The number of low bits of a queue pair number. The bits above them are the slot.
+/// The number of low bits of a queue pair number that count within a process. The bits above them are the
+/// process's slot.
 pub const SLOT_SHIFT: u32 = 16;
 
 /// The first queue pair number that a process gives out, counted from the beginning of the process's range.
@@ -59,9 +60,9 @@ const SHORT: usize = 7;
 /// The most bytes that are read of a file with the addresses of a port, or with the services of a process.
 const LONGEST_TABLE: u64 = 1 << 16;
 
-/// How long [`Fabric::resolve`] looks for a GID if a gateway serves the directory, and the pause between two
-/// looks.
+/// How long [`Fabric::resolve`] searches for a GID if a gateway serves the directory.
 const NEIGHBOUR: Duration = Duration::from_millis(500);
+/// The pause between two searches of [`Fabric::resolve`].
 const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
 
 /// The time after which the MAC addresses of the other processes are read again, even if the directory has
@@ -74,27 +75,30 @@ const FEW: usize = 2;
 /// Of this many calls of [`Fabric::exchange`] with few peers, one asks which connections are ready.
 const BRIEF: u32 = 16;
 
-/// The most bytes that wake this process and are read from one peer in one turn.
+/// The most bytes that one call of [`Fabric::exchange`] reads from the connection of a peer with a ring. Such
+/// bytes carry no message: they only wake this process.
 const WAKING: usize = 64;
 
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
 
-/// The process around a [`Fabric`].
+/// What a [`Fabric`] needs of the process that contains it.
 pub trait Host {
-    /// Takes note of a descriptor of the fabric. A program in the same process must not close it.
+    /// Takes note of a descriptor of the fabric, so that the host can keep the program in the same process
+    /// from closing it.
     fn keep(descriptor: &impl AsRawFd);
 
-    /// Counts a visit to a place, and returns its planned fault.
+    /// Counts that the fabric reaches a place in the code where a fault may be planned. Returns the fault
+    /// that is planned for this visit.
     fn visit(place: Place) -> Option<Fault>;
 }
 
-/// Everything that arrives from peers besides the messages of queue pairs, and the end of a peer.
+/// An event from a peer that is no message of a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A message of connection management.
     Notice(Notice),
-    /// The process of this slot is gone.
+    /// The process with this slot has ended.
     Gone(u32),
     /// An Ethernet frame.
     Frame(Vec<u8>),
@@ -110,14 +114,14 @@ pub struct Fabric<H> {
     listener: UnixListener,
     /// An eventfd, which keeps this process from sleeping after a message has come by a ring.
     awake: OwnedFd,
-    /// Whether this process has slept since the last turn. Peers with rings may have written a byte to their
-    /// connections.
+    /// Whether this process may have slept since the last [`Fabric::exchange`]. Peers with rings may then
+    /// have written a byte to their connections to wake it.
     slept: Cell<bool>,
     incoming: Vec<Incoming>,
     outgoing: BTreeMap<u32, Outgoing>,
-    /// The MAC addresses of the other processes, by slot. `looked` has the directory's time stamp and the
-    /// time when the addresses were read.
+    /// The slots of the other processes, with their MAC addresses.
     around: Vec<(u32, Mac)>,
+    /// The directory's time stamp when `around` was last read, and the time of this reading.
     looked: Option<(SystemTime, Instant)>,
     /// The number of calls of [`Fabric::exchange`].
     turns: u32,
@@ -128,7 +132,7 @@ pub struct Fabric<H> {
 struct Incoming {
     stream: UnixStream,
     source: Source,
-    /// Bytes of an incomplete message, then free room.
+    /// The first `filled` bytes belong to an incomplete message. The others are free.
     buffer: Vec<u8>,
     filled: usize,
 }
@@ -145,10 +149,10 @@ enum Source {
 #[derive(Debug)]
 struct Outgoing {
     stream: UnixStream,
-    /// The ring that takes the messages, instead of the connection.
+    /// The ring that takes the messages, or `None` if they are written to the connection.
     ring: Option<Writer>,
     backlog: VecDeque<u8>,
-    /// Unanswered requests: the number of the sending queue pair, and the sequence number of the message.
+    /// Requests without an answer yet: the number of the sending queue pair, and the sequence number.
     unanswered: VecDeque<(u32, u32)>,
 }
 
@@ -218,7 +222,7 @@ impl<H: Host> Fabric<H> {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            // Without the file, all peers write to their connections.
+            // A failure is ignored. Without this file, peers send through their connections instead of rings.
             let _ = File::create(rings_file(directory, slot));
             let listener = UnixListener::bind(&socket)?;
             listener.set_nonblocking(true)?;
@@ -254,8 +258,8 @@ impl<H: Host> Fabric<H> {
     }
 
     /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID. A
-    /// gateway (`mlx5-fabric`) shows a process of another machine a moment after its beginning, so the
-    /// function waits for the GID where a gateway runs, as the kernel waits for a neighbour.
+    /// gateway (`mlx5-fabric`) publishes a process of another machine a moment after the process has started.
+    /// If a gateway runs, the function therefore waits up to half a second for the GID.
     pub fn resolve(&self, gid: Gid) -> Option<Mac> {
         let end = Instant::now() + NEIGHBOUR;
         loop {
@@ -293,7 +297,7 @@ impl<H: Host> Fabric<H> {
         self.addresses_of(slot).find(|(shown, _)| *shown == gid).map(|(_, mac)| mac)
     }
 
-    /// Returns the addresses that a slot has published. Malformed lines are left out.
+    /// Returns the addresses that the process of a slot has published. Malformed lines are left out.
     fn addresses_of(&self, slot: u32) -> impl Iterator<Item = (Gid, Mac)> + use<H> {
         let mut lines = String::new();
         if let Ok(file) = File::open(addresses_file(&self.directory, "slot", slot)) {
@@ -326,8 +330,8 @@ impl<H: Host> Fabric<H> {
         slot_of(qpn) == self.slot
     }
 
-    /// Returns the descriptors to wait on for messages of peers, for a caller that is about to sleep. Peers
-    /// with rings wake this process after the call.
+    /// Returns the descriptors to wait on for messages of peers. The caller is about to sleep, so the
+    /// function also asks the peers with rings to wake this process when they write.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rings = self.incoming.iter().filter_map(|peer| match &peer.source {
             Source::Ring(ring) => Some(ring),
@@ -336,13 +340,15 @@ impl<H: Host> Fabric<H> {
         let may_sleep = rings.fold(true, |may_sleep, ring| ring.will_sleep() & may_sleep);
         self.slept.set(true);
         if !may_sleep {
-            // The next turn takes the messages. A full counter has the same effect.
+            // A ring already holds messages, so the caller must not sleep: the eventfd becomes readable. If
+            // the write fails, the counter is full, and the eventfd is readable already.
             let _ = rustix::io::write(&self.awake, &1_u64.to_ne_bytes());
         }
         self.all_descriptors()
     }
 
-    /// Returns the descriptors of all incoming connections, of all outgoing ones, and two of this process.
+    /// Returns the descriptors of all incoming and all outgoing connections, of the listener, and of the
+    /// eventfd.
     fn all_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let incoming = self.incoming.iter().map(|peer| peer.stream.as_fd());
         let outgoing = self.outgoing.values().map(|peer| peer.stream.as_fd());
@@ -354,8 +360,8 @@ impl<H: Host> Fabric<H> {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
 
-    /// Sends a message, at the latest with [`Fabric::flush`]. If the peer of a request cannot be reached,
-    /// returns the answer that the sender gets instead.
+    /// Sends a message, or keeps it until the next [`Fabric::flush`]. If the message is a request to a
+    /// process that cannot be reached, returns the answer for the sending queue pair.
     pub fn send(&mut self, message: &Message) -> Option<Message> {
         if H::visit(Place::Message) == Some(Fault::Lost) && matches!(message, Message::Request { .. }) {
             return unreachable(message);
@@ -368,7 +374,8 @@ impl<H: Host> Fabric<H> {
         let Some(peer) = self.peer(to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
-            // The message is dropped. Its sender waits for no answer, so only this limit bounds the backlog.
+            // The message is dropped. The sender of such messages waits for no answers, so only this limit
+            // bounds the backlog.
             Message::Unanswered { .. } if peer.backlog.len() > MAX_BACKLOG => return None,
             _ => {}
         }
@@ -400,7 +407,7 @@ impl<H: Host> Fabric<H> {
         self.push(slot, || codec::encode_notice(notice))
     }
 
-    /// Sends an Ethernet frame to a MAC address, or to all other processes if the address is that of a group.
+    /// Sends an Ethernet frame to a MAC address, or to all other processes if it is a group address.
     /// The frame is lost if no process has the address.
     pub fn send_frame(&mut self, frame: &[u8]) {
         let Some((to, _)) = frame.split_first_chunk().filter(|_| frame.len() <= codec::LONGEST_FRAME) else {
@@ -415,9 +422,9 @@ impl<H: Host> Fabric<H> {
         }
     }
 
-    /// Reads the MAC addresses of all other slots, if the directory has changed since the last call. Each
-    /// change of an address changes the directory. Changes in quick succession may have the same time stamp,
-    /// so the addresses are also read after a while.
+    /// Reads the MAC addresses of all other processes, if the directory has changed since the last call. Each
+    /// published address changes the directory's time stamp. Changes in quick succession may have the same
+    /// time stamp, so the addresses are also read again when [`LOOK`] has passed.
     fn look_around(&mut self) {
         let changed = fs::metadata(&self.directory).and_then(|metadata| metadata.modified()).ok();
         let is_recent = self.looked.is_some_and(|(_, at)| at.elapsed() < LOOK);
@@ -452,8 +459,8 @@ impl<H: Host> Fabric<H> {
         let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
     }
 
-    /// Returns the lists of services of all other processes, with their slots. The list of a process that is
-    /// gone may be among them.
+    /// Returns the slots and the published services of all other processes. The list of a process that has
+    /// ended may be among them.
     pub fn services_of_others(&self) -> impl Iterator<Item = (u32, String)> {
         (0..SLOTS).filter(|slot| *slot != self.slot).filter_map(|slot| {
             let mut lines = String::new();
@@ -472,12 +479,12 @@ impl<H: Host> Fabric<H> {
         services(&self.directory, "slot", slot)
     }
 
-    /// Writes waiting bytes, as far as peers take them.
+    /// Writes the bytes that wait for peers, as far as the connections and rings have room.
     pub fn flush(&mut self) {
         self.outgoing.values_mut().for_each(|peer| peer.write([&[]; 2]));
     }
 
-    /// Returns for each of the descriptors whether a read of it finds something.
+    /// Returns for each of [`Fabric::all_descriptors`] whether it is readable, or its connection has ended.
     fn ready(&self) -> Vec<bool> {
         let mut polled: Vec<_> = self
             .all_descriptors()
@@ -497,7 +504,7 @@ impl<H: Host> Fabric<H> {
         }
     }
 
-    /// Returns whether all bytes are written, and several answers of other processes are still to come.
+    /// Returns whether all bytes are written, and at least two answers of other processes are still to come.
     pub fn awaits_answers(&self) -> bool {
         !self.is_behind() && self.outgoing.values().map(|peer| peer.unanswered.len()).sum::<usize>() > 1
     }
@@ -505,8 +512,9 @@ impl<H: Host> Fabric<H> {
     /// Writes and reads bytes, and delivers the received messages. A request to a peer that is gone gets the
     /// answer that the peer is unreachable. All else that arrives is appended to `news`.
     pub fn exchange(&mut self, mut deliver: impl FnMut(Message), news: &mut Vec<News>) {
-        // A read of a socket takes a third of the time of a `poll` for all sockets. With few peers, most
-        // calls only read. The other calls also find new peers, and peers that are gone.
+        // A read of one socket takes a third of the time of a `poll` for all sockets. With few peers, most
+        // calls therefore read without a `poll`. The calls with a `poll` also find new peers, and peers that
+        // have ended.
         self.turns = self.turns.wrapping_add(1);
         let sockets = self.incoming.iter().filter(|peer| !matches!(peer.source, Source::Ring(_))).count();
         let asks = self.slept.take()
@@ -527,7 +535,7 @@ impl<H: Host> Fabric<H> {
                     return;
                 }
             };
-            // The plan of faults may end this process at any message.
+            // The plan of faults may end this process here. Other faults do not apply to received messages.
             let _ = H::visit(Place::Message);
             if let Message::Response { to, sequence, response } = &message {
                 let again = *response == Response::ReceiverNotReady;
@@ -565,8 +573,8 @@ fn try_lock(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Sends pieces as one message, as far as the socket takes them. Returns the number of sent bytes. A peer
-/// that is gone raises no signal.
+/// Writes pieces, one after the other, as far as the socket takes them. Returns the number of sent bytes. If
+/// the peer has ended, the function returns an error, and the process gets no SIGPIPE.
 ///
 /// # Errors
 /// The system's error.
@@ -578,17 +586,18 @@ fn socket(directory: &Path, slot: u32) -> PathBuf {
     directory.join(format!("slot-{slot}.socket"))
 }
 
-/// Returns the file that shows that a slot takes messages by rings.
+/// Returns the path of the file that shows that the process of a slot takes messages by rings.
 fn rings_file(directory: &Path, slot: u32) -> PathBuf {
     directory.join(format!("slot-{slot}.rings"))
 }
 
-/// Returns the file with the addresses of a slot's port.
+/// Returns the path of the file with the addresses of a process's port. `kind` is `slot`, or `draft` for the
+/// file that is written before it is renamed.
 fn addresses_file(directory: &Path, kind: &str, slot: u32) -> PathBuf {
     directory.join(format!("{kind}-{slot}.addresses"))
 }
 
-/// Returns the file with the services that a slot listens for.
+/// Returns the path of the file with the services that a process listens for. `kind` is `slot` or `draft`.
 fn services(directory: &Path, kind: &str, slot: u32) -> PathBuf {
     directory.join(format!("{kind}-{slot}.services"))
 }
@@ -613,10 +622,11 @@ fn unreachable(message: &Message) -> Option<Message> {
 }
 
 impl Incoming {
-    /// Reads available bytes. `is_ready` tells whether a read of the connection finds something, if the
-    /// caller has asked. Returns whether the connection is still open.
+    /// Reads available bytes, and delivers the messages. `is_ready` is the result of a `poll` of the
+    /// connection, or `None` without a `poll`. Returns whether the connection is still open.
     fn read<H: Host>(&mut self, is_ready: Option<bool>, deliver: &mut impl FnMut(Packet)) -> bool {
-        // A peer writes to the ring before it ends, so the end of the connection is looked for first.
+        // A peer may write to its ring and then end. The end of the connection is checked before the ring is
+        // read, so that the peer's last bytes are read.
         let has_ended = match &self.source {
             Source::Ring(_) => is_ready == Some(true) && !self.take_waking(),
             Source::Unknown | Source::Bytes if is_ready == Some(false) => return true,
@@ -706,8 +716,8 @@ impl Outgoing {
         Ok(Self { stream, ring, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
 
-    /// Writes the backlog, then the pieces. Bytes that do not fit now are kept. [`Outgoing::is_alive`]
-    /// notices a peer that is gone.
+    /// Writes the backlog, then the pieces. Bytes without room go to the backlog. Errors are ignored, since
+    /// [`Outgoing::is_alive`] notices a peer that has ended.
     fn write(&mut self, pieces: [&[u8]; 2]) {
         let [mut head, mut data] = pieces;
         let mut has_written = false;
@@ -736,13 +746,13 @@ impl Outgoing {
         self.backlog.extend(head);
         self.backlog.extend(data);
         if has_written && self.ring.as_ref().is_some_and(Writer::must_wake) {
-            // A connection that takes no byte has enough of them to wake the peer.
+            // An error is ignored: a connection without room already holds bytes that wake the peer.
             let _ = send(&self.stream, &[IoSlice::new(&[0])]);
         }
     }
 
-    /// Removes an answered request, which is nearly always the oldest. With `again`, removes all requests of
-    /// the queue pair, since they will be sent again.
+    /// Removes an answered request, which is nearly always the oldest. With `again` (receiver not ready),
+    /// removes all requests of the queue pair, since the queue pair will send them again.
     fn is_answered(&mut self, from: u32, sequence: u32, again: bool) {
         if again {
             self.unanswered.retain(|(waiting, _)| *waiting != from);
@@ -775,7 +785,7 @@ mod tests {
         peer.unanswered.extend([(1, 5), (2, 5), (1, 6), (1, 7)]);
         peer.is_answered(1, 6, false);
         assert_eq!(peer.unanswered, [(1, 5), (2, 5), (1, 7)]);
-        // The peer had no receive for the first request, and has dropped the second.
+        // The peer had no receive request for message 5 of queue pair 1, and has dropped message 7 behind it.
         peer.is_answered(1, 5, true);
         assert_eq!(peer.unanswered, [(2, 5)]);
     }
@@ -799,7 +809,7 @@ mod tests {
         Message::Request { from: from.qpns().0, to: to.qpns().0, sequence, request }
     }
 
-    /// Lets two processes take turns, until the second one has taken `count` messages.
+    /// Flushes one process and reads at the other, until the second one has taken `count` messages.
     fn carry(from: &mut Fabric<Plain>, to: &mut Fabric<Plain>, count: usize) -> Vec<Message> {
         let (mut got, end) = (Vec::new(), Instant::now() + Duration::from_secs(30));
         while got.len() < count && Instant::now() < end {
@@ -853,7 +863,7 @@ mod tests {
         one.send(&write(&one, &other, 0, vec![1; 8]));
         assert!(is_woken(&other), "by a new connection");
         carry(&mut one, &mut other, 1);
-        // The first turn after a sleep takes the byte that woke the process.
+        // The first `exchange` after a sleep reads the byte that woke the process.
         sleeps(&other);
         other.exchange(|_| (), &mut Vec::new());
         assert!(!is_woken(&other));
@@ -866,8 +876,8 @@ mod tests {
         carry(&mut one, &mut other, 1);
         sleeps(&other);
         other.exchange(|_| (), &mut Vec::new());
-        // The peer takes the mark of the sleep back with the next message, and sends one byte. It sends none
-        // with the message after that.
+        // With its next message, the peer clears the mark of the sleep in the ring, and sends one byte. With
+        // the message after that, it sends no byte.
         for number in 3..5 {
             one.send(&write(&one, &other, number, vec![1; 8]));
         }

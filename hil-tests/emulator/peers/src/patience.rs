@@ -1,4 +1,5 @@
-//! Messages that wait before the device gets them.
+//! Messages of peers that wait before the device gets them. The wait stands for the retries of a real
+//! requester.
 
 use mlx5_softdev::{Device, Memory, Message, QpState, Response};
 use std::time::{Duration, Instant};
@@ -7,9 +8,9 @@ use std::time::{Duration, Instant};
 /// request for about as long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a requester tries to reach a queue pair that is gone: eight times 67 ms, the values that most
-/// programs choose (ibv_rc_pingpong, perftest). A peer that has all its data may end before the requester. In
-/// this time, the requester's program can take its completions and end too.
+/// How long a requester tries to reach a queue pair that no longer exists: eight times 67 ms, the values that
+/// most programs choose (ibv_rc_pingpong, perftest). A peer that has all its data may end before the
+/// requester. In this time, the requester's program can still take its completions and end without an error.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
 /// The messages that wait, each with the time of its arrival.
@@ -33,13 +34,13 @@ impl Waiting {
         self.0.is_empty()
     }
 
-    /// Forgets the messages for which `keep` returns false.
+    /// Drops the messages for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&Message) -> bool) {
         self.0.retain(|(_, message)| keep(message));
     }
 
-    /// Delivers the messages whose time has come. `alter` returns the message that the device gets instead of
-    /// a message, or `None` if the device gets none. Returns whether the device got a message.
+    /// Delivers the messages that have waited long enough. `alter` replaces each waiting message before, or
+    /// drops it by returning `None`. Returns whether the device got a message.
     pub fn deliver<M: Memory>(
         &mut self,
         device: &mut Device<M>,
@@ -60,7 +61,7 @@ impl Waiting {
 }
 
 /// Returns how long a message waits before it is delivered. A request waits while its queue pair is not
-/// ready. The answer that a queue pair is gone waits as long as a requester retries.
+/// ready to receive. The response that a queue pair is unreachable waits as long as a requester retries.
 fn patience<M: Memory>(device: &Device<M>, message: &Message) -> Duration {
     match message {
         Message::Request { to, .. } => match device.query(*to).map(|view| view.state) {

@@ -23,17 +23,17 @@ use std::os::unix::net::UnixStream;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The bytes of data in a ring, a power of two. All of them are used soon, so each pair of processes that
-/// talk to each other needs this memory twice.
+/// The bytes of data in a ring, a power of two. A ring soon touches all its memory, and two processes that
+/// talk to each other have two rings, one for each direction. A larger ring would therefore cost memory.
 const ROOM: u64 = 1 << 18;
 
-/// The words of the page before the data, each in a cache line of its own: the number of bytes that were ever
-/// written, the number that were ever read, and whether the reader sleeps.
+/// Indices of words in the page before the data, each in a cache line of its own: the number of bytes that
+/// were ever written, the number that were ever read, and whether the reader sleeps.
 const WRITTEN: usize = 0;
 const READ: usize = 8;
 const SLEEPS: usize = 16;
 
-/// The first word of the data.
+/// The index of the first word of the data.
 const DATA: usize = 512;
 
 /// The bytes of the file: the page of positions, and the data.
@@ -76,7 +76,7 @@ impl Memory {
         unsafe { self.0.add(index).as_ref() }
     }
 
-    /// Returns the word with the byte that is written or read as number `at` of all bytes.
+    /// Returns the word that contains byte number `at` of all bytes that ever pass through the ring.
     fn data(&self, at: u64) -> &AtomicU64 {
         self.word(DATA + (at % ROOM / WORD) as usize)
     }
@@ -93,8 +93,9 @@ impl Drop for Memory {
 #[derive(Debug)]
 pub(crate) struct Writer {
     memory: Memory,
+    /// The number of bytes that were ever written.
     written: u64,
-    /// The bytes of the word at `written` that are before this position.
+    /// The word that contains the position `written`. Only the bytes before this position are valid.
     begun: [u8; WORD as usize],
 }
 
@@ -121,7 +122,7 @@ impl Writer {
     /// Writes the pieces, one after the other, as far as there is room. Returns the number of written bytes.
     pub(crate) fn write(&mut self, pieces: &[&[u8]]) -> usize {
         let read = self.memory.word(READ).load(Ordering::Acquire);
-        // A word whose last bytes are still to be read takes no new first bytes.
+        // Only whole words become free: the writer stores all 8 bytes of a word at once.
         let read = read - read % WORD;
         // A reader that claims to have read more than was written, or to be further behind than possible,
         // gets nothing more.
@@ -139,7 +140,7 @@ impl Writer {
         (self.written - before) as usize
     }
 
-    /// Stores bytes behind those that are written. There is room for them.
+    /// Stores bytes behind those that are written. The caller ensures that there is room for them.
     fn append(&mut self, bytes: &[u8]) {
         let used = (self.written % WORD) as usize;
         let first = if used == 0 { 0 } else { bytes.len().min(self.begun.len() - used) };
@@ -162,7 +163,7 @@ impl Writer {
         }
     }
 
-    /// Writes an impossible position.
+    /// Writes an impossible position, as a hostile writer could.
     #[cfg(test)]
     pub(crate) fn lie(&self) {
         self.memory.word(WRITTEN).store(u64::MAX, Ordering::Relaxed);
@@ -170,7 +171,8 @@ impl Writer {
 
     /// Returns whether the reader sleeps, and has to be woken. The answer is true once for each sleep.
     pub(crate) fn must_wake(&self) -> bool {
-        // Either this load sees the reader's mark, or the reader sees the bytes before it sleeps.
+        // Pairs with the fence in `Reader::will_sleep`: either this side sees the reader's mark, or the
+        // reader sees the written bytes before it sleeps.
         fence(Ordering::SeqCst);
         let sleeps = self.memory.word(SLEEPS);
         sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
@@ -184,12 +186,12 @@ pub(crate) struct Reader {
     read: u64,
 }
 
-/// The first bytes of a connection.
+/// The way by which the messages of a connection come, as its first bytes tell.
 #[derive(Debug)]
 pub(crate) enum Beginning {
     /// The messages come by this ring.
     Ring(Reader),
-    /// The messages come as bytes of the connection. This many bytes were read.
+    /// The messages come as bytes of the connection. This many bytes were read into the caller's buffer.
     Bytes(usize),
 }
 
@@ -266,7 +268,8 @@ impl Reader {
     /// whether the ring is empty.
     pub(crate) fn will_sleep(&self) -> bool {
         self.memory.word(SLEEPS).store(1, Ordering::Relaxed);
-        // Either this process sees the bytes that were written before, or the writer sees the mark.
+        // Pairs with the fence in `Writer::must_wake`: either this side sees the written bytes, or the writer
+        // sees the mark.
         fence(Ordering::SeqCst);
         self.waiting() == Ok(0)
     }
@@ -348,7 +351,7 @@ mod tests {
         assert!(reader.will_sleep());
     }
 
-    /// Sends a file over a connection, and returns what its reader makes of it.
+    /// Sends a file over a connection, and returns the result of [`Reader::take`] at the other end.
     fn taken(file: &OwnedFd) -> Result<Beginning, Errno> {
         let (one, other) = UnixStream::pair().unwrap();
         let files = [file.as_fd()];

@@ -1,5 +1,5 @@
-//! Records of a software device's work: posted requests, completions and requests of peers, as words and as
-//! lines of JSON, which `cargo xtask decode` reads, and captures for Wireshark.
+//! Records of a software device's work. Posted requests, completions and requests of peers are written as
+//! plain text or as lines of JSON, both for `cargo xtask decode`. Captures for Wireshark contain the packets.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

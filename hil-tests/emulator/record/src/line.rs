@@ -1,4 +1,4 @@
-//! Lines of JSON: posted requests, completions, requests of peers.
+//! Records as lines of JSON: posted requests, completions, and requests of peers.
 
 use super::queue::Queue;
 use mlx5_mkey::inspect::WorkRequest;
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Line(String);
 
 impl Line {
-    /// Begins a line of this kind, with the time and the number of this process.
+    /// Begins a line of this kind, with the current time and this process's ID.
     pub fn now(kind: &str) -> Self {
         Self::new(kind, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), std::process::id())
     }
@@ -68,7 +68,7 @@ impl Line {
     }
 }
 
-/// Returns the line of a posted request, in the words of [`WorkRequest::summary`]. `block` is the number of
+/// Returns the line of a posted request, with the text of [`WorkRequest::summary`]. `block` is the number of
 /// the request's first block.
 pub fn posted(line: Line, queue: &Queue, block: u16, bytes: &[u8]) -> String {
     let line = line.number("queue_pair", queue.number).text("direction", "out").number("block", block);

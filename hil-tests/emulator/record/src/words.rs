@@ -1,10 +1,10 @@
-//! Posted requests in words, as `--log` prints them.
+//! Posted requests as plain text, as the option `--log` prints them.
 
 use super::queue::Queue;
 use mlx5_mkey::inspect::{Style, WorkRequest};
 
-/// Returns a request in words, with the findings: the errors for which a device would refuse it. `block` is
-/// the number of its first block. `cargo xtask decode` parses this text.
+/// Returns the text of a request, with the findings: the errors for which a device would refuse the request.
+/// `block` is the number of its first block. `cargo xtask decode` parses this text.
 pub fn request(queue: &Queue, block: u16, bytes: &[u8]) -> String {
     let between = if queue.kind_name().is_empty() { "" } else { " " };
     let place = format!("mlx5_0{between}{} qp {:#x} block {block}", queue.kind_name(), queue.number);

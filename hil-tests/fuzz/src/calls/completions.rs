@@ -38,15 +38,15 @@ pub(super) struct Completions<'m> {
     pub(super) queue: CompletionQueue<'m>,
     pub(super) memory: &'m Memory,
     pub(super) entries: u64,
-    /// Number of entries that the queue has taken. `written` is the number of entries that the test's device
-    /// has written in order.
+    /// The number of entries that the queue has taken.
     pub(super) consumer: u64,
+    /// The number of entries that the test's device has written in order.
     written: u64,
     /// The sequence number of the next arm word.
     sequence: u32,
 }
 
-/// A doorbell that keeps the arm word.
+/// A doorbell that keeps the arm word that was written last.
 #[derive(Default)]
 pub(super) struct Bell(pub(super) Option<[u8; 4]>);
 
@@ -142,8 +142,8 @@ pub(super) fn be<const N: usize>(bytes: &[u8; 64], at: usize) -> u64 {
 }
 
 impl Subjects<'_, '_> {
-    /// Returns the completion for an entry, or `None` for a part of a configuration, which the user never
-    /// sees.
+    /// Returns the expected completion for an entry. Returns `None` for a part of a configuration, whose
+    /// successful completion the user never sees.
     pub(super) fn complete(&mut self, bytes: &[u8; 64]) -> Polled {
         let (opcode, format) = (bytes[63] >> 4, bytes[63] >> 2 & 3);
         let count = be::<4>(bytes, 44) as u32;
@@ -155,7 +155,7 @@ impl Subjects<'_, '_> {
             hardware_type: bytes[53],
         });
         let received = |message| Outcome::Received { message, bytes: count };
-        // A failure is reported for a request of any kind, also for a part of a configuration.
+        // Unlike a success, a failure is also reported for a part of a configuration.
         let outcome = match opcode {
             0..=4 if format != 0 => return Some(Err(CompletionError::UnsupportedFormat { format })),
             0 => None,

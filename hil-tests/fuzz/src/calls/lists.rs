@@ -1,4 +1,4 @@
-//! Lists in registered memory, and the requests that refer to them.
+//! Models of lists (KLM, KSM) in registered memory, and checks of the requests that refer to such lists.
 
 use crate::input::Input;
 use crate::values;
@@ -14,10 +14,10 @@ const HEAD: usize = 128;
 
 /// The properties of a list in registered memory that the model needs.
 pub(super) trait ListModel {
-    /// Chooses a list. Most lists suit this kind of mkey and fill whole blocks.
+    /// Chooses a list. Most lists suit this kind of mkey and fill a multiple of 64 bytes.
     fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self;
 
-    /// Returns why the entries are refused, if they are.
+    /// Returns the error with which the library must refuse the entries, or `None`.
     fn wrong(&self) -> Option<ConfigError>;
 
     fn count(&self) -> u32;
@@ -27,8 +27,8 @@ pub(super) trait ListModel {
 
     fn entry_size(&self) -> Option<KsmEntrySize>;
 
-    /// Asserts that the entries are in memory, padded with zeros to whole blocks, and that the request holds
-    /// their address.
+    /// Asserts that the entries are in memory, padded with zeros to a multiple of 64 bytes, and that the
+    /// request holds their address.
     fn verify(&self, umr: &Umr<'_>);
 
     /// Calls `read` with a request whose BSFs follow its list in memory, as if the BSFs were in the request.

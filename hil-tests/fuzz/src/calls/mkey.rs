@@ -1,5 +1,5 @@
-//! A model of an mkey: its state, and the configurations that it accepts. The model follows the rules of the
-//! man pages, in their plainest form.
+//! A model of an mkey: its state, and the configurations that the library must accept. The model restates the
+//! rules of the man pages as simply as possible.
 
 use super::lists::{self, ListModel};
 use crate::input::Input;
@@ -31,7 +31,7 @@ pub(super) struct MkeyModel {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
-/// The layout in force.
+/// The layout that the device applies after the last configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The layout is a list whose entries were in a request.
@@ -83,8 +83,8 @@ pub(super) fn can_be_prepared(kind: &MkeyKind, config: &MkeyConfig) -> bool {
     able && !outside_both(signature, config.crypto.as_ref())
 }
 
-/// Returns whether a signature has both domains, although the crypto properties put the signature of the
-/// ciphertext outside the cipher and so allow one domain only.
+/// Returns whether a signature has both domains, although the crypto properties allow one domain only. They
+/// do so if they apply the signature to the ciphertext.
 fn outside_both(signature: &BlockSignature, crypto: Option<&Crypto>) -> bool {
     let both = signature.memory_domain().is_some() && signature.wire_domain().is_some();
     both && crypto.is_some_and(Crypto::signature_is_outside)
@@ -224,7 +224,7 @@ impl MkeyModel {
         self.form = change.form.unwrap_or(self.form);
     }
 
-    /// Refuses an mkey without a list in force.
+    /// Returns an error unless the layout in force is a list.
     pub(super) fn has_list(&self) -> Result<(), ConfigError> {
         if self.length == 0 || self.form == Form::Interleaved { Err(ConfigError::NoList) } else { Ok(()) }
     }
@@ -259,7 +259,7 @@ impl MkeyModel {
         }
         self.has_list()?;
         let Form::Registered(first) = self.form else { return Err(ConfigError::ListInRequest) };
-        // An empty list passes: the rules are for entries.
+        // `place` accepts an empty list: its rules are about entries.
         lists::place(&kind, first, list.count(), list.entry_size())?;
         Ok(first)
     }

@@ -1,5 +1,6 @@
-//! Sequences of calls against a naive model: a send queue of any size and limits, mkeys and prepared
-//! configurations of any kind, a receive queue, and a completion queue whose device writes arbitrary entries.
+//! Fuzz target that makes sequences of calls of the library and compares each result with a simple model. The
+//! calls use a send queue of any size and limits, mkeys and prepared configurations of any kind, a receive
+//! queue, and a completion queue whose device writes arbitrary entries.
 
 mod completions;
 mod lists;
@@ -255,8 +256,8 @@ impl World<'_> {
         self.fence = false;
     }
 
-    /// Forgets the state of an mkey, sets its tag, asks for its errors, or records that the peer has
-    /// invalidated a window.
+    /// Makes the library forget the state of an mkey, sets the mkey's tag, takes its recorded error, or notes
+    /// that the peer has invalidated a window.
     fn touch_mkey(&mut self, input: &mut Input<'_>) {
         if self.all && input.one_in(4) {
             let which = input.below(2) as usize;

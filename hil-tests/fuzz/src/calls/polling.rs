@@ -1,4 +1,5 @@
-//! Calls of the completion queue, each compared with the model.
+//! Steps that write completion entries, poll, wait or discard entries, and compare the results with the
+//! model.
 
 use super::completions::{Bell, Completions, NoDelay, Polled, Subjects, be, unnumbered};
 use super::receive::QPN;
@@ -74,7 +75,7 @@ impl World<'_> {
             }
             _ => completions.queue.poll_or_arm(&mut router, &mut bell),
         };
-        // `poll_or_arm` polls a second time after the arm word.
+        // `poll_or_arm` polls a second time after it has written the arm word.
         if way == 2 && expected.is_none() {
             assert!(bell.0.is_some());
             expected = self.expect();
@@ -107,8 +108,8 @@ impl World<'_> {
 
     /// Returns the expected result of polling, and retires its request in the model.
     fn expect(&mut self) -> Polled {
-        // One poll takes at most as many entries as the queue has. Entries that the user never sees count as
-        // well. A successful send in the first entry does not count.
+        // One poll takes at most as many entries as the queue has slots. Entries that the user never sees
+        // count as well. If the first entry is a successful send, this entry does not count.
         let first = self.completions.entry(self.completions.consumer)?;
         let is_send = first[63] >> 4 == 0 && first[63] >> 2 & 3 == 0;
         self.expect_within(u64::from(is_send))

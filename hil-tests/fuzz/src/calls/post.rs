@@ -1,5 +1,5 @@
-//! Posting: the expected result of each request, and the expected bytes in the ring, which the `inspect`
-//! module decodes.
+//! Steps that post requests. They compare the result of each request with the model, and the bytes in the
+//! ring, as the library's `inspect` module decodes them, with the request.
 
 use super::lists::{self, ListModel};
 use super::mkey::{Change, MkeyModel, Wanted};
@@ -70,7 +70,8 @@ fn place(input: &mut Input<'_>) -> Local {
     Local { address: input.any(), lkey: values::key(input) }
 }
 
-/// Makes a control segment, followed by as many bytes as its size field says, by fewer, or by more.
+/// Makes a raw request: a random control segment, followed by as many bytes as its size field says, by fewer,
+/// or by more.
 fn raw(input: &mut Input<'_>) -> Vec<u8> {
     let mut bytes = input.bytes(16);
     let size = bytes.get(7).map_or(0, |octowords| usize::from(*octowords) * 16);
@@ -251,7 +252,7 @@ fn kind_of(request: &Request) -> RequestKind {
     }
 }
 
-/// Returns whether the next request gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
+/// Returns whether the request after this one gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
 fn needs_fence_after(request: &Request) -> bool {
     match request {
         Request::Configure(..)

@@ -68,7 +68,8 @@ const LONG: i64 = 64;
 
 impl Access {
     /// Returns whether this access stores a counter that tells the device of progress: to the first word of a
-    /// doorbell record, or, other than zero, to the place of the send queue's counter.
+    /// doorbell record, or to the send queue's half word there. A store of zero to this half word only resets
+    /// the record, and does not count.
     pub(super) fn is_progress(&self) -> bool {
         let is_counter = self.value.0 == Origin::Counter && !self.place.contains(',');
         let is_send_counter = self.base.0 == Origin::Memory
@@ -241,7 +242,7 @@ impl Code {
     }
 }
 
-/// The most steps of a known order: a barrier and its accesses.
+/// The largest number of steps that is needed to recognise an allowed order of barriers and accesses.
 const LONGEST: usize = 12;
 
 /// Returns the steps of a function. Accesses to memory that no device sees are left out: the queue (the first

@@ -51,15 +51,16 @@ const WHOLE: [(&str, Check); 9] = [
     ("entry_publish", |code| record(code, "dmb oshst")),
     ("entry_release", |code| record(code, "dmb osh")),
     ("entry_take", entry),
-    // The following names are parts of mangled names: the compiler never inlines these functions.
+    // The following names are parts of the mangled names of library functions that the compiler never
+    // inlines.
     ("8SendRing6cancel", cancels),
     ("15CompletionQueue3arm", arms),
     ("12ring_command", commands),
     ("14finished_entry", entry),
 ];
 
-/// Functions that copy whole blocks of requests. Their loads are at the offset of an owner bit too, but do
-/// not read CQEs.
+/// Functions that copy requests in blocks of 64 bytes. They also load eight bytes at offset 56, as a read of
+/// a CQE's owner bit does, but read no CQE. They are therefore not checked for reads of owner bits.
 const COPIES_REQUESTS: [&str; 2] = ["entry_blue_flame", "25configure_mkey_by_pointer"];
 
 /// A function that takes completions: its caller in the freestanding program, and a part of its mangled name

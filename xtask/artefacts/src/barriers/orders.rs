@@ -15,8 +15,8 @@ fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
     }
 }
 
-/// Matches the first store, after any loads. Returns the store and the code after it. A device does not
-/// notice the loads: they read the queue, or the doorbell's bytes from the ring.
+/// Matches the first store, after any loads. Returns the store and the code after it. The loads do not matter
+/// to the device: they read fields of the queue, or the ring's eight bytes for the doorbell register.
 fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
     match code {
         [Step::Store(access), rest @ ..] => Some((access, rest)),
@@ -26,7 +26,7 @@ fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
 }
 
 /// Matches `dsb st`, the doorbell, `dsb st`. Returns the code after this sequence. The doorbell is a store of
-/// eight bytes, or a call of a function of the user.
+/// eight bytes, or a call if the library's user implements the doorbell.
 fn after_doorbell(code: &[Step]) -> Option<&[Step]> {
     let (before, code) = barrier(code)?;
     let reads = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
@@ -109,8 +109,8 @@ pub(super) fn entry(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Checks that `dmb oshst` is the last step before each return. The device then sees the replaced blocks
-/// before another function tells the device to continue.
+/// Checks the function that cancels requests: `dmb oshst` must be the last step before each return. The
+/// device then sees the blocks that replace cancelled requests before another function tells it to continue.
 pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
     let is_end = |at: usize| matches!(code.get(at), Some(Step::Return));
     let ends: Vec<_> = (0..code.len()).filter(|at| is_end(*at)).collect();
@@ -165,8 +165,8 @@ pub(super) fn commands(code: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Checks that each barrier is part of a known order, and that no barrier is missing at an access to a CQE or
-/// a doorbell record.
+/// Checks that each barrier is part of an allowed order, and that no barrier is missing at an access to a CQE
+/// or a doorbell record.
 pub(super) fn orders(code: &Code) -> Result<(), String> {
     // A function that rings the doorbell of the command queue has an order of its own. `known` would refuse
     // this order, because this doorbell is a store of four bytes.
@@ -184,7 +184,7 @@ pub(super) fn orders(code: &Code) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each barrier is part of a known order.
+/// Checks that each barrier is part of an allowed order, which `order` matches.
 pub(super) fn known(code: &Code) -> Result<(), String> {
     let mut at = 0;
     // The last load of an owner bit, until the rest of the CQE has been read.
@@ -259,7 +259,8 @@ fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the code after a known order, if `code` begins with one. `owner` is the last load of an owner bit.
+/// Returns the code after an allowed order of barriers and accesses, if `code` begins with such an order.
+/// `owner` is the last load of an owner bit.
 fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
     if let Some(rest) = after_arm(code).or_else(|| after_publish(code)) {

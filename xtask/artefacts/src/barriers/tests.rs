@@ -61,7 +61,7 @@ fn the_order_of_a_doorbell() {
     ] {
         assert!(doorbell_of(&behind(&bad)).is_err(), "{bad}");
     }
-    // A jump to code before the barrier may bypass the barrier.
+    // A jump to code before the barrier is allowed, unless a branch there may bypass the barrier.
     let around = behind(&format!("{write}  30:\tb\t0 <entry>\n"));
     assert_eq!(doorbell_of(&around), Ok(()));
     let around = around.replace("str\tw8, [x25, #1112]", "cbz\tx9, 28 <entry+0x28>");

@@ -58,7 +58,8 @@ pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8
     machine(options, guest, parts, socket, folder.path())
 }
 
-/// Returns the options of a guest's function, on a network if there is one.
+/// Returns the options of the process that serves the guest's PCI function. `network` is the folder in which
+/// the devices of one network meet. `None` for a device without a network.
 pub(super) fn served(options: &Options, guest: &Guest, network: Option<&Path>) -> Vec<String> {
     let mut served = vec!["--port".to_owned(), guest.port.clone()];
     served.extend(options.log.then(|| "--log".to_owned()));
@@ -161,8 +162,8 @@ fn listen(stream: impl Read + Send + 'static, tell: Sender<Line>, kind: fn(Strin
 }
 
 /// Prints the output of the guest's command, and on standard error the lines of the console that name mlx5.
-/// Returns the command's exit status. A warning of the kernel is an error, also during the shutdown, and ends
-/// the guest.
+/// Returns the command's exit status. A warning of the kernel is an error, also after the command has ended.
+/// The guest is killed [`LAST_WORDS`] after the warning.
 fn watch(lines: &Receiver<Line>, mut end: Instant) -> Result<u8, String> {
     let (mut status, mut warning) = (None, None);
     loop {

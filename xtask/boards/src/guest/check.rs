@@ -33,18 +33,19 @@ const END: &str = include_str!("check/end.sh");
 /// A guest of the check, with the scripts that it runs one after the other.
 struct Part {
     arch: Arch,
-    /// `None` is the kernel of Debian 12.
+    /// [`SID`] for the newest kernel of Debian sid. `None` for the kernel of Debian 12.
     kernel: Option<&'static str>,
-    /// The port of the PCI function.
+    /// The kind of port that the PCI function has: `infiniband` or `ethernet`.
     port: &'static str,
-    /// The model of the device (`--device` of the function). No words select a BlueField-3.
+    /// The model of the device (`--device` of the function). An empty text selects a BlueField-3.
     device: &'static str,
-    /// The plan of faults of the function, or no words.
+    /// The plan by which the function fails on purpose (`--faults`). Empty for a function without faults.
     faults: &'static str,
     scripts: &'static [&'static str],
-    /// A name for the scripts, or no words.
+    /// A name for the scripts in the description of the guest, or an empty text.
     about: &'static str,
-    /// The device announces block signatures to Linux. That of another guest always does.
+    /// Whether the device announces block signatures to Linux. The device of [`Other::Guest`] always
+    /// announces them.
     signatures: bool,
     other: Other,
 }
@@ -53,9 +54,9 @@ struct Part {
 enum Other {
     /// The guest is alone.
     None,
-    /// Another guest, with its scripts for each of its boots.
+    /// Another guest, with the scripts for each of its boots.
     Guest(&'static [&'static [&'static str]]),
-    /// Programs of this machine on the stand-in, which the guest starts.
+    /// Programs on this machine, behind the stand-in for the kernel. The guest starts them over TCP.
     Programs,
 }
 
@@ -63,17 +64,18 @@ const INFINIBAND: &[&str] = &[BEGIN, PROGRAMS, DEVX, LIFE, END];
 const ETHERNET: &[&str] =
     &[BEGIN, PROGRAMS, CONNECTIONS, TRAFFIC, VOLUME, STORAGE, DISK, PROTECTION, LIFE, END];
 
-/// The device fails at a completion of the ping-pong. The start of the drivers takes few completions, and an
-/// unknown number of commands.
+/// A plan of faults: the device fails at its 600th completion, during the ping-pong. The plan counts
+/// completions, because the start of the drivers takes few of them, but an unknown number of commands.
 const FATAL: &str = "completion@600=fatal";
 
-/// The scripts of a guest that carries out the orders of another one.
+/// The scripts of a guest that carries out the orders (shell commands) of another guest.
 const SERVES: &[&str] = &[BEGIN, VOLUME, DISK, SERVE];
 
-/// The scripts of a guest whose target inserts and strips protection information.
+/// The scripts of a guest that orders the other guest to be a storage target which inserts and strips
+/// protection information.
 const INSERTED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, INSERT, END];
 
-/// The scripts of a guest that gives all orders of a check between two guests.
+/// The scripts of a guest that gives the other guest ([`SERVES`]) all orders of a check.
 const ORDERED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, BETWEEN, END];
 
 /// A guest with Debian 12's kernel on an InfiniBand port, alone.
@@ -89,7 +91,7 @@ const USUAL: Part = Part {
     other: Other::None,
 };
 
-/// A guest that only looks at its device.
+/// The scripts of a guest that only reads the identity of its device.
 const LOOK: &[&str] = &[BEGIN, IDENTITY, END];
 
 const PARTS: &[Part] = &[
@@ -129,8 +131,8 @@ const PARTS: &[Part] = &[
 ];
 
 impl Part {
-    /// Returns the guest, if the options select it. An option that is not given excludes no guest. A kernel
-    /// in a folder replaces that of Debian 12.
+    /// Returns the guest, if the options select it. Absent options select all guests. If `--kernel` names a
+    /// folder, the kernel there replaces that of Debian 12.
     fn asked(&self, options: &Options) -> Option<Guest> {
         let kernel = match (self.kernel, options.kernel.as_deref()) {
             (kernel, None) => kernel,
@@ -146,7 +148,8 @@ impl Part {
             port: self.port.to_owned(),
             device: Some(self.device.to_owned()).filter(|name| !name.is_empty()),
             faults: Some(self.faults.to_owned()).filter(|words| !words.is_empty()),
-            // The checks of storage run over Ethernet. Debian's kernel for arm64 has no `scsi_debug`.
+            // The checks of storage run over Ethernet. Debian's kernel for arm64 has no `scsi_debug`, and the
+            // arm64 guest has an InfiniBand port.
             storage: self.port == "ethernet",
             signatures: self.signatures,
             reaches_host: matches!(self.other, Other::Programs),
@@ -155,7 +158,7 @@ impl Part {
         })
     }
 
-    /// Returns the line for the guest's shell. Its first words name the device.
+    /// Returns the script for the guest's shell. The first line sets the variable `device`.
     fn command(&self, scripts: &[&str]) -> String {
         format!("device={}\n{}", self.device, scripts.concat())
     }
@@ -200,13 +203,14 @@ impl Part {
     }
 }
 
-/// Returns the line for a guest whose parts cannot be had. The summary of `cargo xtask test` repeats lines of
-/// this form, with a number behind the first word.
+/// Returns the line of the results for a guest whose emulator, kernel or packages cannot be obtained. The
+/// summary of `cargo xtask test` repeats lines of this form, with a number after the first word.
 fn skipped(words: &str, why: &str) -> String {
     format!("SKIPPED    1: guest {words}: {why}")
 }
 
-/// Boots the guests one after the other. A guest whose parts cannot be had is skipped, with the reason.
+/// Boots the guests one after the other. A guest whose emulator, kernel or packages cannot be obtained is
+/// skipped, with the reason.
 pub(super) fn run(options: &Options) -> ExitCode {
     let (mut results, mut failures) = (Vec::new(), 0);
     for (part, mut guest) in PARTS.iter().filter_map(|part| Some((part, part.asked(options)?))) {
@@ -238,7 +242,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     run::status(outcome(&results, failures))
 }
 
-/// Returns the outcome of the check. A check that has booted no guest has not passed.
+/// Returns the outcome of the check. A check in which all guests were skipped is an error.
 fn outcome(results: &[String], failures: usize) -> Result<(), String> {
     match failures {
         0 if results.iter().all(|line| line.starts_with("SKIPPED")) => Err("no guest was booted".into()),

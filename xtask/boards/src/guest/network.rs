@@ -1,5 +1,5 @@
-//! Boots guests whose devices are on one network: two guests, or a guest and programs of this machine on the
-//! stand-in.
+//! Boots guests whose devices are on one network: two guests, or a guest and programs of this machine behind
+//! the stand-in for the kernel.
 
 use super::boot::{ENDED, machine, served};
 use super::options::Options;
@@ -14,17 +14,18 @@ use std::process::Stdio;
 use xtask::run::free_port;
 use xtask::{debian, emulate, host, run};
 
-/// The name of the file with the packets of a function on a network.
+/// The name of the file to which the process of a PCI function writes its packets.
 const CAPTURE: &str = "packets.pcap";
 
-/// Kinds of frames between two guests: ARP, neighbour discovery, and a segment of TCP.
+/// Kinds of frames that each capture of two guests must have: ARP, neighbour discovery, and a segment of TCP.
 const FRAMES: &[&str] = &["eth:ethertype:arp", "eth:ethertype:ipv6:icmpv6", "eth:ethertype:ip:tcp"];
 
-/// Kinds of packets that each capture has: SEND and RDMA WRITE of one packet, request and response of an RDMA
-/// READ, an acknowledgement, and a datagram.
+/// Kinds of RoCE packets that each capture must have: SEND and RDMA WRITE of one packet, request and response
+/// of an RDMA READ, an acknowledgement, and a datagram.
 const ROCE: &[&str] = &["RoCE 4", "RoCE 10", "RoCE 12", "RoCE 16", "RoCE 17", "RoCE 100"];
 
-/// Starts a function on a network that captures its packets. Returns its socket, which is in the folder.
+/// Starts the PCI function of a guest on a network. The function writes its packets to a capture in `folder`.
+/// Returns the function's socket, which is in `folder` too.
 fn serve(options: &Options, guest: &Guest, network: &Path, folder: &Path) -> Result<(PathBuf, Ends), String> {
     let socket = folder.join("socket");
     let mut served = served(options, guest, Some(network));
@@ -43,7 +44,7 @@ pub(super) fn boot_two(
     let folders = [run::temporary("guest")?, run::temporary("guest")?];
     let [own, other] = folders.each_ref().map(|folder| folder.path());
     let network = own.join("network");
-    // The first function on the network has the first address.
+    // The order matters: the function that joins the network first gets the first address.
     let (socket, _function) = serve(options, first.first().ok_or("no first guest")?, &network, own)?;
     let (other_socket, _other_function) = serve(options, second, &network, other)?;
     let status = std::thread::scope(|scope| {
@@ -64,14 +65,15 @@ pub(super) fn boot_two(
             (status, Err(why)) => Err(format!("{why}; the second guest: {status:?}")),
         }
     })?;
-    // A guest that only reads and writes a volume sends few kinds of packets.
+    // Without signatures, the second guest only reads and writes a volume, and sends few kinds of RoCE
+    // packets.
     let roce = if second.signatures { ROCE } else { &[] };
     [own, other].iter().try_for_each(|folder| judged(status, folder, &[FRAMES, roce].concat()))?;
     Ok(status)
 }
 
-/// Boots a guest, and carries out its orders on this machine, on the stand-in. Both are on one network.
-/// Returns the exit status of the guest's command.
+/// Boots a guest, and carries out its orders (shell commands) on this machine, behind the stand-in for the
+/// kernel. The devices of both are on one network. Returns the exit status of the guest's command.
 pub(super) fn boot_beside(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PROGRAMS)?;
@@ -96,7 +98,8 @@ pub(super) fn boot_beside(options: &Options, guest: &Guest, parts: &Parts) -> Re
     Ok(status)
 }
 
-/// Has Wireshark judge the capture in a folder. A guest that has failed has no whole capture.
+/// Has Wireshark judge the capture in a folder. If the guest has failed, its capture may be incomplete, and
+/// is not judged.
 fn judged(status: u8, folder: &Path, kinds: &[&str]) -> Result<(), String> {
     if status == 0 { wireshark::judge(&folder.join(CAPTURE), kinds) } else { Ok(()) }
 }
@@ -104,9 +107,9 @@ fn judged(status: u8, folder: &Path, kinds: &[&str]) -> Result<(), String> {
 /// The longest order of a guest in bytes.
 const LONGEST: u64 = 4096;
 
-/// What the orders of a guest need on this machine.
+/// The files that the orders of a guest (shell commands) need on this machine.
 struct Orders {
-    /// The stand-in.
+    /// The library that is the stand-in for the kernel.
     library: PathBuf,
     /// The folder with the programs of the storage example.
     storage: PathBuf,
@@ -115,14 +118,15 @@ struct Orders {
 }
 
 impl Orders {
-    /// Carries out an order: a line for the shell, whose output goes back to the guest. The connection ends
-    /// with the last program that holds its output.
+    /// Carries out an order: a command for the shell, with its output on the connection to the guest. The
+    /// connection ends when the last program has ended that writes to it.
     fn take(&self, stream: TcpStream) -> Result<(), String> {
         let lost = |error: std::io::Error| error.to_string();
         let mut line = String::new();
         BufReader::new((&stream).take(LONGEST)).read_line(&mut line).map_err(lost)?;
         let directory = self.network.display().to_string();
-        // The shell waits for the programs that it has left in the background, and ends them after a while.
+        // `timeout` ends an order that takes longer than 120 s. A program that the order leaves in the
+        // background may run longer.
         let words = ["--dir", &directory, "--", "timeout", "120", "sh", "-c", &line].map(String::from);
         let mut command = emulate::with_library(&self.library, &words);
         let path = std::env::var("PATH").unwrap_or_default();

@@ -59,7 +59,7 @@ pub(super) struct Options {
     pub(super) tcg: bool,
     pub(super) finds: bool,
     pub(super) check: bool,
-    /// Words of the guests to check.
+    /// A part of the descriptions of the guests to check.
     pub(super) case: Option<String>,
     pub(super) files: Vec<PathBuf>,
     pub(super) command: String,
@@ -116,7 +116,8 @@ pub(super) fn options(arguments: &[String]) -> Option<Options> {
             _ => return None,
         }
     }
-    // The function of a socket has its own port and log. The check has its own guests and commands.
+    // Options without an effect are refused. A function that runs already (`--socket`) has its own port, log
+    // and faults. The check has its own guests and commands.
     let of_function = options.log || options.port.is_some() || options.faults.is_some();
     let of_guest = options.socket.is_some()
         || options.faults.is_some()

@@ -1,4 +1,5 @@
-//! The description of a guest, and its parts: an emulator, a kernel, and packages of programs.
+//! The description of a guest, and the parts from which it is made: an emulator, a kernel, and packages of
+//! programs.
 
 use super::options::{Options, SID};
 use crate::machine::arch::Arch;
@@ -32,13 +33,13 @@ pub(super) struct Guest {
     pub(super) device: Option<String>,
     /// The plan of faults of the function, if the function fails on purpose.
     pub(super) faults: Option<String>,
-    /// The guest has the modules of NVMe over fabrics, too.
+    /// Whether the guest also has the kernel modules of NVMe over fabrics, iSER and disks.
     pub(super) storage: bool,
-    /// The device announces block signatures to Linux.
+    /// Whether the device announces block signatures to Linux.
     pub(super) signatures: bool,
-    /// Programs of the guest reach TCP ports of this machine.
+    /// Whether programs of the guest can reach TCP ports of this machine.
     pub(super) reaches_host: bool,
-    /// Files of this machine that become programs of the guest.
+    /// Files of this machine that are put into `/bin` of the guest as programs.
     pub(super) files: Vec<PathBuf>,
     /// The script. If the script is empty, the guest runs an interactive shell.
     pub(super) command: String,

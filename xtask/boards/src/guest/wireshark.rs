@@ -22,9 +22,9 @@ const GUESSES: &[&str] = &[
     "smcr_infiniband",
 ];
 
-/// Checks that a capture is whole, that Wireshark reports no error in it, and that it has packets of these
-/// kinds. A kind is the opcode of InfiniBand's BTH, such as `RoCE 4`. For other packets, a kind is a list of
-/// protocols with colons between, such as `eth:ethertype:arp`.
+/// Checks that a capture file is complete, that Wireshark reports no error in it, and that it has packets of
+/// these kinds. A kind is the opcode of InfiniBand's BTH, such as `RoCE 4`. For other packets, a kind is a
+/// list of protocols with colons between, such as `eth:ethertype:arp`.
 ///
 /// Wireshark compares the checksums of IPv4, TCP and UDP, but not the invariant CRC of RoCE. Tests of
 /// `mlx5-record` compare the latter.
@@ -38,7 +38,8 @@ pub(super) fn judge(capture: &Path, wanted: &[&str]) -> Result<(), String> {
         command.args(["-o", &format!("{name}.check_checksum:TRUE")]);
     }
     command.args(GUESSES.iter().flat_map(|name| ["--disable-heuristic", name]));
-    // The data of TCP are random bytes, of which guesses would report errors.
+    // All TCP payloads are dissected as plain data: they are random bytes, and a wrongly guessed protocol
+    // would report errors.
     command.args(["-d", "tcp.port==1-65535,data", "-T", "fields"]);
     for field in [
         "frame.protocols",

@@ -1,4 +1,4 @@
-//! Boards that QEMU emulates as aarch64 Linux, with the arm64 libmlx5 on the software device: the program
+//! Boards that QEMU emulates as aarch64 Linux, with the arm64 libmlx5 and the software device: the program
 //! `hil` alone under qemu-user, or a whole machine (`vdpu`) that is reached over ssh.
 
 use super::board::{Board, Trouble};
@@ -46,8 +46,8 @@ impl Board for QemuUser {
 
 /// A board that is an emulated machine, reached over ssh.
 pub(super) struct Vdpu {
-    /// Whether Linux's own mlx5 drivers in the machine drive the software device. Otherwise the program runs
-    /// there behind the stand-in for the kernel.
+    /// Whether Linux's own mlx5 drivers in the machine drive the software device. Otherwise the program `hil`
+    /// uses libmlx5 with the stand-in for the kernel, a preloaded library that contains the software device.
     drives: bool,
     crypto: Crypto,
     environment: BTreeMap<String, String>,

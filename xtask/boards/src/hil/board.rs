@@ -39,7 +39,7 @@ pub(super) trait Board {
     /// board's program: `--ways WAYS`, `--filter TEXT`, `--after CASE`.
     fn command(&mut self, arguments: &[String]) -> Result<Command, String>;
 
-    /// Brings the board back to its state after `prepare`. The process of the command was ended before this
-    /// call.
+    /// Brings the board back to its state after `prepare`. The caller ensures that the process of the last
+    /// command has ended.
     fn reset(&mut self) -> Result<(), String>;
 }

@@ -1,4 +1,5 @@
-//! The programs that a board runs, built for its processor.
+//! Builds the programs that run on a board, for the processor of the board: `hil`, the storage example, and
+//! the stand-in for the kernel.
 
 use std::path::PathBuf;
 use xtask::host::STORAGE;
@@ -6,7 +7,8 @@ use xtask::toolchain::{Board as BlueField, System};
 use xtask::{build, host, qemu_user, run};
 use xtask_parsers::boards::Program;
 
-/// Builds the program that runs the scenarios, and returns its path.
+/// Builds the program `hil`, which runs the scenarios, and returns its path. A file that the user names is
+/// not built.
 pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
     match program {
         Program::Host => host::executes("hil"),
@@ -16,8 +18,9 @@ pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
     }
 }
 
-/// Builds the stand-in for the kernel, for the processor of the program, and returns its path. Returns `None`
-/// if the program runs on this machine, or is the user's own file.
+/// Builds the stand-in for the kernel, a library that is preloaded into the program `hil`, for the BlueField
+/// on which `program` runs. Returns its path. Returns `None` if `hil` is built for this machine, or is the
+/// user's own file.
 pub(super) fn stand_in(program: &Program) -> Result<Option<PathBuf>, String> {
     let board = match program {
         Program::Host | Program::File(_) => return Ok(None),
@@ -27,8 +30,8 @@ pub(super) fn stand_in(program: &Program) -> Result<Option<PathBuf>, String> {
     qemu_user::stand_in(board).map(Some)
 }
 
-/// Builds the programs of the storage example, for the processor of the program, and returns their names and
-/// paths. Returns none if the program is the user's own file.
+/// Builds the programs of the storage example for the processor on which `program` runs. Returns their names
+/// and paths. Returns an empty list if `program` is the user's own file, because its processor is unknown.
 pub(super) fn storage(program: &Program) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let board = match program {
         Program::Host => {

@@ -4,8 +4,8 @@ use super::results::{Results, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Compares each board with the first one. `expected` has, for each board, the cases that may end
-/// differently, with the reasons. A case that ends differently without being expected becomes a problem of
-/// its board, and so does a case that is expected to end differently and does not.
+/// differently, with the reasons. An unexpected difference becomes a problem of its board. So does an
+/// expected difference that is absent.
 pub(super) fn compare(all: &mut [Results], expected: &[&BTreeMap<String, String>]) {
     let Some((first, others)) = all.split_first_mut() else { return };
     let verdicts = |results: &Results| -> BTreeMap<String, String> {

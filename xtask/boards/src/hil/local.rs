@@ -1,4 +1,4 @@
-//! A board on this machine: the program `hil`, an image in QEMU, or a user's command.
+//! A board on this machine: the program `hil`, a bare-metal image or a guest in QEMU, or a user's command.
 
 use super::board::{Board, Trouble};
 use super::{built, reset};
@@ -23,8 +23,9 @@ pub(super) enum Kind {
     Softdev,
     /// The program `hil`, on an mlx5 device.
     Device,
-    /// The program `hil` behind the stand-in for the kernel. The values are the import method of keys, the
-    /// AES-XTS engine, and further environment variables.
+    /// The program `hil` with libmlx5 and the stand-in for the kernel, a preloaded library that contains the
+    /// software device. The values are the import method of keys, the AES-XTS engine, and further environment
+    /// variables.
     Uverbs(Crypto, Engine, BTreeMap<String, String>),
     /// `cargo xtask firmware`, which runs the bare-metal image for a BlueField in QEMU.
     Firmware(BlueField),
@@ -74,7 +75,7 @@ impl Board for Local {
     }
 }
 
-/// Builds the image for a BlueField, and returns a command line that runs the image in QEMU.
+/// Builds the bare-metal image for a BlueField, and returns a command line that runs the image in QEMU.
 fn firmware(board: BlueField) -> Result<Vec<String>, String> {
     debian::install(debian::EMULATORS)?;
     let image = build::file(board, System::None, QEMU_IMAGE)?.to_string_lossy().into_owned();

@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 fn run_all(options: &Options, chosen: &[(String, Description)]) -> ExitCode {
-    // The file is opened at the start: a wrong path is reported before a long run.
+    // The files of the reports are opened first, so that a wrong path is reported before a long run.
     let open = |file: &Option<PathBuf>| file.as_deref().map(ReportFile::open).transpose();
     let reports =
         match open(&options.junit).and_then(|junit| Ok(Reports { junit, html: open(&options.html)? })) {
@@ -191,8 +191,8 @@ fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
     Ok(chosen)
 }
 
-/// Returns a line for each case with the capabilities that it needs. If the options name boards, returns
-/// instead a line for each board with the capabilities that it has.
+/// Returns a line for each case with the capabilities that the case needs. If the options name boards,
+/// returns instead a line for each board with the capabilities that its description promises.
 fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     let rows: Vec<(&str, String)> = if options.board.is_empty() {
         let selection = Selection { filter: &options.filter, ..Selection::default() };
@@ -259,7 +259,7 @@ fn at_once(
     })
 }
 
-/// The output of one board among several: whole lines, each after the board's name.
+/// The output of one of several boards that run at the same time: whole lines, each after the board's name.
 struct Lines<'a, 'b> {
     out: &'a Mutex<&'b mut (dyn Write + Send)>,
     name: String,
@@ -335,7 +335,7 @@ fn perform_one(
     Ok(results)
 }
 
-/// Makes the board of a description.
+/// Makes the board that an entry of the file of boards describes.
 fn make(description: &Description) -> Box<dyn Board> {
     let reset = description.reset.clone();
     match &description.reach {

@@ -1,4 +1,5 @@
-//! Resets boards.
+//! Resets boards: through rshim (the management driver of a BlueField), through a GPIO line, or by a command
+//! of the user.
 
 use embedded_hal::delay::DelayNs;
 use embedded_hal::digital::{OutputPin, PinState};
@@ -38,7 +39,7 @@ pub(super) fn boot_time(reset: &Reset) -> Duration {
 }
 
 /// Resets the Arm cores of a BlueField by a command to its management driver, rshim. The driver reads
-/// commands from this file.
+/// commands from `file`.
 fn rshim(file: &Path) -> Result<(), String> {
     let explain = |error| format!("reset by {}: {error}", file.display());
     // The file is not created: only the driver can make it.
@@ -92,7 +93,7 @@ mod line {
     use linux_embedded_hal::gpio_cdev::{Chip, LineRequestFlags};
     use std::path::Path;
 
-    /// Opens a GPIO line at its idle level, so that the opening itself sends no pulse.
+    /// Opens a GPIO line as an output at its idle level, so that opening the line does not reset the board.
     pub(super) fn open(chip: &Path, number: u32, idle: PinState) -> Result<CdevPin, String> {
         let value = u8::from(idle == PinState::High);
         let request = LineRequestFlags::OUTPUT;

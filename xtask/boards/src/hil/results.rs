@@ -87,7 +87,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Returns results without any case.
+    /// Returns the results of a run without any case.
     pub(super) fn nothing(board: &str, ending: Ending) -> Self {
         Self {
             board: board.into(),
@@ -129,7 +129,7 @@ impl Results {
         reasons
     }
 
-    /// Returns the faults of the run that belong to no case, as sentences. `board_required`: a board that
+    /// Returns the faults of the run that belong to no case, as sentences. If `board_required`, a board that
     /// cannot be reached is a fault.
     pub(super) fn faults(&self, board_required: bool) -> Vec<String> {
         let mut faults: Vec<String> = self.problems.clone();
@@ -148,8 +148,8 @@ impl Results {
         faults
     }
 
-    /// Returns whether neither a case nor the run has a fault. `board_required`: a board that cannot be
-    /// reached is a fault.
+    /// Returns whether all cases and the run itself are free of faults. If `board_required`, a board that
+    /// cannot be reached is a fault.
     pub(super) fn is_good(&self, board_required: bool) -> bool {
         self.bad() == 0 && self.faults(board_required).is_empty()
     }

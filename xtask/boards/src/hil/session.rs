@@ -15,7 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use xtask::run;
 
-/// The number of bytes that are read of a line. The rest of the line is dropped.
+/// The largest number of bytes that are kept of a line of a program's output. The rest of the line is
+/// dropped.
 const LINE: usize = 8 << 10;
 /// The capacity of the queue in which reader threads pass lines to the thread of the run.
 const WAITING: usize = 256;
@@ -27,7 +28,7 @@ const ENDING: Duration = Duration::from_secs(2);
 const LAST_WORDS: usize = 1_000;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
-/// The pause between two looks at a silent program.
+/// The longest wait for a line of a silent program, before the next check whether the program has ended.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The process groups of all running programs. An interrupt kills them.
@@ -40,7 +41,7 @@ static PREPARING: Mutex<()> = Mutex::new(());
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Ends all runs and the programs of their boards. The boards are cleaned up as after any other run. Returns
-/// whether this is the second call.
+/// `false` at the first call, and `true` at each later one.
 pub(super) fn interrupt() -> bool {
     let again = INTERRUPTED.swap(true, Ordering::SeqCst);
     // Programs of boards have process groups of their own, so an interrupt from the terminal does not reach
@@ -144,7 +145,8 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => matches!(program.child.try_wait(), Ok(Some(_))),
             _ => false,
         };
-        // After an interrupt, the program was killed, or has started too late to be killed.
+        // An interrupt has killed the programs that ran at that moment. A program that started later is
+        // killed when the monitor ends the run here.
         heed(monitor);
         step = match heard {
             Ok(Heard::Line(line)) => monitor.line(now, &line),
@@ -225,7 +227,7 @@ fn describe(status: ExitStatus) -> String {
     format!("its program ended with {status}")
 }
 
-/// Sends each line, until the output ends or the receiver is dropped.
+/// Sends each line of a program's output to `sender`, until the output ends or the receiver is dropped.
 fn listen(output: impl Read, sender: &SyncSender<Heard>, kind: fn(String) -> Heard) {
     let mut output = BufReader::new(output);
     while let Ok(Some(line)) = next_line(&mut output) {
@@ -235,7 +237,8 @@ fn listen(output: impl Read, sender: &SyncSender<Heard>, kind: fn(String) -> Hea
     }
 }
 
-/// Reads a line of any bytes and any length. Cuts a long line. Returns `None` at the end.
+/// Reads a line, which may have any bytes and any length. Cuts a line after [`LINE`] bytes, and replaces
+/// invalid UTF-8. Returns `None` at the end.
 fn next_line(source: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     let limit = u64::try_from(LINE).unwrap_or(u64::MAX);

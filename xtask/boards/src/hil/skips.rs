@@ -1,11 +1,11 @@
-//! Compares the skipped cases of a board with the board's list.
+//! Compares the skipped cases of a board with the list of expected skips in the board's description.
 
 use super::results::{Results, Verdict};
 use hil_scenarios::cases::Selection;
 use std::collections::BTreeMap;
 
-/// Returns a sentence for each case that the board has skipped and the list does not name, or that the list
-/// names and the board has not skipped. Cases that were not run are left out.
+/// Returns a sentence for each unexpected skip, and for each expected skip that is absent. `expected` has the
+/// names of the cases with the missing capabilities. Cases that were not run are left out.
 pub(super) fn compare(results: &Results, expected: &BTreeMap<String, String>) -> Vec<String> {
     let judge = |name: &str, verdict: &Verdict| match (verdict, expected.get(name)) {
         (Verdict::Skipped(reason), None) => {
@@ -68,7 +68,8 @@ mod tests {
         }
     }
 
-    /// A board with a list promises its capabilities. The cases that need others are the list.
+    /// A board's description promises capabilities, and may list the skipped cases. This list must name
+    /// exactly the cases that need other capabilities.
     #[test]
     fn lists_are_those_of_the_promised_capabilities() {
         let boards = boards::read(&root().join("hil-tests/boards.toml")).unwrap();

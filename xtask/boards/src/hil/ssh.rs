@@ -16,7 +16,8 @@ use xtask_parsers::boards::{Reset, Ssh};
 /// The folder for programs and temporary files, in the home of the SSH user on the board. It is removed at
 /// the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
-/// The value for `device` if a board has no mlx5 device: the software device, behind the board's own libmlx5.
+/// The value for `device` if a board has no mlx5 device: the software device, behind the board's own libmlx5
+/// and the stand-in for the kernel, a preloaded library.
 pub(super) const UVERBS: &str = "uverbs";
 /// The exit status of `ssh` for its own failures.
 const NO_CONNECTION: i32 = 255;
@@ -29,7 +30,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Remote {
     ssh: Ssh,
     reset: Reset,
-    /// Name and path of each file that is copied to the folder of the program.
+    /// Name and path of each further file that is copied to the folder of the program `hil`.
     beside: Vec<(&'static str, PathBuf)>,
     /// Whether `beside` has the programs of the storage example.
     storage: bool,
@@ -45,8 +46,8 @@ impl Remote {
     /// Returns a command that runs a shell script on the machine.
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new("ssh");
-        // Options for ssh: no questions, no unknown host, no banner, no terminal, and an end when the
-        // connection is dead.
+        // Options for ssh: ask no questions, refuse unknown hosts, print no banner, allocate no terminal, and
+        // end when the connection is dead.
         command.args([
             "-T",
             "-o",
@@ -72,7 +73,7 @@ impl Remote {
         command
     }
 
-    /// Copies the program and the files beside it.
+    /// Copies the program `hil` and the files of `beside`.
     fn copy(&mut self) -> Result<(), Trouble> {
         let program = built::program(&self.ssh.program)?;
         let make =
@@ -227,7 +228,8 @@ mod tests {
         let arguments = ["--filter".into(), "a b'c;$(reboot)\"".into()];
         let command = remote().command(&arguments).unwrap();
         let script = command.get_args().last().unwrap().to_str().unwrap().to_owned();
-        // A shell prints the words behind `exec`, one on each line.
+        // A shell prints the words after `exec`, one on each line. This shows that each argument is quoted as
+        // one word.
         let (_, words) = script.rsplit_once("exec ").unwrap();
         let words = words.trim_end_matches("; }");
         let output = Command::new("sh").args(["-c", &format!("printf '%s\\n' {words}")]).output().unwrap();

@@ -66,7 +66,8 @@ impl Arch {
         }
     }
 
-    /// Returns the architecture of the packages for the guest.
+    /// Returns the architecture of the packages for the guest. An x86-64 guest needs an x86-64 machine, so it
+    /// takes the packages of this machine.
     pub(crate) const fn packages(self) -> Architecture {
         match self {
             Self::X86 => Architecture::Own,

@@ -1,4 +1,4 @@
-//! Finds files by the beginning of their names.
+//! Lists the files in a folder, and finds a file by the beginning of its name.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The process of the PCI function, and QEMU's options that connect a machine with it.
+//! The process `mlx5-function`, which serves the software device as a PCI function over vfio-user, and QEMU's
+//! options that connect a machine with it.
 
 use super::arch::Arch;
 use super::kvm::Accelerator;
@@ -27,7 +28,8 @@ impl Drop for Ends {
 /// socket.
 pub(crate) fn serve(socket: &Path, arguments: &[String]) -> Result<Ends, String> {
     let path = host::executes("mlx5-function")?;
-    // A killed process of the function leaves the file of its socket.
+    // An earlier process that was killed may have left the file of its socket. The loop below waits for a new
+    // file.
     let _ = std::fs::remove_file(socket);
     // `setpriv` ends the process of the function also if this process is killed.
     let mut function = program("setpriv", &["--pdeathsig", "KILL"]);

@@ -13,11 +13,13 @@ use std::path::Path;
 const FOLDERS: &[&str] =
     &["bin", "dev", "etc", "etc/libibverbs.d", "lib", "lib64", "proc", "root", "sys", "tmp", "usr"];
 
-/// Links at the other places where programs look for files of `bin` and `lib`.
+/// Symbolic links in the archive, each with its target: other folders in which programs look for the files of
+/// `bin` and `lib`.
 const LINKS: &[(&str, &str)] =
     &[("sbin", "bin"), ("usr/bin", "../bin"), ("usr/lib", "../lib"), ("usr/sbin", "../bin")];
 
-/// Linux's drivers for the device, and the modules whose device files programs open.
+/// Linux's drivers for the device, and the modules that make the device files for programs (verbs and RDMA
+/// CM).
 pub(crate) const DRIVERS: &[&str] = &["mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm"];
 
 /// The kind and content of a file in the archive.
@@ -70,7 +72,8 @@ impl Image {
         image.put(arch.loader(), Entry::Link(format!("/{folder}/{loader}")));
         let driver = "etc/libibverbs.d/mlx5.driver";
         image.put(driver, Entry::File(read(&packages.join(driver))?));
-        // libibverbs loads providers by names that contain its version. This name is a link to libmlx5.
+        // libibverbs loads its providers from this folder. Their file names contain the version of
+        // libibverbs. The file here is a link to libmlx5.
         let providers = format!("{folder}/libibverbs");
         image.put(&providers, Entry::Folder);
         let provider = only(&packages.join("usr").join(&providers), "libmlx5-")?;
@@ -95,7 +98,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds a file, whose name no other file may have.
+    /// Adds a file. The caller ensures that no other file has this name.
     pub(crate) fn put(&mut self, name: &str, entry: Entry) {
         self.entries.push((name.to_owned(), entry));
     }

@@ -1,4 +1,4 @@
-//! The kernel of a machine.
+//! The Linux kernel of an emulated machine: finds its image and its modules.
 
 use super::arch::Arch;
 use super::folder::only;

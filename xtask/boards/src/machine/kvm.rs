@@ -1,4 +1,4 @@
-//! Whether guests run on the processor itself (KVM), or are emulated (TCG).
+//! Decides whether guests run on the processor itself (KVM), or are emulated (TCG).
 
 use super::arch::Arch;
 use super::kernel::Kernel;
@@ -25,7 +25,7 @@ const TRIAL: Duration = Duration::from_secs(10);
 /// The device file of KVM.
 const DEVICE: &str = "/dev/kvm";
 
-/// The text with which a kernel without a root file system ends.
+/// The text that a kernel without a root file system prints at its end.
 const PANIC: &str = "Kernel panic";
 
 impl Accelerator {
@@ -63,7 +63,8 @@ impl Accelerator {
     }
 }
 
-/// Returns the outcome of an earlier trial, if this machine has not started again since.
+/// Returns the outcome of an earlier trial, if this machine has not started again since. `text` is the kept
+/// outcome with the boot ID at that time, `start` the boot ID of today.
 fn outcome(text: &str, start: &str) -> Option<Accelerator> {
     let (found, of) = text.split_once(' ')?;
     let found = [Accelerator::Tcg, Accelerator::Kvm].into_iter().find(|one| format!("{one:?}") == found)?;
@@ -82,7 +83,8 @@ fn command(qemu: &Qemu, arch: Arch, kernel: &Kernel) -> Command {
     command
 }
 
-/// Returns whether a command prints the kernel's last text and ends, both within the time limit.
+/// Returns whether a command prints [`PANIC`], the last text of a kernel that boots, and ends within the time
+/// limit.
 fn boots(mut command: Command) -> bool {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = spawned else { return false };

@@ -18,8 +18,8 @@ type Files = BTreeMap<String, Option<PathBuf>>;
 pub(super) fn in_order(folder: &Path, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut files = BTreeMap::new();
     find(folder, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
-    // The file lists the modules that are part of the kernel itself. A kernel without the file has no such
-    // modules.
+    // `modules.builtin` lists the modules that are part of the kernel itself. A kernel without this file is
+    // taken for one without such modules.
     let built_in = fs::read_to_string(folder.join("modules.builtin")).unwrap_or_default();
     for path in built_in.lines() {
         let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");

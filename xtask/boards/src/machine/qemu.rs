@@ -21,7 +21,7 @@ impl Qemu {
     /// Debian's unstable release, which is unpacked below `target`.
     ///
     /// # Errors
-    /// The named program does not know `vfio-user-pci`, or Debian's packages cannot be had.
+    /// The named program does not know `vfio-user-pci`, or Debian's packages cannot be downloaded.
     pub(crate) fn find(arch: Arch, named: Option<&str>) -> Result<Self, String> {
         if let Some(named) = named {
             let found = Self { words: vec![named.to_owned()] };
@@ -79,7 +79,8 @@ impl Qemu {
     }
 }
 
-/// Returns the beginning of QEMU's command line, if QEMU was unpacked and not installed.
+/// Returns the beginning of the command line for a QEMU that was unpacked below `root`. It names the folders
+/// of QEMU's data files.
 fn words(root: &Path, arch: Arch) -> Vec<String> {
     let mut words = unpacked::words(root, arch.qemu());
     for data in ["usr/share/qemu", "usr/share/seabios"] {

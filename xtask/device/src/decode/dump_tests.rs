@@ -1,4 +1,5 @@
-//! Tests `decode` with dumps in the forms that common programs print. `tests/dumps/README.md` describes each.
+//! Tests `decode` with dumps in the forms that common programs print. `tests/dumps/README.md` describes each
+//! dump.
 
 use super::*;
 
@@ -185,7 +186,7 @@ const ZEROS: &str = "00000000 00000000 00000000 00000000\n";
 const LAST: &str = "00000000 00008813 10034cde 0ab1c1d3\n";
 const SAYS: &str = "REQ_ERR: queue pair 0x34cde, counter 2737, RDMA_READ, remote access error (vendor 0x88)";
 
-/// Returns the text that libmlx5 prints for an error completion, with these rows as its dump.
+/// Returns the text that libmlx5 prints for an error completion: a heading, then these rows of bytes.
 fn error(rows: &[&str]) -> String {
     format!("mlx5: alpha: got completion with error:\n{}", rows.concat())
 }
@@ -241,8 +242,8 @@ fn words_of_a_kernel_debugger_are_numbers() {
     assert!(decoded.contains("NOP, signalled"), "{decoded}");
 }
 
-/// The kernel's `print_hex_dump` in groups of 4 bytes, without characters. The words are numbers of the
-/// processor, so that their bytes are reversed.
+/// The rows have the form of the kernel's `print_hex_dump` in groups of 4 bytes, without characters. The
+/// kernel prints each word as a number, so that a little-endian machine shows the word's bytes reversed.
 #[test]
 fn words_that_make_sense_in_one_order_only_are_read_in_this_order() {
     let turned = |words: &str| -> String {

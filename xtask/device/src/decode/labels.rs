@@ -35,7 +35,8 @@ pub(super) const fn colour(kind: SegmentKind) -> &'static str {
     }
 }
 
-/// Returns the numbers of the first and the last block of a request. The first one is in its control segment.
+/// Returns the numbers of the first and the last block of a request in its send queue. The request's control
+/// segment contains the first number.
 pub(super) fn block_numbers(request: &WorkRequest<'_>) -> (u16, u16) {
     let first = request.control().opcode_word().wqe_index();
     (first, first.wrapping_add(request.blocks().saturating_sub(1) as u16))

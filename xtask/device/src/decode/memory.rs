@@ -5,7 +5,7 @@ use xtask::html::Escaped;
 
 const LINE: usize = 16;
 
-/// The number of lines of a memory dump that the page shows at once. A reader can open the others.
+/// The number of lines of a memory dump that are visible when the page opens. A click shows further lines.
 const SEEN: usize = 4;
 
 /// The largest number of bytes that the page shows of a memory dump.
@@ -38,8 +38,8 @@ impl Memory {
     }
 }
 
-/// Writes the first of `total` bytes in lines of 16, with their characters. The reader can open further
-/// lines.
+/// Writes the first of `total` bytes in lines of 16, with their characters. Only the first lines are visible
+/// when the page opens. A click shows the others.
 pub(super) fn dump(page: &mut String, bytes: &[u8], total: u64) -> fmt::Result {
     let bytes = bytes.get(..MOST).unwrap_or(bytes);
     let lines: Vec<&[u8]> = bytes.chunks(LINE).collect();

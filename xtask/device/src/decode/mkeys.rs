@@ -98,8 +98,8 @@ impl Known {
         self.blocks.is_some() || self.transaction.is_some() || self.cipher.is_some()
     }
 
-    /// Returns the number of wire bytes of the whole mkey, or `None` if the memory is no whole number of
-    /// blocks.
+    /// Returns the number of wire bytes of the whole mkey. Returns `None` if the mkey's length is unknown, or
+    /// no multiple of its block size.
     pub(super) fn wire_bytes(&self) -> Option<u64> {
         let length = self.length?;
         match (&self.transaction, &self.blocks) {

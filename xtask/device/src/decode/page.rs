@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
-/// The most pieces of a page: browsers cannot show larger pages well.
+/// The largest number of pieces (requests, completion entries, notes) on a page. Browsers are slow with more.
 const MOST: usize = 2000;
 
 const SEVERITIES: [Severity; 3] = [Severity::Refused, Severity::Suspicious, Severity::Note];

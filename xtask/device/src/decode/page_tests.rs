@@ -1,4 +1,5 @@
-//! Tests the page of `decode`: its HTML is well formed, and its content is that of `inspect`.
+//! Tests the page that `decode` draws: its HTML is well formed, and it shows the fields and findings that the
+//! library's module `inspect` reports.
 
 use super::options::Options;
 use super::reading::Reading;
@@ -309,7 +310,7 @@ fn logs_empty_blocks_and_rests_have_their_places() {
     assert!(cards(&page)[0].words.starts_with("REQ_ERR: queue pair 0x0"), "{page}");
 }
 
-/// The page is well formed whatever the bytes are.
+/// Random bytes as input make a well-formed page too.
 #[test]
 fn any_bytes_make_a_page() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -322,7 +323,8 @@ fn any_bytes_make_a_page() {
         };
         let mut bytes: Vec<u8> = (0..1024).map(|_| random()).collect();
         let opcode = [0x25, 0x25, 0x08, 0x0a, 0x10, 0x11, 0x20, 0][round % 8];
-        // With these sizes all parts are inside of the request, and the BSFs are valid.
+        // With these sizes, all segments are inside of the request. In every third round, two of them are
+        // BSFs.
         (bytes[3], bytes[7], bytes[16], bytes[20], bytes[22]) = (opcode, 63, bytes[16] | 0x80, 0, 0);
         (bytes[21], bytes[23], bytes[31]) = (4, 8, bytes[31] | 1);
         if round % 3 == 0 {

@@ -20,8 +20,7 @@ pub(super) enum Place<'a> {
 /// A piece of the input: a request, a completion entry, or bytes that are neither.
 #[derive(Clone, Debug)]
 pub(super) enum Piece<'a> {
-    /// A note about the pieces after it: the line of a dump in a text, how its bytes are read, or skipped
-    /// lines.
+    /// A note: the line at which the next dump begins, how its bytes are read, or which lines were skipped.
     Words(String),
     Request(Place<'a>, WorkRequest<'a>),
     Completion(Place<'a>, CompletionEntry<'a>),
@@ -109,8 +108,8 @@ fn of_dump(dump: &Dump, reading: Option<Reading>, queue: QueueKind) -> Vec<Piece
         "" => format!("{at}:\n"),
         heading => format!("{at}, below `{heading}`:\n"),
     };
-    // The dump has the heading of an error completion. libmlx5, the kernel and DPDK print such an entry as 64
-    // bytes.
+    // A dump after a heading of an error completion consists of entries of 64 bytes: libmlx5, the kernel and
+    // DPDK print error completions in this size.
     let of_errors = (dump.headings > 0).then_some(Reading::Entries(Some(EntrySize::Short)));
     let reading = reading.or(of_errors);
     let (bytes, note) = ordered(dump, reading);
@@ -187,7 +186,8 @@ fn add_empty(pieces: &mut Vec<Piece<'_>>, offset: usize, more: usize) {
 
 fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> {
     let Logged { place, completion, queue: kind, bytes } = logged;
-    // The log names the kind of each queue pair that is not a connected one.
+    // The log names the kind of each queue pair that is not a connected one. If it names none, the queue pair
+    // is a connected one.
     let queue = match queue {
         QueueKind::Unknown => queue_kind(kind).unwrap_or(QueueKind::Connected),
         known => known,

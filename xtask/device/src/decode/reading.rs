@@ -10,7 +10,7 @@ use mlx5_mkey::wire::ctrl::Opcode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Requests,
-    /// Completion entries. `None`: they have the size that fits the bytes.
+    /// Completion entries of this size. `None`: `decode` recognises the size by the bytes.
     Entries(Option<EntrySize>),
 }
 
@@ -113,7 +113,7 @@ pub(super) fn are_errors(bytes: &[u8]) -> bool {
 }
 
 /// Returns whether all bytes are plausible as completion entries of this size. If `unwritten`, entries of
-/// zeros are allowed among them.
+/// zeros, which the device has not written yet, are allowed among them.
 fn are_entries(bytes: &[u8], size: EntrySize, unwritten: bool) -> bool {
     if bytes.is_empty() || !bytes.len().is_multiple_of(size.bytes()) {
         return false;

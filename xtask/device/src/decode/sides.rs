@@ -22,7 +22,7 @@ pub(super) struct Sides<'m> {
 #[derive(Default)]
 struct End {
     tape: Tape,
-    /// The first bytes of the end's memory, or `None` if some of them are unknown.
+    /// The first bytes of the data in this end's memory. `None` if a copy of some of them was not given.
     held: Option<Vec<u8>>,
     bytes: u64,
     parts: usize,
@@ -46,8 +46,8 @@ impl End {
         }
     }
 
-    /// Draws the end under a name. If the end is a single untransformed range, its memory contains the wire
-    /// bytes and is drawn like the wire.
+    /// Draws the end under a name. If the end is a single range that no mkey transforms, its memory contains
+    /// the wire bytes and is drawn like the wire.
     fn draw(&self, page: &mut String, name: &str, wire: &Tape) -> fmt::Result {
         let same = self.parts == 1 && !self.transformed;
         let cells = if same { wire.cells.clone() } else { self.tape.cells.clone() };
@@ -93,7 +93,8 @@ impl<'m> Sides<'m> {
 
     fn transfer(&self, page: &mut String, transfer: &DataPath<'_>) -> fmt::Result {
         let bytes = transfer.length();
-        // The mkey that transforms the data of the transfer, and where in this mkey the transfer begins.
+        // The mkey that transforms the data of the transfer, and the offset in this mkey at which the
+        // transfer begins. If several mkeys do, the first one counts.
         let mut maker = None;
         let mut made_by = |key, offset| {
             let known = self.known(key).filter(|known| known.transforms());

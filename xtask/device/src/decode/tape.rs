@@ -4,7 +4,8 @@
 use std::fmt::{self, Write};
 use xtask::html::Escaped;
 
-/// The most blocks that a tape shows. Of more blocks, it shows only the first and last ones.
+/// The largest number of blocks of which a tape shows all. Of more blocks, it shows only the first and the
+/// last ones.
 const MANY: u64 = 6;
 
 /// A part of a tape, drawn as one box.
@@ -47,8 +48,8 @@ impl Tape {
         Self { cells, notes: vec![] }
     }
 
-    /// Returns a tape of blocks, each followed by a signature. Two flags say whether data and signatures are
-    /// ciphertext.
+    /// Returns a tape of `bytes` bytes: blocks of `block` bytes, each followed by a signature (its bytes and
+    /// its name). Two flags say whether data and signatures are ciphertext.
     pub(super) fn of_blocks(
         bytes: u64,
         block: u64,

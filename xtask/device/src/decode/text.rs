@@ -4,7 +4,8 @@ use super::pieces::{Piece, Place};
 use mlx5_mkey::inspect::{DeviceContext, Style};
 use std::fmt::Write;
 
-/// Prints the pieces one after the other, with a blank line between two.
+/// Prints the pieces one after the other, with a blank line between them. If the caller passes the `stride`
+/// (the size of a block with its signature), the text names the block of each signature error.
 pub(super) fn text(pieces: &[Piece<'_>], device: DeviceContext, stride: Option<u32>, style: Style) -> String {
     let mut text = String::new();
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! Prints the results of the demo. This file decides only their appearance.
+//! Prints the results of `cargo xtask demo`. The module `hil_tests::demo` computes them.
 
 use hil_tests::demo::examples::Example;
 use hil_tests::demo::faults::Fault;
@@ -75,8 +75,8 @@ impl Summary {
                 self.wrong.push(format!("row {}, {direction} {way}: {wrong}", outcome.row.letter));
             }
         }
-        // Each method moves the data once for each signature order. If it fails alike in both, the text is
-        // kept once.
+        // Each method moves the data once for each signature order. If both fail with the same error, the
+        // error is listed once.
         self.wrong.dedup();
     }
 
@@ -171,7 +171,7 @@ pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> 
             .filter_map(|moved| Some((way_words(moved.way).1, moved.verdict.as_ref().err()?)))
             .map(|(way, wrong)| format!("{way}: {wrong}"))
             .collect();
-        // If a method fails alike in both signature orders, the text is kept once.
+        // If a method fails with the same error in both signature orders, the error is printed once.
         wrong.dedup();
         for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 7)) {
             writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;

@@ -1,5 +1,6 @@
-//! Tests with dumps in the forms of common programs: each form of rows after each prefix, and dumps with
-//! missing rows.
+//! Tests the search for dumps in a text. Each form in which programs such as xxd, od and gdb print rows must
+//! be found after each prefix that logs put before a line, such as a time or a host. Dumps with missing rows
+//! must not spoil others.
 
 use super::super::hex::{Input, WordOrder, read};
 use super::*;
@@ -83,8 +84,8 @@ fn forms() -> Vec<(&'static str, Form)> {
     ]
 }
 
-/// Prefixes that programs which collect logs write before a line. In the test, `#` becomes an increasing
-/// number.
+/// Prefixes that the kernel, log collectors and tools such as grep write before a line. The test replaces `#`
+/// by the number of the row.
 const PREFIXES: &[&str] = &[
     "",
     "[  100.00000#] ",
@@ -227,7 +228,8 @@ fn words_of_unknown_order_want_to_be_told() {
 const ROW: &str = "00000000 00000000 00000000 00000000";
 const LAST: &str = "00000000 00008813 10012abe 0dd0c1d3";
 
-/// Returns the text that libmlx5 prints for an error completion, with a prefix and these rows.
+/// Returns the text that libmlx5 prints for an error completion: a heading, then these rows. Each line begins
+/// with the prefix.
 fn error(prefix: &str, rows: &[&str]) -> String {
     let heading = format!("{prefix}mlx5: host: got completion with error:\n");
     rows.iter().fold(heading, |text, row| text + prefix + row + "\n")

@@ -1,12 +1,12 @@
-//! Ethernet frames that a host leaves to the device to complete: data that the device cuts into frames (LSO),
-//! and checksums of IPv4, TCP and UDP (`en_tx.c` of Linux's mlx5_core).
+//! Offloads of Ethernet frames: the device cuts a payload into frames (LSO), and computes the checksums of
+//! IPv4, TCP and UDP (`en_tx.c` of Linux's mlx5_core).
 
 use alloc::vec::Vec;
 
 /// The number of bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
-/// Types of Ethernet frames.
+/// Types of Ethernet frames (EtherType).
 mod kind {
     pub(super) const IPV4: u16 = 0x0800;
     pub(super) const IPV6: u16 = 0x86dd;
@@ -17,11 +17,13 @@ mod kind {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Flags of TCP that only the last frame of cut data has (FIN, PSH), and one that only the first has (CWR).
+/// When the device cuts data into frames: the TCP flags that only the last frame has (FIN, PSH), and the one
+/// that only the first has (CWR).
 const ONLY_LAST: u8 = 0x09;
 const ONLY_FIRST: u8 = 0x80;
 
-/// The checksums that a host leaves to the device (`cs_flags` of Linux's `mlx5_wqe_eth_seg`).
+/// The checksums that the device must compute (`cs_flags` of Linux's `mlx5_wqe_eth_seg`): of the IPv4 header,
+/// and of TCP or UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checksums {
     pub(super) network: bool,
@@ -48,7 +50,7 @@ fn put(frame: &mut [u8], at: usize, value: u16) {
     }
 }
 
-/// Returns the type of a frame and the offset behind it. Tags of VLANs stand before the type.
+/// Returns the type of a frame and the offset of the bytes after the type. VLAN tags are skipped.
 fn kind(frame: &[u8]) -> Option<(u16, usize)> {
     let mut at = ETHERNET - 2;
     while half(frame, at)? == kind::VLAN {
@@ -58,7 +60,8 @@ fn kind(frame: &[u8]) -> Option<(u16, usize)> {
 }
 
 impl Layout {
-    /// Returns the layout of a frame with an IP packet. IPv6 headers with extensions have no layout.
+    /// Returns the layout of a frame with an IP packet. Returns `None` for an IPv6 packet with extension
+    /// headers.
     fn of(frame: &[u8]) -> Option<Self> {
         let (kind, network) = kind(frame)?;
         let found = match kind {
@@ -79,7 +82,7 @@ impl Layout {
         (found.end <= frame.len() && found.transport <= found.end).then_some(found)
     }
 
-    /// Returns the place of the transport's checksum.
+    /// Returns the offset of the checksum of TCP or UDP, or `None` for other protocols.
     fn checksum(&self) -> Option<usize> {
         match self.protocol {
             TCP => Some(self.transport + 16),
@@ -116,7 +119,7 @@ pub(super) fn received_sum(frame: &[u8]) -> u16 {
     fold(sum(frame.get(first..end).unwrap_or_default()))
 }
 
-/// Writes the checksums of a frame that its host has left to the device.
+/// Computes and writes the requested checksums of a frame.
 fn complete(frame: &mut [u8], Checksums { network, transport }: Checksums) {
     let Some(layout) = Layout::of(frame) else { return };
     if network && !layout.is_v6 {
@@ -137,7 +140,7 @@ fn complete(frame: &mut [u8], Checksums { network, transport }: Checksums) {
 pub fn transport_checksum(addresses: &[u8], protocol: u8, body: &[u8]) -> u16 {
     let pseudo = sum(addresses) + body.len() as u64 + u64::from(protocol);
     match !fold(pseudo + sum(body)) {
-        // UDP reads 0 as a datagram without a checksum.
+        // In UDP, 0 means that a datagram has no checksum.
         0 if protocol == UDP => 0xffff,
         checksum => checksum,
     }
@@ -163,8 +166,9 @@ pub(super) fn frames(header: &[u8], payload: &[u8], cut: Option<u16>, checksums:
     (0..count).map(part).collect()
 }
 
-/// Adjusts the header of a part of cut data: lengths, the identification of IPv4, and the place in the stream
-/// of TCP. `begin` is the number of bytes before the part.
+/// Adjusts the header of one of the frames into which data are cut: lengths, the identification of IPv4, and
+/// sequence number and flags of TCP. `number` is the frame's index, and `begin` the number of payload bytes
+/// before the frame.
 fn adjust(frame: &mut [u8], number: usize, begin: usize, is_last: bool) {
     let Some((kind, network)) = kind(frame) else { return };
     let length = frame.len().saturating_sub(network);
@@ -210,8 +214,8 @@ mod tests {
 
     const BOTH: Checksums = Checksums { network: true, transport: true };
 
-    /// A packet with right checksums sums to all ones: once over the IPv4 header, and once over the rest with
-    /// addresses, length and protocol.
+    /// Returns whether the checksums are right: then the IPv4 header sums to all ones, and so does the rest
+    /// with addresses, length and protocol.
     fn is_right(frame: &[u8]) -> bool {
         let layout = Layout::of(frame).unwrap();
         let body = &frame[layout.transport..layout.end];
@@ -239,7 +243,7 @@ mod tests {
         let whole = |checksums| frames(&header(), &[], None, checksums).concat();
         assert_eq!(whole(Checksums::default()), header());
         assert!(is_right(&whole(BOTH)) && !is_right(&header()));
-        // The IPv4 header of a right packet sums to all ones, hence the packet sums to the rest.
+        // An IPv4 header with a right checksum sums to all ones, so only the bytes after it count.
         let frame = whole(BOTH);
         assert_eq!(received_sum(&frame), fold(0xffff + sum(&frame[34..])));
         let mut datagram = [2; 12].to_vec();

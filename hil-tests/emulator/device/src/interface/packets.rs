@@ -23,14 +23,15 @@ const LARGE_SEND: u8 = 0x0e;
 /// The number of bytes of a block of a send queue.
 const BLOCK: u64 = 64;
 
-/// The most bytes of the frames of a request. Linux sends at most 256 KiB at once (`max_lso_cap`).
+/// The most bytes that all frames of one request may have. Linux sends at most 256 KiB at once
+/// (`max_lso_cap`).
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The most bytes of a packet that are shown.
+/// The most bytes of a packet that the device's observer gets.
 const SHOWN: usize = 64;
 
-/// A request with a packet: the control segment, the Ethernet segment with the first bytes of the packet, and
-/// data segments (`struct mlx5_wqe_eth_seg`).
+/// A parsed request with a packet. The request consists of the control segment, the Ethernet segment with the
+/// first bytes of the packet (`struct mlx5_wqe_eth_seg`), and data segments.
 struct PacketRequest<'r> {
     inline: &'r [u8],
     /// The memory ranges of the packet after its inline bytes: key, address, length.
@@ -51,7 +52,8 @@ impl<'r> PacketRequest<'r> {
         let size = half(INLINE - 2)?;
         let size = if size & INSERTS != 0 { 0 } else { usize::from(size & 0x3ff) };
         let inline = request.get(INLINE..INLINE + size)?;
-        // The Ethernet segment has two of the inline bytes. More of them fill whole segments of 16 bytes.
+        // The Ethernet segment contains the first two inline bytes. The others fill whole segments of 16
+        // bytes after it.
         let first = 32 + size.saturating_sub(2).next_multiple_of(16);
         let mut ranges = Vec::new();
         for segment in request.get(first..).unwrap_or_default().chunks_exact(16) {
@@ -70,7 +72,7 @@ impl<'r> PacketRequest<'r> {
         Some(Self { inline, ranges, cut, checksums })
     }
 
-    /// Returns the number of packets, and of all bytes of them.
+    /// Returns the number of packets, and the number of bytes of all of them.
     fn size(&self) -> (u64, u64) {
         let header = self.inline.len() as u64;
         let payload = self.ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.length));
@@ -79,7 +81,8 @@ impl<'r> PacketRequest<'r> {
     }
 }
 
-/// Returns the counter of packets with this header: that of errors for a header without a destination.
+/// Returns the counter for packets with this header. A header that is too short for a destination address
+/// selects the counter of errors.
 pub(super) fn kind_of<'t>(traffic: &'t mut Traffic, header: &[u8]) -> &'t mut Counter {
     match header.get(..6) {
         Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => &mut traffic.broadcast,
@@ -90,8 +93,9 @@ pub(super) fn kind_of<'t>(traffic: &'t mut Traffic, header: &[u8]) -> &'t mut Co
 }
 
 impl<M: Memory> Device<M> {
-    /// Sends the packets that a doorbell announced, and completes requests that ask for a completion. If a
-    /// block came with the doorbell (BlueFlame) and is the next one, it replaces the block in the ring.
+    /// Sends the packets that a doorbell announced, and completes requests that ask for a completion. If the
+    /// doorbell contained a block (BlueFlame) with the number of the next block, this block is used instead
+    /// of the one in the ring.
     /// Returns false if no send queue of packets has this number.
     pub(super) fn send_packets(&mut self, number: u32, mut brought: Option<[u8; 64]>) -> bool {
         let Some(queue) = self.interface.packets.get(&number).copied() else { return false };
@@ -101,7 +105,8 @@ impl<M: Memory> Device<M> {
         }
         let (producer, last) = (u32::from_be_bytes(record) as u16, (1 << queue.log_blocks) - 1);
         let mut next = queue.next;
-        // A producer that is further ahead than the ring has blocks is a fault of the host.
+        // A producer that is ahead by more blocks than the ring has is an error of the host. No further
+        // request is read then.
         while next != producer && producer.wrapping_sub(next) <= 1 << queue.log_blocks {
             let slot = u64::from(next & last) * BLOCK;
             let mut block = [0; BLOCK as usize];
@@ -118,8 +123,8 @@ impl<M: Memory> Device<M> {
                 for ahead in 1..blocks {
                     let mut more = [0; BLOCK as usize];
                     let slot = u64::from(next.wrapping_add(ahead) & last) * BLOCK;
-                    // A read outside of the memory leaves the bytes 0. Such a block has segments without a
-                    // valid key.
+                    // A failed read leaves the bytes 0. The data segments in them then have key 0, which is
+                    // not valid.
                     let _ = self.memory.read(queue.ring.wrapping_add(slot), &mut more);
                     request.extend(more);
                 }
@@ -153,7 +158,8 @@ impl<M: Memory> Device<M> {
         self.tap.show(Seen::Packet { queue, packets, bytes, header });
     }
 
-    /// Returns the bytes of a packet that are shown, or `None` if the device cannot read them.
+    /// Returns the first bytes of a packet, for the device's observer. Returns `None` if the device cannot
+    /// read them.
     fn first_bytes(&self, queue: u32, pd: u32, packet: &PacketRequest<'_>) -> Option<Vec<u8>> {
         let mut header: Vec<u8> = packet.inline.iter().take(SHOWN).copied().collect();
         for range in &packet.ranges {
@@ -164,7 +170,7 @@ impl<M: Memory> Device<M> {
         Some(header)
     }
 
-    /// Makes the frames of a request, and adds them to those that wait for other ports.
+    /// Makes the frames of a request, and adds them to the frames that wait to be sent to other ports.
     fn send_frames(&mut self, queue: u32, pd: u32, packet: &PacketRequest<'_>) {
         let (_, bytes) = packet.size();
         if bytes > MOST_BYTES {

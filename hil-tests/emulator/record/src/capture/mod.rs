@@ -24,7 +24,7 @@ const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
 /// The packets of a message are collected until they are this many bytes, and then written together.
 const TOGETHER: usize = 1 << 20;
 
-/// The most requests of a queue pair that wait for an answer. Older requests are forgotten.
+/// The most unanswered requests of a queue pair that the capture remembers. Older ones are forgotten.
 const MAX_ASKED: usize = 256;
 
 /// A capture file, and the packet numbers of its queue pairs.
@@ -32,6 +32,7 @@ const MAX_ASKED: usize = 256;
 pub struct Capture {
     /// The file, or `None` after a failed write.
     file: Option<File>,
+    /// Returns the endpoint of a queue pair on the wire.
     endpoint: fn(u32) -> Endpoint,
     wire: Wire,
 }
@@ -84,7 +85,7 @@ impl Route {
 /// Routes and packet numbers of the queue pairs.
 #[derive(Debug, Default)]
 struct Wire {
-    /// The packets of messages that arrive are written, too.
+    /// Whether the packets of messages that arrive are written, too.
     writes_received: bool,
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
@@ -122,7 +123,7 @@ impl Wire {
         // The requests after a repeated one are forgotten, since the requester sends them again.
         let again = requester.asked.split_off(&sequence);
         let psn = match again.get(&sequence) {
-            // The request is the first of its queue pair, or the first after a reset.
+            // The first request of a queue pair, also after a reset, takes the first packet number.
             _ if is_first(sequence) => first,
             Some((_, asked)) => asked.psn,
             None => requester.psn,
@@ -140,7 +141,7 @@ impl Wire {
         let own = self.route(flow.from).map(|route| route.send_psn);
         let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
-        // The queue pair was connected anew, with another first number.
+        // A different first number means that the queue pair was connected again.
         if *begin != first {
             (*begin, *next) = (first, first);
         }
@@ -159,8 +160,8 @@ impl Wire {
         }
     }
 
-    /// Makes the packets of a message, and hands them to `flush` in portions. Records a message whose packets
-    /// are not written, for the packet numbers of its answer.
+    /// Makes the packets of a message, and hands them to `flush` in portions. A message whose packets are not
+    /// written is still recorded, since the packet numbers of its answer depend on it.
     fn packets(
         &mut self,
         seen: Seen<'_>,
@@ -215,7 +216,7 @@ impl Wire {
     }
 }
 
-/// Appends a record of the capture. `packet` appends the packet that the record contains.
+/// Appends a record of the capture file to `out`. `packet` appends the packet that the record contains.
 fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) {
     // The capture's format has 32 bits for seconds.
     out.extend([time.as_secs() as u32, time.subsec_nanos(), 0, 0].map(u32::to_ne_bytes).as_flattened());
@@ -275,8 +276,8 @@ impl Capture {
         self.wire.routes = routes;
     }
 
-    /// Writes the packets of a message. Records a message whose packets are not written, for the packet
-    /// numbers of its answer.
+    /// Writes the packets of a message. A message whose packets are not written is still recorded, since the
+    /// packet numbers of its answer depend on it.
     pub fn seen(&mut self, seen: Seen<'_>) {
         let Self { file, endpoint, wire } = self;
         let mut writer = Writer::new(file);
@@ -284,7 +285,7 @@ impl Capture {
         writer.end();
     }
 
-    /// Writes a frame.
+    /// Writes an Ethernet frame of a network interface.
     pub fn frame(&mut self, frame: &[u8]) {
         let mut bytes = Vec::new();
         record(now(), &mut bytes, |out| out.extend(frame));
@@ -301,7 +302,7 @@ fn now() -> Duration {
 /// Writes records that belong together. A file lock keeps other processes from writing at the same time.
 struct Writer<'f> {
     file: &'f mut Option<File>,
-    /// The length of the file before the first record, as soon as there is one.
+    /// The length of the file before the first record of this writer, or `None` before that is written.
     before: Option<u64>,
     outcome: io::Result<()>,
 }
@@ -319,7 +320,7 @@ impl<'f> Writer<'f> {
         bytes.clear();
     }
 
-    /// Gives the lock back. After a failed write, removes all records of this writer and ends the capture: a
+    /// Unlocks the file. After a failed write, removes all records of this writer and ends the capture: a
     /// partial record would make all later records unreadable.
     fn end(self) {
         let (Some(file), Some(length)) = (&*self.file, self.before) else { return };
@@ -334,7 +335,7 @@ impl<'f> Writer<'f> {
     }
 }
 
-/// Locks the file, and notes its length, unless `before` has this length.
+/// Locks the file, and stores its length in `before`, unless an earlier call did.
 fn lock(file: &File, before: &mut Option<u64>) -> io::Result<()> {
     if before.is_none() {
         file.lock()?;

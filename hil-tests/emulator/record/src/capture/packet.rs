@@ -6,7 +6,7 @@ use mlx5_softdev::transport_checksum;
 
 /// The UDP port of RoCEv2.
 const PORT: u16 = 4791;
-/// The first UDP source port. All packets of a flow have the same port.
+/// The lowest UDP source port. All packets of a flow have the same source port.
 const FIRST_SOURCE_PORT: u16 = 0xc000;
 /// The default partition, with full membership.
 const PARTITION: u16 = 0xffff;
@@ -50,7 +50,7 @@ pub(super) struct Packet<'a> {
 pub(super) fn append([from, to]: [Endpoint; 2], packet: &Packet<'_>, out: &mut Vec<u8>) {
     let padding = packet.payload.len().wrapping_neg() % 4;
     let body = BTH + packet.headers.len() + packet.payload.len() + padding + ICRC;
-    // No packet is longer than the largest MTU and its headers.
+    // The cast is lossless: a packet has at most the largest MTU and its headers.
     let length = (UDP + body) as u16;
     let start = out.len();
     out.extend([to.mac, from.mac].as_flattened());

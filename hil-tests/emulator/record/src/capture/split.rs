@@ -29,7 +29,7 @@ const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
 const COMPARE_SWAP: u8 = 0x13;
 const FETCH_ADD: u8 = 0x14;
 
-/// Syndromes of an AETH, the extended header of answers. The low bits of the first are a credit count, here
+/// Syndromes of an AETH, the extended header of answers. The low bits of `ACCEPTED` are a credit count, here
 /// the code for unlimited credits.
 const ACCEPTED: u8 = 0x1f;
 const NOT_READY: u8 = 0x20;
@@ -76,7 +76,8 @@ fn count(bytes: usize, mtu: usize) -> u32 {
     bytes.div_ceil(mtu).max(1) as u32
 }
 
-/// Returns how many packet numbers a request takes. A read takes a number for each packet of its response.
+/// Returns how many packet sequence numbers a request takes. An RDMA READ takes one for each packet of its
+/// response.
 pub(super) fn numbers(request: &Request, mtu: usize) -> u32 {
     match request {
         Request::Send { data, .. } | Request::Write { data, .. } => count(data.len(), mtu),
@@ -94,7 +95,7 @@ fn atomic_eth(address: u64, rkey: u32, change: u64, compare: u64) -> Vec<u8> {
     [&address[..], &rkey.to_be_bytes(), &change, &compare].concat()
 }
 
-/// Hands the packets of a request to `emit`; the first has number `psn`.
+/// Hands the packets of a request to `emit`. The first packet has the sequence number `psn`.
 pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl FnMut(Packet<'_>)) {
     let single = |opcode, headers: &[u8], emit: &mut dyn FnMut(Packet<'_>)| {
         emit(Packet { opcode, solicited: false, acknowledge: false, psn, headers, payload: &[] });
@@ -209,7 +210,7 @@ pub(super) fn response(
     emit(Packet { opcode, solicited: false, acknowledge: false, psn, headers: &headers, payload: &[] });
 }
 
-/// Returns the NAK code that makes a requester fail with this syndrome.
+/// Returns the NAK code that makes a requester's completion report this syndrome.
 fn code(syndrome: Syndrome) -> u8 {
     match syndrome {
         Syndrome::REMOTE_INVALID_REQUEST => 1,

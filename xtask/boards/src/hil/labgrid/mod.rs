@@ -14,7 +14,7 @@ use std::time::Duration;
 use xtask::run;
 use xtask_parsers::boards::{Place, Reset, Ssh};
 
-/// The time limit for returning a place to the coordinator.
+/// The time limit of `hold.py` for giving a place back to the coordinator.
 const RELEASE: Duration = Duration::from_secs(30);
 
 /// An answer of `hold.py`.
@@ -106,8 +106,8 @@ impl Answer {
     }
 }
 
-/// A place that is reserved for this run. The place is returned when this value is dropped, or when this
-/// process is killed.
+/// A place that is reserved for this run. The place goes back to the coordinator when this value is dropped,
+/// or when this process is killed.
 struct Held {
     place: String,
     child: Child,
@@ -117,8 +117,8 @@ struct Held {
 
 impl Held {
     fn start(mut python: Command) -> Result<Self, String> {
-        // A process group of its own: an interrupt from the terminal must not give the place back before the
-        // board is cleaned up.
+        // `hold.py` has a process group of its own: an interrupt from the terminal would end it, and give the
+        // place back before the board is cleaned up.
         python.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = python.spawn().map_err(|error| format!("python3 could not be run: {error}"))?;
         let input = child.stdin.take();

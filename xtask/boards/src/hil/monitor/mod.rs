@@ -9,11 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 use xtask_parsers::limits::Limits;
 
-/// The largest number of cases in a run. A larger number is taken for garbage.
+/// The largest number of cases in a run. If a board announces more, the run ends.
 const CASES: usize = 100_000;
 /// The largest number of values that a case may measure, and of properties of a device.
 const MEASURED: usize = 1_000;
-/// The number of protocol violations that are reported one by one.
+/// The number of protocol violations that are reported one by one, and the largest number of capabilities
+/// that are kept.
 const PROBLEMS: usize = 20;
 /// The number of log lines that are kept of a case.
 const LOG: usize = 40;
@@ -56,13 +57,14 @@ pub(super) struct Monitor {
     /// Capabilities that the description of the board promises.
     promised: Vec<String>,
     phase: Phase,
-    /// The end of the phase's time limit, as the time since the beginning of the run.
+    /// The time at which the time limit of the phase ends, since the beginning of the run.
     deadline: Duration,
     names: HashSet<String>,
-    /// The log of the running case. Between two cases, the log since the last one.
+    /// The last log lines of the running case. Between two cases, the log lines since the end of the last
+    /// case.
     log: VecDeque<String>,
-    /// Lines of standard error, shown when the board is lost. Their order against standard output is unknown,
-    /// so these lines belong to no case.
+    /// The last lines of standard error of the board's program, shown when the board hangs or dies. Their
+    /// order against standard output is unknown, so these lines belong to no case.
     errors: VecDeque<String>,
     announced: Option<usize>,
     /// Whether the board was already reset after a hang, and after the death of its program. The monitor asks
@@ -104,9 +106,9 @@ impl Monitor {
         self.command = command;
     }
 
-    /// Returns the command that repeats a case on this board, if `line` is the board's message for that. The
-    /// board's program does not know how it was started, so its message names another board. Returns `None`
-    /// for other lines.
+    /// Returns the command that repeats a case on this board, if `line` is the log line in which the board's
+    /// program prints such a command. The program does not know how it was started, so its line names another
+    /// board. Returns `None` for other lines.
     fn repetition(&self, line: &str) -> Option<String> {
         let (_, options) = line.strip_prefix("again: cargo xtask hil --board ")?.split_once(' ')?;
         Some(format!("{AGAIN}{} {options}", self.command))
@@ -269,8 +271,8 @@ impl Monitor {
         }
     }
 
-    /// Takes in the number of cases that the board announces: of all cases at first, of the remaining cases
-    /// after a reset.
+    /// Takes in the number of cases that the board announces. The first number counts all cases, a number
+    /// after a reset only the remaining ones.
     fn cases(&mut self, count: usize) {
         let total = count.saturating_add(self.results.cases.len());
         match self.announced {
@@ -298,6 +300,7 @@ impl Monitor {
     }
 
     /// Ends a running case as failed, because the board has sent an event that must not occur during a case.
+    /// `by` describes the event.
     fn interrupted(&mut self, now: Duration, by: &str) {
         if let Some(name) = self.running() {
             let verdict = Verdict::Failed(format!("no verdict before {}", printable(by)));
@@ -354,7 +357,8 @@ impl Monitor {
         };
         let loss = format!("{}: {how}, {place}", verdict.word().to_lowercase());
         if self.running().is_none() {
-            // Without a running case, no case has a log, so the problem itself quotes the last line.
+            // No case is running whose log could show the last line of the board, so the problem quotes this
+            // line.
             let heard = self.last_words();
             let heard = heard.last().map(|line| format!("; last heard: {line}")).unwrap_or_default();
             self.problem(format!("the board {loss}{heard}"));

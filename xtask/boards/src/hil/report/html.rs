@@ -4,7 +4,8 @@ use super::super::results::{Case, Ending, Results, Verdict};
 use std::fmt::{self, Write as _};
 use xtask::html::Escaped;
 
-/// Returns the page. `origin` is date, version and commit of the run.
+/// Returns the page. If `board_required`, a board that cannot be reached counts as failed. `origin` is date,
+/// version and commit of the run.
 pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> String {
     let mut page = String::new();
     let good = all.iter().all(|results| results.is_good(board_required));

@@ -3,7 +3,8 @@
 use super::super::results::{Ending, Results, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
-/// Returns a test suite for each board.
+/// Returns the XML, with a test suite for each board. If `board_required`, a board that cannot be reached is
+/// an error, otherwise a skip.
 pub(crate) fn junit(all: &[Results], board_required: bool) -> Result<String, String> {
     let mut report = Report::new("hil");
     report.add_test_suites(all.iter().map(|results| suite(results, board_required)));

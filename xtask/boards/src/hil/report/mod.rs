@@ -1,4 +1,4 @@
-//! The results as text, HTML and XML.
+//! Reports of the results of a run: as text in a terminal, as an HTML page, and as JUnit XML.
 
 mod file;
 mod html;

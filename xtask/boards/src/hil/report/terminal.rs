@@ -17,12 +17,12 @@ pub(crate) struct Terminal<'a> {
 }
 
 impl<'a> Terminal<'a> {
-    /// Creates a view with a progress bar on standard error, if standard error is a terminal.
+    /// Creates an output with a progress bar on standard error, if standard error is a terminal.
     pub(crate) fn new(out: &'a mut dyn Write) -> Self {
         Self::with(out, ProgressDrawTarget::stderr())
     }
 
-    /// Creates a view without a progress bar.
+    /// Creates an output without a progress bar.
     pub(crate) fn plain(out: &'a mut dyn Write) -> Self {
         Self::with(out, ProgressDrawTarget::hidden())
     }
@@ -70,7 +70,8 @@ impl<'a> Terminal<'a> {
     }
 }
 
-/// Appends the line of a case to a text. Writing to a string cannot fail.
+/// Appends the line of a case to a text. Writing to a string cannot fail, so the results of `writeln!` are
+/// ignored.
 fn describe(case: &Case, text: &mut String) {
     for (name, value) in &case.measured {
         let _ = writeln!(text, "measured {}: {name} = {value}", case.name);

@@ -10,7 +10,8 @@ use xtask::run::{self, answer, check};
 const PAGE: &str = "report.html";
 const DATA: &str = "report.json";
 
-/// Writes the archive. Its folder has the name of the file, without the endings.
+/// Writes the archive. It contains one folder, which has the name of the archive without the ending from
+/// `.tar` on.
 pub(super) fn write(record: &Record, file: &Path) -> Result<(), String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let name = name.split(".tar").next().filter(|name| !name.is_empty()).unwrap_or("mlx5-validate");
@@ -21,7 +22,7 @@ pub(super) fn write(record: &Record, file: &Path) -> Result<(), String> {
     fs::write(folder.join(PAGE), page(record)).map_err(lost)?;
     let data = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
     fs::write(folder.join(DATA), data + "\n").map_err(lost)?;
-    // A machine of the archive has no repository, in whose root `run::program` runs programs.
+    // `run::program` would start `tar` in the repository's root, which may not exist on a user's machine.
     let mut tar = Command::new("tar");
     tar.arg("-czf").arg(file).arg("-C").arg(temporary.path()).arg(name);
     check(tar)

@@ -1,5 +1,5 @@
-//! Checks the machine before a run: looks for obstacles between programs and the device, and describes the
-//! machine.
+//! Checks the machine before a run: looks for reasons why programs cannot use the device, such as a missing
+//! driver, and describes the machine.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(found(&[&CARD[..], &poor].concat(), "rights of this process").weight, Weight::Hint);
         let check = found(&[&CARD[..], &poor].concat(), "memory that may be locked");
         assert!(check.words.starts_with("8388608 bytes; the run locks up to"), "{check:?}");
-        // A file that cannot be opened.
+        // Without the device's file in `/dev/infiniband` or its entry in `/sys`, the device cannot be opened.
         assert_eq!(found(&CARD[..3], "rights to the device").weight, Weight::Missing);
         assert_eq!(found(&CARD[..2], "rights to the device").weight, Weight::Missing);
         assert_eq!(found(&CARD, "rights to the device").weight, Weight::Good);

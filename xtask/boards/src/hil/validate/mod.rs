@@ -49,8 +49,8 @@ for a machine without cargo: ./validate [DEVICE] there has the same options.
 Exit status: 0 all cases passed, 1 a case failed or the run was impossible, 2 invalid arguments.
 ";
 
-/// The programs of a validation: of the scenarios, and of the benchmarks. The archive has them under these
-/// names.
+/// The programs of a validation: for the scenarios, and for the benchmarks. They have these names in the
+/// archive in which users get this tool, and in the folder of `--programs`.
 const PROGRAMS: [&str; 2] = ["hil", "bench"];
 
 /// The environment variable with the command that a user called, such as `./validate mlx5_0`. The report
@@ -151,8 +151,8 @@ fn build() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Runs this program again behind the stand-in for the kernel, where it finds the software device. Returns
-/// that program's exit status, and no text.
+/// Runs this program again with the stand-in for the kernel, a preloaded library that contains the software
+/// device. Returns the second program's exit status, and no text.
 fn behind_the_stand_in(options: &Options, programs: &Path) -> Result<(String, u8), String> {
     let mut words = vec!["--".to_owned(), run::itself()?.display().to_string(), "validate".into()];
     let pairs = [
@@ -170,7 +170,8 @@ fn behind_the_stand_in(options: &Options, programs: &Path) -> Result<(String, u8
     Ok((String::new(), status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// A device of this machine, as a board of `cargo xtask hil`.
+/// The device under validation, as a board for the runner of `cargo xtask hil`. `words` is the command of the
+/// program `hil`.
 struct Here {
     words: Vec<String>,
 }
@@ -188,7 +189,8 @@ impl Board for Here {
     }
 
     fn reset(&mut self) -> Result<(), String> {
-        // After this call, the program is started again. Nothing else of the machine is touched.
+        // The runner has ended the program, and starts it again after this call. A validation resets nothing
+        // on the user's machine.
         Ok(())
     }
 }
@@ -315,8 +317,8 @@ fn say(check: &Check) {
     println!("{word:<8} {}: {}", check.what, check.words);
 }
 
-/// Runs the benchmarks. A benchmark that fails becomes a remark in the record, not a fault: no number decides
-/// whether a device is right.
+/// Runs the benchmarks. A benchmark that fails becomes a remark in the record, not a fault: no measured
+/// number decides whether a device works correctly.
 fn measure(record: &mut Record, bench: &str, device: &str) {
     println!("measuring requests on this core, and I/Os over the loopback of {device}");
     let mut run = |arguments: &[&str], take: fn(&mut Record, &str)| {

@@ -5,7 +5,7 @@ use super::record::{Answer, Case, LoopbackResult, Record};
 use std::fmt::{self, Write as _};
 use xtask::html::Escaped;
 
-/// Returns the page.
+/// Returns the page as HTML.
 pub(super) fn page(record: &Record) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
@@ -118,9 +118,9 @@ fn failures(page: &mut String, record: &Record) -> fmt::Result {
     Ok(())
 }
 
-/// Groups failed cases by the kind of their deviation. Returns each kind with the names of its cases, the
-/// most frequent kind first. The kind is the end of the deviation, without numbers and lists of bytes: the
-/// beginning only names the step of the case that failed.
+/// Groups failed cases by the kind of their deviation (the reason of the failure). Returns each kind with the
+/// names of its cases, the most frequent kind first. The kind is the end of the text, without numbers and
+/// lists of bytes. The beginning of the text only names the failed step of the case.
 fn kinds<'a>(bad: &[&'a Case]) -> Vec<(String, Vec<&'a str>)> {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for case in bad {
@@ -202,8 +202,8 @@ fn failure(page: &mut String, case: &Case) -> fmt::Result {
         };
         place.push(line.as_str());
     }
-    // The list may contain completions of earlier cases, which are left out. A completion that names no queue
-    // pair is about an mkey, and is kept.
+    // The log may contain completions of earlier cases, on other queue pairs. They are left out. A completion
+    // that names no queue pair is about an mkey, and is kept.
     let is_own = |own| states.iter().any(|state| queue_pair(state) == Some(own));
     completions.retain(|line| queue_pair(line).is_none_or(is_own));
     for (title, lines) in [

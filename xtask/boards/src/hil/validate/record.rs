@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The version of the format.
+/// The version of the format of the JSON.
 pub(super) const FORMAT: u32 = 1;
 
 /// The value of the property `nature` for a real card.
@@ -17,7 +17,8 @@ const HARDWARE: &str = "hardware";
 const SENTENCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sentences.rs"));
 
 const REQUIREMENTS: &str = include_str!("../../../../../hil-tests/REQUIREMENTS.md");
-/// The instructions of each work, as `cargo xtask bench --record` has counted them.
+/// The number of instructions for each kind of request (`work`), as `cargo xtask bench --record` has counted
+/// it.
 const COUNTS: &str = include_str!("../../../../../hil-tests/benches/counts.csv");
 const FACTS: &str = include_str!("../../../../../hil-tests/DEVICE.md");
 
@@ -58,13 +59,13 @@ impl Case {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Own {
     pub(super) work: String,
-    /// Requests that share a doorbell.
+    /// The number of requests that share a doorbell.
     pub(super) batch: u32,
     pub(super) nanoseconds: f64,
     /// `None` if the processor does not count instructions for programs.
     pub(super) instructions: Option<f64>,
-    /// The recorded count of this work for a core of this architecture. A recorded count is valid here,
-    /// because the number of instructions depends on the compiled code alone.
+    /// The number of instructions that `counts.csv` has for this work and architecture. It is also valid on
+    /// this machine, because it depends on the compiled code alone.
     #[serde(default)]
     pub(super) recorded: Option<f64>,
 }
@@ -88,12 +89,13 @@ pub(super) enum LoopbackResult {
     Skipped(String),
 }
 
-/// An assumption or open question of `DEVICE.md`, and the answer that a device gave.
+/// An assumption or open question of `DEVICE.md` (the facts about devices), and the answer that a device
+/// gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer<'a> {
     pub(super) case: &'a str,
     pub(super) question: String,
-    /// The behaviour that the software device has.
+    /// The assumed behaviour, which the software device has.
     pub(super) assumed: String,
     pub(super) found: String,
     /// Whether the device behaves as assumed. `None` if only a person can compare the two.
@@ -140,7 +142,7 @@ impl Record {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
     }
 
-    /// Adds the results of the scenarios.
+    /// Adds the results of the scenarios to the record.
     pub(super) fn take(&mut self, results: &Results) {
         self.device.clone_from(&results.about);
         self.capabilities.clone_from(&results.capabilities);
@@ -268,7 +270,7 @@ fn requirements() -> BTreeMap<&'static str, Requirement> {
     REQUIREMENTS.lines().filter_map(row).collect()
 }
 
-/// Returns the core, of those in `counts.csv`, that is nearest to a processor.
+/// Returns the core that is most similar to a processor, among the cores in `counts.csv`.
 fn core(architecture: &str, processor: &str) -> &'static str {
     match architecture {
         "aarch64" if processor.contains("A78") => "aarch64-cortex-a78",
@@ -277,7 +279,8 @@ fn core(architecture: &str, processor: &str) -> &'static str {
     }
 }
 
-/// Returns the recorded number of instructions of a work in a release build.
+/// Returns the number of instructions that `counts.csv` has for a kind of request (`work`) in a release
+/// build.
 fn recorded(core: &str, work: &str, batch: u32) -> Option<f64> {
     let row = |line: &str| {
         let mut cells = line.split(',');
@@ -288,7 +291,8 @@ fn recorded(core: &str, work: &str, batch: u32) -> Option<f64> {
     COUNTS.lines().find_map(row)
 }
 
-/// Returns question and assumption of each gap of `DEVICE.md`, by the name of the case that measures it.
+/// Returns each open question of `DEVICE.md` with its assumed answer, by the name of the case that measures
+/// the answer (`gap…`).
 fn gaps() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     let row = |line: &'static str| {
         let [name, question, assumed] = cells(line)?[..] else { return None };
