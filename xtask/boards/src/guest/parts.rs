@@ -29,8 +29,8 @@ pub(super) struct Guest {
     /// A folder with a kernel, or [`SID`]. `None` selects the kernel of Debian's stable release.
     pub(super) kernel: Option<String>,
     pub(super) port: String,
-    /// The model of the device: the option `--device` of the program that serves the PCI function to the guest.
-    /// `None` selects a BlueField-3.
+    /// The model of the device: the option `--device` of the program that serves the PCI function to the
+    /// guest. `None` selects a BlueField-3.
     pub(super) device: Option<String>,
     /// The plan of faults of the PCI function, if the function fails on purpose.
     pub(super) faults: Option<String>,
