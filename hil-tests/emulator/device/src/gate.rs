@@ -48,7 +48,8 @@ type Judge = dyn FnMut(u16, bool) -> Course + Send;
 /// queue.
 type Keeper = dyn FnMut(u32, &Entry) -> Passage + Send;
 
-/// The function that decides about completion entries, and the entries that wait.
+/// The functions of a test that decide about completion entries, commands and requests, and the entries that
+/// wait.
 #[derive(Default)]
 pub(crate) struct Gate {
     keeper: Option<Box<Keeper>>,

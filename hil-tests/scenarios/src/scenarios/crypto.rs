@@ -436,11 +436,12 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A transfer through a crypto mkey must consist of whole data units, or its length must be a multiple of 16
-/// bytes, of which the last data unit has at most (data unit - 16).
+/// A transfer through a crypto mkey must consist of whole data units. Or its length is a multiple of 16
+/// bytes, and its last data unit has at most 16 bytes less than a whole one.
 ///
-/// Assumption: a device refuses other lengths (measured by `gap03_job_sizes`). A device also refuses lengths
-/// that the rule allows, but that AES-XTS cannot encrypt.
+/// Assumption: a device refuses other lengths (the scenario `gap03_job_sizes` measures this). A device also
+/// refuses a length whose last data unit has fewer than 16 bytes, although the rule allows some of them:
+/// AES-XTS needs 16 bytes.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
