@@ -38,7 +38,7 @@ pub enum CommandError {
     },
     /// An address lacks the alignment that the device needs. Nothing was written.
     Misaligned {
-        /// What is at the address, such as "page" or "doorbell record".
+        /// The kind of object at the address, such as "page" or "doorbell record".
         what: &'static str,
         /// The address.
         address: u64,

@@ -1,5 +1,5 @@
 //! The load of the initiator: which blocks it reads and writes next, and the bytes that each block must have.
-//! They depend on the block's address and generation (the number of its writes).
+//! The bytes depend on the block's address and generation (the number of its writes).
 
 use super::storage::capsule::Command;
 use super::storage::{MAGIC, Random};

@@ -136,9 +136,10 @@ impl Function {
         self.raise();
     }
 
-    /// Returns the descriptors that become readable when messages of the network arrive.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.network.iter().flat_map(Network::descriptors)
+    /// Asks the peers on the network to wake this process when they send, and returns the descriptors to
+    /// sleep on: none without a network.
+    pub fn prepare_sleep(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.network.iter().flat_map(Network::prepare_sleep)
     }
 
     /// Takes messages and frames of the network.

@@ -77,9 +77,10 @@ impl Network {
         self.fabric.qpns()
     }
 
-    /// Returns the descriptors that become readable when messages arrive.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.fabric.descriptors()
+    /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
+    /// them becomes readable when messages arrive or are already there.
+    pub(crate) fn prepare_sleep(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.fabric.prepare_sleep()
     }
 
     /// Returns whether received messages wait for their delivery, or sent ones for a peer that reads them.

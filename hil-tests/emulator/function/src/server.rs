@@ -110,7 +110,7 @@ fn wait(socket: impl AsFd, function: &mut Function) -> std::io::Result<()> {
         let nanoseconds = if function.device_mut().has_open_doorbell() { BLOCK_NS } else { WAIT_NS };
         let limit = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
         let mut polled = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-        polled.extend(function.descriptors().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
+        polled.extend(function.prepare_sleep().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
         if !is_due && polled.len() == 1 {
             return Ok(());
         }

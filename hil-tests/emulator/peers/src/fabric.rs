@@ -82,7 +82,7 @@ const WAKING: usize = 64;
 /// The initial size of a read buffer in bytes.
 const BUFFER: usize = 1 << 18;
 
-/// What a [`Fabric`] needs of the process that contains it.
+/// The functions that a [`Fabric`] needs of the process that contains it.
 pub trait Host {
     /// Takes note of a descriptor of the fabric, so that the host can keep the program in the same process
     /// from closing it.
@@ -330,9 +330,9 @@ impl<H: Host> Fabric<H> {
         slot_of(qpn) == self.slot
     }
 
-    /// Returns the descriptors to wait on for messages of peers. The caller is about to sleep, so the
-    /// function also asks the peers with rings to wake this process when they write.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// Asks the peers with rings to wake this process when they write, and returns the descriptors to sleep
+    /// on. One of them becomes readable when messages arrive or are already there.
+    pub fn prepare_sleep(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rings = self.incoming.iter().filter_map(|peer| match &peer.source {
             Source::Ring(ring) => Some(ring),
             Source::Unknown | Source::Bytes => None,
@@ -344,12 +344,12 @@ impl<H: Host> Fabric<H> {
             // the write fails, the counter is full, and the eventfd is readable already.
             let _ = rustix::io::write(&self.awake, &1_u64.to_ne_bytes());
         }
-        self.all_descriptors()
+        self.descriptors()
     }
 
     /// Returns the descriptors of all incoming and all outgoing connections, of the listener, and of the
     /// eventfd.
-    fn all_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let incoming = self.incoming.iter().map(|peer| peer.stream.as_fd());
         let outgoing = self.outgoing.values().map(|peer| peer.stream.as_fd());
         incoming.chain(outgoing).chain([self.listener.as_fd(), self.awake.as_fd()])
@@ -484,10 +484,10 @@ impl<H: Host> Fabric<H> {
         self.outgoing.values_mut().for_each(|peer| peer.write([&[]; 2]));
     }
 
-    /// Returns for each of [`Fabric::all_descriptors`] whether it is readable, or its connection has ended.
+    /// Returns for each of [`Fabric::prepare_sleep`] whether it is readable, or its connection has ended.
     fn ready(&self) -> Vec<bool> {
         let mut polled: Vec<_> = self
-            .all_descriptors()
+            .descriptors()
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
         let count = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
@@ -858,7 +858,7 @@ mod tests {
     fn a_process_that_sleeps_is_woken_by_a_message() {
         let home = tempfile::tempdir().unwrap();
         let [mut one, mut other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
-        let sleeps = |fabric: &Fabric<Plain>| fabric.descriptors().count();
+        let sleeps = |fabric: &Fabric<Plain>| fabric.prepare_sleep().count();
         assert!(!is_woken(&other));
         one.send(&write(&one, &other, 0, vec![1; 8]));
         assert!(is_woken(&other), "by a new connection");

@@ -724,8 +724,8 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
 }
 
 /// If a block in the second of two transfers is wrong, the offset in the error counts from the mkey's start.
-/// It counts bytes as they are on the wire, with signatures, although memory has none (DEVICE.md, "Offset of
-/// a signature error").
+/// The offset counts bytes as they are on the wire, with signatures, although memory has none (DEVICE.md,
+/// "Offset of a signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);

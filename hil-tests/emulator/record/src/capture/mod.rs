@@ -113,12 +113,18 @@ impl Wire {
         self.route(flow.from).or(self.route(flow.to)).unwrap_or(Route::UNKNOWN).mtu()
     }
 
+    /// Returns the number of the first packet of a flow, which both ends know. At least one end belongs to
+    /// this process.
+    fn first_psn(&self, flow: Flow) -> u32 {
+        let own = self.route(flow.from).map(|route| route.send_psn);
+        own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0)
+    }
+
     /// Records a request, and returns the number of its first packet. A repeated request keeps its packet
     /// numbers.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
         let numbers = split::numbers(request, self.mtu(flow));
-        let own = self.route(flow.from).map(|route| route.send_psn);
-        let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
+        let first = self.first_psn(flow);
         let requester = self.requesters.entry(flow.from).or_default();
         // The requests after a repeated one are forgotten, since the requester sends them again.
         let again = requester.asked.split_off(&sequence);
@@ -138,8 +144,7 @@ impl Wire {
 
     /// Records a request of `numbers` packets that has no answer. Returns the number of its first packet.
     fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
-        let own = self.route(flow.from).map(|route| route.send_psn);
-        let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
+        let first = self.first_psn(flow);
         let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
         // A different first number means that the queue pair was connected again.
         if *begin != first {

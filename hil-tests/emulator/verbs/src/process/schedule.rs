@@ -64,10 +64,10 @@ pub(crate) fn work() -> Found {
     Found { moved: moved || was_missed(), awake }
 }
 
-/// Returns the descriptors on which the worker has to wait before it sleeps, besides the socket that wakes
-/// the worker (bell). Peers learn that the worker is about to sleep.
-pub(crate) fn descriptors() -> Vec<RawFd> {
-    if by_hand() { Vec::new() } else { lock::in_turn(|devices| devices.descriptors()) }
+/// Asks the peers to wake the worker when they send, and returns the descriptors to sleep on, besides the
+/// socket that wakes the worker (bell).
+pub(crate) fn prepare_sleep() -> Vec<RawFd> {
+    if by_hand() { Vec::new() } else { lock::in_turn(|devices| devices.prepare_sleep()) }
 }
 
 /// Does the device's work for a thread of the program that calls the device and holds the lock. The call may

@@ -77,7 +77,7 @@ fn run(mut bell: UnixStream) {
             true if idle < BORED => Some(LONGER),
             true => Some(LONGEST),
         };
-        let mut descriptors = schedule::descriptors();
+        let mut descriptors = schedule::prepare_sleep();
         descriptors.push(bell.as_raw_fd());
         let ready = sys::wait(&descriptors, sleep);
         if ready.last() == Some(&true) {

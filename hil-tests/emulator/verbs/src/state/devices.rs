@@ -87,9 +87,10 @@ impl Devices {
         self.0.values().any(State::awaits_answers)
     }
 
-    /// Returns the descriptors that become readable when there is work, apart from doorbells.
-    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.0.values().flat_map(State::descriptors).collect()
+    /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
+    /// them becomes readable when there is work, apart from doorbells.
+    pub(crate) fn prepare_sleep(&self) -> Vec<RawFd> {
+        self.0.values().flat_map(State::prepare_sleep).collect()
     }
 
     /// Returns the descriptors of all contexts.

@@ -426,9 +426,10 @@ impl State {
         self.fabric.awaits_answers()
     }
 
-    /// Returns the descriptors that become readable when there is work, apart from doorbells.
-    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        let fabric = self.fabric.descriptors().map(|descriptor| descriptor.as_raw_fd());
+    /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
+    /// them becomes readable when there is work, apart from doorbells.
+    pub(crate) fn prepare_sleep(&self) -> Vec<RawFd> {
+        let fabric = self.fabric.prepare_sleep().map(|descriptor| descriptor.as_raw_fd());
         fabric.chain(self.news.as_ref().map(News::descriptor)).collect()
     }
 

@@ -37,7 +37,8 @@ for address in 192.0.2.1 2001:db8::1; do
 done
 # The library on both sides: the storage example. Both devices have to report the blocks that the target
 # corrupts, and no others.
-order "storage_target --address 192.0.2.1:7003 --gid-index \$gid --blocks 4096 --corrupt 5 > /tmp/server 2>&1 &"
+order "storage_target --address 192.0.2.1:7003 --gid-index \$gid --blocks 4096 --corrupt 5 \
+> /tmp/server 2>&1 &"
 storage_initiator --address 192.0.2.1:7003 --gid-index "$gid" --ios 1000 > /tmp/client 2>&1 ||
     failed "storage: $(cat /tmp/client)"
 cat /tmp/client

@@ -1,5 +1,5 @@
-# Functions for a disk with T10 protection information of type $type, and with blocks of $bytes bytes. The disk
-# of scsi_debug stores the protection information, and compares nothing when it is read.
+# Functions for a disk with T10 protection information of type $type, and with blocks of $bytes bytes. The
+# disk of scsi_debug stores the protection information, and compares nothing when it is read.
 make_disk() {
     load /etc/protection
     # A disk without `dif` has type 1 for Linux (DIX type 0).

@@ -50,7 +50,8 @@ changed_guard() {
     # The target has two errors, one of 16 blocks and one of block 9.
     answer 'dmesg -c | grep "Got SIGERR"; last_byte' > /tmp/answered
     [ "$(grep -c 'err_type 0 ' /tmp/answered)" = 2 ] || failed "errors of the target: $(cat /tmp/answered)"
-    grep -q "err_offset $(tail -n 1 /tmp/answered) " /tmp/answered || failed "not at block 9: $(cat /tmp/answered)"
+    grep -q "err_offset $(tail -n 1 /tmp/answered) " /tmp/answered ||
+        failed "not at block 9: $(cat /tmp/answered)"
 }
 inserted 1 512
 inserted 1 4096

@@ -1,5 +1,5 @@
-# iSCSI over RDMA (iSER) with T10 protection information of type 1: target (LIO) and initiator of the kernel in
-# this guest. Both register integrity regions.
+# iSCSI over RDMA (iSER) with T10 protection information of type 1: target (LIO) and initiator of the kernel
+# in this guest. Both register integrity regions.
 grep -v '^ib_iser$' /etc/iser > /tmp/modules
 [ ! -f /etc/crc ] || load /etc/crc
 load_iser() {
@@ -32,8 +32,8 @@ offer_iscsi() {
     mkdir $target/iscsi/$name $group $group/lun/lun_0 $group/np/192.0.2.1:3260
     ln -s $backend $group/lun/lun_0/volume
     echo 1 > $group/np/192.0.2.1:3260/iser || failed "ib_isert"
-    for setting in authentication=0 generate_node_acls=1 cache_dynamic_acls=1 demo_mode_write_protect=0 t10_pi=1
-    do
+    for setting in authentication=0 generate_node_acls=1 cache_dynamic_acls=1 demo_mode_write_protect=0 \
+        t10_pi=1; do
         echo ${setting#*=} > $group/attrib/${setting%=*} || failed "$setting"
     done
     echo 1 > $group/enable || failed "the target"
@@ -55,9 +55,11 @@ retract_iscsi() {
         rmmod ib_isert 2> /dev/null && break
         sleep 1
     done
-    [ ! -d /sys/module/ib_isert ] || failed "ib_isert: $(cat /sys/module/ib_isert/refcnt) $(ps | grep iscsi; ps | grep isert)"
+    [ ! -d /sys/module/ib_isert ] || failed "rmmod ib_isert: $(cat /sys/module/ib_isert/refcnt) users"
 }
-blocks() { /bin/dd if="/dev/$volume" of=/tmp/read bs=$((bytes * $2)) skip="$1" count=1 iflag=direct 2> /dev/null; }
+blocks() {
+    /bin/dd if="/dev/$volume" of=/tmp/read bs=$((bytes * $2)) skip="$1" count=1 iflag=direct 2> /dev/null
+}
 same() {
     for place in "$volume" "$disk"; do
         dd if="/dev/$place" of=/tmp/read bs=256k count=2 iflag=direct 2> /dev/null || failed "reading $place"
@@ -86,7 +88,8 @@ iser() {
     overwrite
     dmesg -c > /tmp/messages
     blocks 0 16 && failed "Linux reads 16 blocks"
-    [ "$(dmesg | grep -c "Got SIGERR .* err_type 0 err_offset $(last_byte) ")" = 2 ] || failed "not at block 9"
+    [ "$(dmesg | grep -c "Got SIGERR .* err_type 0 err_offset $(last_byte) ")" = 2 ] ||
+        failed "not at block 9"
     blocks 8 1 && blocks 10 1 || failed "Linux reads no other block"
     blocks 9 1 && failed "Linux reads block 9"
     [ "$(dmesg | grep -c "protection error, dev $volume, sector $((9 * bytes / 512)) op 0x0:(READ)")" = 2 ] ||
@@ -102,4 +105,3 @@ iser() {
 iser 512
 load_iser
 iser 4096
-

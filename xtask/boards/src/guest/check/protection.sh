@@ -13,8 +13,8 @@ attach() {
     grep -q T10-DIF-TYPE$type-CRC "/sys/block/$(basename "$volume")/integrity/format" ||
         failed "the volume has no protection of type $type"
 }
-# Sends a command for some blocks: the number of the first one, their count, `read` or `write`, a file, what is
-# compared (1 the reference tag, 2 the application tag, 4 the guard), and further options. Up to Linux 6, the
+# Sends a command for some blocks: the number of the first one, their count, `read` or `write`, a file, what
+# is compared (1 the reference tag, 2 the application tag, 4 the guard), and further options. Up to Linux 6, the
 # file has the blocks with their protection information. Later kernels refuse its length, and the device
 # inserts and strips the protection information.
 case $(uname -r) in
@@ -109,7 +109,8 @@ protect() {
     # All other blocks have the application tag 0.
     io_at 0 16 read /tmp/read $every -r 0 -a 0 -m 0xffff | grep -q 'Application Tag Check Error' ||
         failed "no error of the application tag in 16 blocks: $(cat /tmp/io)"
-    dmesg | grep -q "Got SIGERR .* err_type 2 err_offset $(last_byte) " || failed "application tag: not at block 9"
+    dmesg | grep -q "Got SIGERR .* err_type 2 err_offset $(last_byte) " ||
+        failed "application tag: not at block 9"
     reported 2 2
     mark 0 10
     if [ $type = 1 ]; then
