@@ -1,6 +1,7 @@
 //! Fuzz target for the emulated PCI function: BAR 0, configuration space, memory that is mapped and unmapped,
 //! and commands. A client (in practice QEMU) and its guest write arbitrary bytes to all of them. The function
-//! must not panic or hang, and must leave unmapped memory unchanged.
+//! must not panic or hang, and must leave unmapped memory unchanged. The function joins no network: the
+//! target `fabric` has the messages of other machines.
 
 use crate::input::Input;
 use crate::values::edge;

@@ -6,7 +6,7 @@ use xtask::run;
 
 pub(crate) const HELP: &str = "\
 cargo xtask guest [--arch NAME] [--kernel DIR] [--qemu PROGRAM] [--port NAME] [--seconds N]
-                  [--socket PATH] [--tcg] [--log] [--file PATH]… [-- COMMAND…]
+                  [--socket PATH] [--tcg] [--log] [--faults WORDS] [--file PATH]… [-- COMMAND…]
 cargo xtask guest [options] --check [--case WORDS] | --find-qemu
 
 Boots Debian's kernel in QEMU, on a port of the software device as a PCI function. The kernel's own
