@@ -11,8 +11,8 @@ use xtask::run::root;
 /// The path of the list of survivors.
 const LIST: &str = "xtask/mutants/survivors.tsv";
 
-/// The smallest share of caught mutants, in percent of the caught and the surviving ones. Endless mutants
-/// count as caught.
+/// The smallest share of caught mutants that the list may have, in percent of the caught and the surviving
+/// ones. Endless mutants count as caught.
 const LEAST: usize = 95;
 
 /// Numbers of mutants, by their result.
@@ -93,8 +93,8 @@ impl Kept {
         kept
     }
 
-    /// Returns the reason of a survivor: that of the same mutant, or else that of the same change elsewhere
-    /// in the function, because edits may have moved it.
+    /// Returns the reason of a survivor: the reason of the same mutant, otherwise of the same change
+    /// elsewhere in the function, because edits may have moved the change.
     fn reason(&self, mutant: &Mutant) -> Option<&str> {
         let alike = |other: &&(Mutant, String)| {
             let (other, reason) = other;

@@ -1,5 +1,5 @@
-//! Known defects: wrong changes that reviewers made by hand, and that no test noticed at that time. Mutants,
-//! which change one operator or expression, do not produce them.
+//! Known defects: wrong changes that reviewers made by hand, and that no test noticed at that time. Mutants
+//! change one operator or expression, and do not produce these defects.
 
 use crate::judge::{self, Verdict};
 use crate::mutant::PARTS;
@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use std::fs;
 use xtask::run::root;
 
-/// The defects, one in each line: the file, a text that occurs once in it, the replacement, and a
+/// The defects, one in each line: the file, a text that occurs once in the file, the replacement, and a
 /// description. `\n` means the end of a line.
 const KNOWN: &str = include_str!("../known.tsv");
 

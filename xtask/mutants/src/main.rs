@@ -125,8 +125,8 @@ fn mutate(options: &Options) -> Result<(), String> {
         }
         for (number, pending) in (0..).zip(&mut pending) {
             if pending.outcome == Outcome::Open(STAGES.len()) {
-                // No test executes the mutant's code at run time. If its function is constant, the compiler
-                // may have evaluated the function, so that the mutant must be built alone.
+                // No test noticed the mutant. If its function is constant, and no test reached the mutant at
+                // run time, the compiler may have evaluated the function: the mutant must be built alone.
                 let computed = left.constant.contains(&number) && !reached.contains(&number);
                 pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
             }
@@ -198,7 +198,8 @@ fn update(
         }
     }
     results.retain(|file, _| all.iter().any(|(_, there)| there == file));
-    // Shards get the files in turn. They are therefore about equally large, and the same during a whole run.
+    // Shards get the files in turn, and are therefore about equally large. All files are counted, also those
+    // with complete results: each file stays in its shard during a whole run.
     let wanted = |file: &str| match &options.files[..] {
         [] => !known.contains(file),
         names => names.iter().any(|name| file.starts_with(name.as_str())),

@@ -66,7 +66,7 @@ pub(crate) struct Mutant {
     pub(crate) kind: Kind,
     /// The text that replaces the code.
     pub(crate) replacement: String,
-    /// The name of the function that contains the change, with its type.
+    /// The name of the function that contains the change. The name of a method begins with its type.
     pub(crate) function: String,
 }
 

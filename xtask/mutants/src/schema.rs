@@ -17,12 +17,12 @@ pub(crate) type Numbered<'a> = (u32, &'a Mutant);
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) text: String,
-    /// Where in `text` each mutant's own code is, with the mutant's number.
+    /// The range of each mutant's own code in `text`, with the mutant's number.
     pub(crate) branches: Vec<(Range<usize>, u32)>,
-    /// Where in `text` code is that contains mutants, with the numbers of these mutants.
+    /// The range of each changed piece of code in `text`, with the numbers of its mutants.
     pub(crate) around: Vec<(Range<usize>, Vec<u32>)>,
     /// Mutants that have to be built alone: the compiler evaluates their code, or a condition cannot select
-    /// it.
+    /// their code.
     pub(crate) alone: Vec<u32>,
     /// Mutants that are not valid Rust: `||` in a condition with `let`.
     pub(crate) refused: Vec<u32>,

@@ -31,5 +31,5 @@ pub(crate) fn judges(part: &Part, stage: usize) -> &'static [&'static str] {
     }
 }
 
-/// The CPU time limit of a whole test program with a mutant that is built alone.
+/// The CPU time limit of a whole test program with a mutant that is built alone, or with a known defect.
 pub(crate) const ALONE: Duration = Duration::from_secs(150);

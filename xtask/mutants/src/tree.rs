@@ -17,8 +17,8 @@ const FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
 /// A script that cargo calls instead of rustc in the copy: it allows unstable features and silences lints.
 const WRAPPER: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec \"$@\" --cap-lints allow\n";
 
-/// In the copy, property tests try fewer cases: most mutants are noticed by few cases, and all cases run on
-/// each survivor.
+/// In the copy, property tests try fewer cases: a few cases notice most mutants, and a survivor costs the
+/// time of all cases.
 const CASES: (&str, &str) = ("cases: 1000", "cases: 100");
 
 /// A mutant to be built: its number, its file, and the change.
@@ -105,7 +105,8 @@ impl Tree {
         folder.and_then(|()| fs::write(&path, bytes)).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Writes all source files of the copy, with these mutants in them.
+    /// Writes the source files of all parts into the copy, with these mutants in them, and the switch of
+    /// mutants.
     fn plant(&self, wanted: &[Wanted<'_>], left: &mut Left) -> Result<BTreeMap<String, Schema>, String> {
         let mut schemas = BTreeMap::new();
         for part in PARTS {
@@ -197,7 +198,8 @@ impl Tree {
         let mut command = cargo(&["test", "--no-run", "--quiet", "--message-format=json", "--offline"]);
         command.args(selection).current_dir(&self.folder);
         command.env("CARGO_TARGET_DIR", &self.target).env("RUSTC_WORKSPACE_WRAPPER", self.wrapper());
-        // The copy is built many times with small changes, also where other builds are not incremental.
+        // The copy is built many times with small changes. Its builds are incremental even if the environment
+        // turns incremental builds off.
         command.env("CARGO_INCREMENTAL", "1");
         let output = command.output().map_err(|error| error.to_string())?;
         let (mut built, mut errors) = (Vec::new(), Vec::new());

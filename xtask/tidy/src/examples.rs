@@ -3,8 +3,8 @@
 
 use crate::source::{Source, before_tests, is_letter, is_test, names as tokens};
 
-/// Folders whose types and modules need no example, with the reason. The documentation of the module `wire`
-/// itself needs one.
+/// Files and folders whose types and modules need no example, with the reason. The documentation of the
+/// module `wire` itself needs one.
 const EXEMPT: &[(&str, &str)] = &[
     ("src/devx/abi.rs", "structures of libibverbs, which the page of `devx` hides"),
     ("src/capi/", "for programs in C: the guide's page and `hil-tests/examples/c`"),

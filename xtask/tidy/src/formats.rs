@@ -2,8 +2,8 @@
 
 use crate::source::{is_letter, shipped};
 
-/// Checks a file: an attribute or one of the macros named below must implement the trait for each public
-/// type.
+/// Checks a file: an attribute, an `impl`, or one of the macros named below must implement the trait for each
+/// public type.
 pub(crate) fn check(name: &str, text: &str, faults: &mut Vec<String>) {
     // The shim (`devx`) and the functions for C run on an operating system and print by `Display`: their
     // types need no `defmt::Format`.

@@ -1,4 +1,4 @@
-//! Finds the modules of crates that have their own files, and the imports between them.
+//! Finds the modules of each crate that have their own files, and the imports between these modules.
 
 use crate::source::{Source, attributes, is_for_tests, is_test, paths};
 use proc_macro2::Ident;
@@ -138,7 +138,8 @@ fn file_of(
 ) -> Option<String> {
     let (folder, file) = source.name.rsplit_once('/').unwrap_or(("", &source.name));
     let stem = file.trim_end_matches(".rs");
-    // The root file of a crate may have any name: modules that it declares are in its own folder.
+    // A module is in the folder of the declaring file if that file is `mod.rs` or the root of a crate, whose
+    // name is free. Otherwise the module is in the folder that is named after the declaring file.
     let folders = [format!("{folder}/{stem}"), folder.to_string()];
     if let Some((path, _)) = path {
         let around = inside.split_last().map_or(&[][..], |(_, around)| around);
@@ -241,8 +242,8 @@ impl<'s> Crate<'s> {
             }
             let imports = self.modules.get(&module).map_or(&[][..], |module| &module.imports);
             let import = imports.iter().find(|import| import.public && import.name == *name);
-            // The origin of an exported macro has the same path as the macro. Imports may also form circles,
-            // so that the depth is limited.
+            // The import of an exported macro may have the macro's own path (`pub use crate::name`). Imports
+            // may also form circles: the limit of the depth ends the search.
             let Some(import) = import.filter(|import| import.path != child && depth < 8) else {
                 return Some(module);
             };
