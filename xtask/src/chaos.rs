@@ -114,12 +114,13 @@ const REFUSED: &str = "fault: end: ";
 /// Numbers of events, by the names of the events.
 type Counts = BTreeMap<&'static str, u64>;
 
-/// Events that a program shows only by its exit status: a fault killed the program, or the program failed
-/// before it was ready.
+/// Events that have no log line of their own: a fault killed the program, or the program failed before it was
+/// ready.
 const KILLED: &str = "killed programs";
 const UNREADY: &str = "programs that failed before they were ready";
 
-/// The name of the event that a command took longer than its limit. A run passes without this event.
+/// The name of the event that a command took longer than its limit. All other events must occur in a run with
+/// enough pairs. This event may be absent.
 const OVERDUE: &str = "overdue commands";
 
 /// The other events, with parts of the log lines that show each event.
@@ -238,7 +239,8 @@ impl<'p> Pair<'p> {
         Err(self.tell(&format!("the pair hangs: it is not done after {} s", LIMIT.as_secs())))
     }
 
-    /// Waits for the end of the target, which has no I/O left.
+    /// Waits for the end of the target, which has no I/O left. Searches the logs of all programs for
+    /// duplicates, and counts the events.
     fn end(self, mut target: Program, limit: Duration, counts: &mut Counts) -> Result<(), String> {
         let status = target.running.wait(limit).map_err(|error| self.tell(&error))?;
         if !target.has_fallen(status, counts).map_err(|error| self.tell(&error))? {
@@ -257,7 +259,7 @@ impl<'p> Pair<'p> {
         Ok(())
     }
 
-    /// Returns the log files of all programs, in order.
+    /// Returns the log files of all programs, sorted by name.
     fn logs(&self) -> Vec<PathBuf> {
         let logs = fs::read_dir(self.folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut logs: Vec<_> =

@@ -332,7 +332,7 @@ pub fn version(package: &str) -> Result<String, String> {
     answer(program("dpkg-query", &["--show", "--showformat=${Version}", package]))
 }
 
-/// Installs missing packages. Returns an error if packages are missing and the user is not root.
+/// Installs missing packages if the user is root. Returns an error if a package is still missing.
 pub fn install(packages: &[Package]) -> Result<(), String> {
     let missing = || {
         let gone = packages.iter().filter(|(_, file)| !Path::new(file).exists());
@@ -382,7 +382,8 @@ pub fn bootstrap(system: &Path, packages: &[&str]) -> Result<(), String> {
     fs::write(system.join("etc/apt/sources.list"), lists).map_err(|error| error.to_string())
 }
 
-/// Returns the Debian archives that apt uses, as lines of a source list: address, suite, component.
+/// Updates apt's package lists. Returns the Debian archives that apt uses, as lines of a source list:
+/// address, suite, component.
 fn sources() -> Result<BTreeSet<String>, String> {
     check(program("apt-get", &["--quiet", "--quiet", "update"]))?;
     targets()

@@ -25,8 +25,8 @@ few hundred configurations; 2 libmlx5 is missing or too old.
 
 /// The default number of mkey configurations.
 const COUNT: u64 = 20_000;
-/// The AES-XTS engines. Each gets half of the configurations. With as few as 2,500, a run may never configure
-/// an mkey again after a signature error.
+/// The AES-XTS engines. Each gets half of the configurations. With as few as 2,500 configurations, a run may
+/// never configure an mkey again after a signature error, and fails because a kind of request never occurred.
 const ENGINES: [&str; 2] = ["multi-block", "single-block"];
 
 /// Builds the program `differential`, and runs it behind the stand-in for the kernel, once for each AES-XTS

@@ -34,7 +34,7 @@ Targets:
 /// The default duration for each target, in seconds.
 const SECONDS: u64 = 10;
 
-/// The duration of all targets together in the step `fuzz` of `cargo xtask test`, in seconds.
+/// The sum of the targets' durations in the step `fuzz` of `cargo xtask test`, in seconds.
 const SECONDS_OF_TESTS: u64 = 60;
 
 /// Folders of the library for which the coverage is reported.
@@ -124,7 +124,8 @@ fn sum(part: Part, counts: &[(&str, u64)]) -> Option<u64> {
     targets::ALL.iter().filter(|target| target.part == part).map(of).sum()
 }
 
-/// Returns an error for too few calls in a long run. The number in a short run depends on the machine.
+/// Returns an error for too few calls in a long run. A short run is never an error: its number of calls
+/// depends on the machine.
 fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
     for (part, fewest, unit) in FEWEST {
         match sum(part, counts) {

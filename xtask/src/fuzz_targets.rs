@@ -5,7 +5,7 @@
 pub enum Part {
     /// The library.
     Core,
-    /// Code that tests the library: the software device and the parsers.
+    /// Code that tests the library: the software device, its PCI function and its network, and the parsers.
     Bench,
     /// The stand-in for the kernel.
     StandIn,

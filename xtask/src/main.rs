@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the program that serves the PCI function in release mode, and replaces this process by it.
+/// Builds, in release mode, the program that serves the PCI function. Replaces this process by that program.
 fn function(arguments: &[String]) -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match host::executes("mlx5-function") {

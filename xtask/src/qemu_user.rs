@@ -13,8 +13,8 @@ pub const STAND_IN: &str = "libmlx5_uverbs.so";
 /// The package with libmlx5. Its dependencies are unpacked as well.
 const LIBRARIES: &[&str] = &["ibverbs-providers"];
 
-/// Returns the environment variables with which a program finds the software device. `library` is the path of
-/// the stand-in for the kernel, `crypto` the form in which the device imports keys.
+/// Returns the environment variables with which a program finds the software device. `stand_in` is the path
+/// of the stand-in for the kernel, `crypto` the form in which the device imports keys.
 #[must_use]
 pub fn variables(stand_in: String, crypto: &str) -> [(String, String); 2] {
     [("LD_PRELOAD", stand_in), ("MLX5_UVERBS_CRYPTO", crypto.into())]
@@ -26,8 +26,8 @@ pub fn stand_in(board: Board) -> Result<PathBuf, String> {
     build::file(board, System::Linux, STAND_IN)
 }
 
-/// Installs the emulator and libraries, and returns the beginning of a command line, which emulates a core of
-/// a board. The path of the emulated program follows it.
+/// Installs the emulator and libraries. Returns the beginning of a command line that emulates a program for a
+/// board. The caller appends the path of that program.
 pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     debian::install(debian::EMULATORS)?;
     let libraries = debian::unpack(Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;
@@ -39,7 +39,8 @@ pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Returns a command of these words. Only the emulated program gets the path of the stand-in for the kernel.
+/// Returns a command of these words, without this process's own `LD_PRELOAD`: the emulator is a program of
+/// this machine, and only the emulated program gets the stand-in for the kernel.
 ///
 /// # Errors
 /// `words` is empty.

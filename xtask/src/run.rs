@@ -74,7 +74,7 @@ pub fn status(done: Result<(), String>) -> ExitCode {
 pub struct Options(lexopt::Parser);
 
 impl Options {
-    /// Takes the words behind the name of the task. The methods below read them one by one.
+    /// Takes the words after the name of the task. The methods below read these words one by one.
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
         Self(lexopt::Parser::from_args(words.into_iter().map(Into::into).collect::<Vec<OsString>>()))
     }
@@ -101,7 +101,7 @@ pub fn unknown(option: &str) -> String {
 }
 
 /// Parses the options of a task and performs the task. With `--help` or `-h`, prints the help text instead.
-/// Refuses options that `parse` refuses.
+/// If `parse` returns an error, prints the error and the help text.
 pub fn with_options<O>(
     arguments: &[String],
     help: &str,

@@ -49,8 +49,8 @@ const NOT_WITH_ADDRESS: Tests = &[
     "the_device_is_among_files_whichever_way_one_looks",
     "calls_of_any_kind_leave_nothing_behind",
 ];
-/// Tests of the stand-in for the kernel that valgrind skips. One test passes a bad address to the kernel, and
-/// two tests measure the CPU time of a thread. The others search all memory for a secret, which includes
+/// Tests of the stand-in for the kernel that valgrind skips. Some tests pass bad addresses to the kernel, and
+/// some measure the CPU time of a thread. The tests `secrets` search all memory for a secret, which includes
 /// valgrind's own memory.
 const NOT_WITH_VALGRIND: Tests = &[
     "secrets",

@@ -30,7 +30,7 @@ compared. The initiator must report exactly the blocks that the target corrupts.
 pub(crate) const MULTI_BLOCK: &str = "multi-block";
 const SINGLE_BLOCK: &str = "single-block";
 
-/// The line that the initiator prints when half of its I/Os are done.
+/// The beginning of the line that the initiator prints when half of its I/Os are done.
 const HALF: &str = "initiator: 50 %";
 
 /// The line that the initiator prints at the end of a run without a lost connection.
@@ -189,7 +189,7 @@ pub(crate) fn program(
     let program = program.to_string_lossy().into_owned();
     let words = words.iter().flat_map(|(option, value)| [(*option).to_owned(), value.clone()]);
     let mut command = emulate::command(std::iter::once(program).chain(words).collect(), "plaintext", engine)?;
-    // malloc returns freed memory to the system, so that resident memory is memory in use.
+    // With these thresholds, malloc returns freed memory to the system: resident memory is memory in use.
     command.env("MALLOC_MMAP_THRESHOLD_", "131072").env("MALLOC_TRIM_THRESHOLD_", "131072");
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder).stdin(Stdio::null());
     Ok(command)

@@ -214,8 +214,8 @@ impl Toolchain {
         Self { name, triple, rustc, cargo, target, cores: cores(board), flags }
     }
 
-    /// Returns a call of cargo in a folder outside of this repository, which names its targets itself.
-    /// `cross` adds the flags for the cores of a board.
+    /// Returns a call of cargo in a folder outside of this repository. The files in that folder name the
+    /// target of the build. `cross` adds this toolchain's flags for rustc.
     pub fn elsewhere(&self, folder: &Path, cross: bool, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);
         command.current_dir(folder).env("RUSTC", &self.rustc).env_remove("LD_LIBRARY_PATH");
@@ -250,7 +250,8 @@ impl Toolchain {
         // Cargo sets this variable for the libraries of the compiler that built xtask, which can be another
         // compiler.
         command.env_remove("LD_LIBRARY_PATH");
-        // Only a build of the standard library needs this variable. But cargo rebuilds crates when its value
+        // Unstable options need this variable: those that build the standard library, and those that name the
+        // cores for each crate. All builds set the variable, because cargo rebuilds crates when its value
         // changes, and both systems share the build scripts and procedural macros of this machine.
         command.env("RUSTC_BOOTSTRAP", "1");
         command

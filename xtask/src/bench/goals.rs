@@ -17,7 +17,8 @@ const WHOLE: [(&str, f64); 5] = [
     ("io_t10dif_xts4", 388.0),
 ];
 
-/// Limits for works whose number of scatter entries is known at run time, in the release profile on x86-64.
+/// Limits for works whose number of scatter entries is known only at run time, in the release profile on
+/// x86-64.
 const AT_RUN_TIME: [(&str, f64); 2] = [("io_list4_dyn", 315.0), ("list16", 350.0)];
 
 /// The limit for a whole I/O through the module `devx`, as a multiple of the count for the same I/O without
@@ -34,8 +35,8 @@ const A72_OF_X86_64: f64 = 1.1;
 
 /// The first count of each row on x86-64 in the release profile: name of the work, requests for each
 /// doorbell, instructions. A row may grow by a tenth. RDMA WRITE and completions have the limits above
-/// instead. The file has no rows named `template_`: they posted layouts in wire form, which no function
-/// accepts any more.
+/// instead. The file has no works named `template_`: these works posted layouts in wire form, which no
+/// function accepts any more.
 const BEFORE: &str = include_str!("before.csv");
 
 /// The limit of a row, as a multiple of its first count.

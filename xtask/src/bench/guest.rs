@@ -45,7 +45,7 @@ const WORKS: &[Work] = &[
     },
 ];
 
-/// The words before and behind the output of a work in the guest.
+/// The lines that the guest prints before and after the output of a work.
 const BEGIN: &str = "work begins";
 const END: &str = "work ends";
 
@@ -118,8 +118,8 @@ fn inside(folder: &Path) -> Result<Vec<(String, f64)>, String> {
     }
 }
 
-/// Returns the microseconds from a write to a socket to its reader in another thread, and no guest: half of a
-/// round trip of messages that are as long as a doorbell's.
+/// Returns the microseconds from a write to a socket to the return of a read in another thread, without a
+/// guest: half of a round trip of messages that are as long as a doorbell's.
 fn socket() -> Result<f64, String> {
     const ROUNDS: u32 = 20_000;
     const DOORBELL: usize = 40;
@@ -227,7 +227,7 @@ mod tests {
         for part in ["2.00 (20 %) in the device", "3.00 (30 %) on the way", "5.00 (50 %) in the emulated"] {
             assert!(text.contains(part), "{text}");
         }
-        // The way over the socket is measured without a guest. On a busy machine it may take longer.
+        // The way over the socket is measured without a guest. On a busy machine, the rest would be negative.
         assert!(shares(10.0, 2.0, 9.0).contains("0.00 (0 %)"));
         assert_eq!(counts("      64 doorbells       12800 ns\n"), [64.0, 12_800.0]);
         assert_eq!(counts(""), [0.0; 2]);

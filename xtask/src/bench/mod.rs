@@ -305,7 +305,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     words.extend(arguments.iter().copied().map(String::from));
     let mut command = emulate::idle(words, PLAIN_KEYS, ENGINE)?;
     libmlx5.set_up(&mut command);
-    // The dynamic linker resolves functions at start-up, outside of the counted function.
+    // With `LD_BIND_NOW`, the dynamic linker resolves functions at start-up, outside of the counted function.
     command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
     let lines = run::answer(command)?;
     let totals = lines.lines().zip(1..).map(|(line, number)| {

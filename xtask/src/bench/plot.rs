@@ -96,7 +96,7 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
 }
 
 /// Returns the slope of each side: instructions for each further entry. Only multiples of four entries count,
-/// because a WQEBB has room for four.
+/// because a WQEBB has room for four entries.
 pub(super) fn slopes(rows: &[Row]) -> Result<String, String> {
     let mut text = String::new();
     for (side, name, _) in SIGNS {

@@ -17,8 +17,8 @@ impl Coverage {
         }
     }
 
-    /// Returns for each folder the number of its lines that inputs have reached, and the number of all its
-    /// lines.
+    /// Returns for each folder two numbers of lines at which a branch begins: the lines that inputs have
+    /// reached, and all such lines.
     ///
     /// # Errors
     /// `addr2line` of binutils cannot be run.
@@ -54,7 +54,7 @@ fn lines(program: &Path, places: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Counts the lines of a folder that were reached, and all of its lines.
+/// Counts the lines of a folder at which an edge begins: the lines that were reached, and all such lines.
 fn count<'f>(reached: &[(&str, bool)], folder: &'f str) -> (&'f str, usize, usize) {
     let root = xtask::run::root();
     let begin = format!("{}/{folder}/", root.display());

@@ -69,7 +69,7 @@ pub(super) const CONNECTED: &[Connected] = &[
 /// The port of `udaddy`, which has no option for another port.
 const FIXED_PORT: &str = "7174";
 
-/// The pause between two looks whether a server listens.
+/// The pause between two checks whether a server listens.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Device<'_> {

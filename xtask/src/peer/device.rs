@@ -15,7 +15,7 @@ pub(super) type Tell<'a> = &'a mut dyn FnMut(&str, Result<String, String>);
 /// Debian's Python, for which the package `python3-pyverbs` is built. A checkout's pyverbs runs with it too.
 pub(super) const PYTHON: &str = "/usr/bin/python3";
 
-/// The time limit of a program. None needs half of it.
+/// The time limit of a program. No program needs half of this time.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The software device on which programs run: the library that replaces the kernel (the stand-in), and the
@@ -80,8 +80,8 @@ impl Device<'_> {
         let credentials = self.file("credentials", &lines("credential"), 0o600)?;
         let key = self.file("key", &lines("wrapped_key"), 0o600)?;
         // `ib_write_bw` calls a program that writes its data encryption key to a file
-        // (`--data_enc_key_app_path`). Server and client call it at the same time, for the same file. Hence
-        // the server's program waits for the client's.
+        // (`--data_enc_key_app_path`). Server and client call their programs at the same time, for the same
+        // file. Hence the server's program sleeps for a second before it writes.
         let tool = |name: &str, wait: &str| {
             self.file(name, &format!("#!/bin/sh\n{wait}\nexec cp '{key}' \"$2\"\n"), 0o700)
         };

@@ -179,7 +179,8 @@ impl<'a> Dpdk<'a> {
         }
     }
 
-    /// Runs operations, whose results DPDK compares with a vector.
+    /// Runs operations, and has DPDK compare the results with a vector. Exactly `wrong` results must differ.
+    /// `order` is the byte order of the tweak in the vector's name.
     fn verify(&self, work: &Work, order: &str, wrong: u64) -> Result<String, String> {
         let Work { crypto, vector, .. } = work;
         let mut command = self.perf(work, "verify")?;
@@ -203,7 +204,7 @@ impl<'a> Dpdk<'a> {
         }
     }
 
-    /// Returns a run of `dpdk-test-crypto-perf`. The caller adds the options for the key.
+    /// Returns a command that runs `dpdk-test-crypto-perf`. The caller adds the options for the key.
     fn perf(&self, work: &Work, test: &str) -> Result<Command, String> {
         let Work { crypto, engine, vector, operation, options } = work;
         let (mut device, mut limits) = (DEVICE.to_owned(), None);
@@ -240,7 +241,8 @@ impl<'a> Dpdk<'a> {
         }
     }
 
-    /// Returns a program of DPDK with `megabytes` of memory, on a device with these keys and this engine.
+    /// Returns a command that runs a program of DPDK with `megabytes` of memory, on a device with these keys
+    /// and this engine.
     fn program(
         &self,
         name: &str,

@@ -197,7 +197,7 @@ fn refs(list: &[String]) -> Vec<&str> {
 }
 
 impl Device<'_> {
-    /// Copies rdma-core's tests and unpacks them.
+    /// Copies rdma-core's tests to the folder of the run, and unpacks compressed files.
     fn unpack(&self) -> Result<(), String> {
         let tests = self.folder.join("tests");
         let copied = Command::new("cp").arg("-r").arg(TESTS).arg(&tests).status();

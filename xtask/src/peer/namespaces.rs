@@ -15,13 +15,13 @@ impl Device<'_> {
         self.script("namespaces", "two namespaces reach each other, a third is refused")
     }
 
-    /// Runs programs over two devices of one process.
+    /// Runs programs over two devices of one network namespace.
     pub(super) fn two_devices(&self) -> Result<String, String> {
         self.script("devices", "two devices reach each other, and rdma_cm finds each by its address")
     }
 
-    /// Runs a script of this folder as root of a new network namespace. At its end, the script prints
-    /// `proof`.
+    /// Runs a script of this folder as root of a new user namespace, in a new network namespace. At its end,
+    /// the script prints `proof`.
     fn script(&self, name: &str, proof: &str) -> Result<String, String> {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--net", "sh"]);

@@ -6,7 +6,7 @@ set -u
 fail() { echo "$1"; exit 1; }
 
 mkdir -p "$FOLDER/first" "$FOLDER/second" && cd "$FOLDER" || exit 1
-# All processes that the script has started end with it.
+# The second namespace and the gateways end with the script.
 started=
 trap 'kill $started 2>/dev/null' EXIT
 echo 'a secret of 24 letters..' > secret; echo 'another secret of 24 letters' > other

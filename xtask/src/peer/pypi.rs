@@ -68,7 +68,7 @@ fn install() -> Result<PathBuf, String> {
 }
 
 impl Device<'_> {
-    /// Runs a program that compares its data, and prints all of `proofs`.
+    /// Runs a program that compares its data. The program must print all of `proofs`.
     fn compared(&self, command: Command, proofs: &[&str]) -> Result<String, String> {
         let end = self.start("pypi", command)?.finish(LIMIT)?;
         match proofs.iter().find(|proof| !end.output.contains(**proof)) {

@@ -13,7 +13,7 @@ const LAST_WORDS: usize = 12;
 /// The state of a listening socket, in the kernel's table.
 const LISTEN: &str = "0A";
 
-/// The pause between two looks whether a program listens.
+/// The pause between two checks whether a program listens.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running program. Dropping this value kills the program.
@@ -31,7 +31,7 @@ pub(super) struct End {
 }
 
 impl Running {
-    /// Starts a program that writes to files. A pipe would block the program when it is full.
+    /// Starts a program that writes to files. A full pipe would block the program.
     pub(super) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
         let logs = [log.to_path_buf(), log.with_extension("errors")];
         let create = |log: &PathBuf| File::create(log).map_err(|error| format!("{}: {error}", log.display()));
@@ -42,8 +42,9 @@ impl Running {
         Ok(Self { child, logs })
     }
 
-    /// Waits until a socket listens at a port. The kernel's table tells, because the programs print nothing.
-    /// A test connection is impossible: the programs accept one only.
+    /// Waits until a socket listens at a port. This function reads the kernel's table of sockets, because the
+    /// programs print nothing when they listen. A test connection is impossible: the programs accept only one
+    /// connection.
     ///
     /// # Errors
     /// The program has ended early, or the time is over. The error is a sentence.

@@ -48,8 +48,9 @@ pub(super) const SERVED: &[Served] = &[
     ),
     io_demo("io_demo, libmlx5's queues", &[("UCX_TLS", "rc_v,tcp"), UCX_DEVICES, LOG]),
     io_demo("io_demo, UCX's own queues", &[("UCX_TLS", "rc_x,tcp"), UCX_DEVICES, LOG]),
-    // Without rdma_cm, qperf names no GID of its peer, and Linux refuses its queue pairs on a RoCE port.
-    // Tests of unreliable connections have no rdma_cm. Tests named `ver_` compare the results of atomics.
+    // Without rdma_cm (`-cm 1`), qperf names no GID of its peer, and Linux refuses its queue pairs on a RoCE
+    // port. qperf's tests of unreliable connections have no rdma_cm, and are left out. Tests named `ver_`
+    // compare the results of atomics.
     Served {
         name: "qperf",
         variables: &[],

@@ -1,5 +1,5 @@
-//! Reports steps: a line when a step begins, a line when it ends with the end of its output if it failed, and
-//! a summary.
+//! Reports steps: a line when a step begins, a line when the step ends, the end of a failed step's output,
+//! and a summary.
 
 use super::steps::{Step, Tier};
 use crate::outcome::Outcome;

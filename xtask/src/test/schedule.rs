@@ -17,7 +17,7 @@ pub(super) const STEP: &str = "--step";
 /// The exit status of a skipped step. The last line of its output is the reason.
 pub(super) const SKIPPED: u8 = 77;
 
-/// The pause between two looks whether a step has ended.
+/// The pause between two checks whether a step has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether steps build the programs that serve tasks.
@@ -51,7 +51,7 @@ impl Schedule {
         Ok(Self { programs, waiting: steps.into(), folder })
     }
 
-    /// Runs all steps, and writes a line for each as it ends.
+    /// Runs all steps. Writes a line when a step begins, and a line when the step ends.
     pub(super) fn run(mut self, out: &mut dyn Write) -> io::Result<Vec<Report>> {
         let mut running: Vec<Running> = Vec::new();
         let mut reports = Vec::new();
@@ -112,7 +112,7 @@ impl Schedule {
 
 impl Running {
     /// Returns the exit status of a step that has ended, and the CPU time of the step with all its child
-    /// processes.
+    /// processes. Returns `None` while the step runs.
     fn ended(&mut self) -> io::Result<Option<(ExitStatus, Duration)>> {
         let before = children_cpu();
         // This thread waits for no other child between the two readings, hence the difference is the CPU time
@@ -135,7 +135,7 @@ impl Running {
     }
 }
 
-/// Child processes end with this process, also after an error.
+/// A step that still runs is killed when its value is dropped: after an error, no step stays behind.
 impl Drop for Running {
     fn drop(&mut self) {
         // `kill` fails if the process has ended.
@@ -156,7 +156,7 @@ pub(super) fn timed<T>(act: impl FnOnce() -> T) -> (T, Took) {
 fn children_cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the name of the program in parentheses, and may contain blanks. User and system
-    // time of children are fields 16 and 17 of the line, or 14 and 15 behind the name.
+    // time of children are fields 16 and 17 of the line, which are fields 14 and 15 after the name.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
     let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     // Linux reports CPU time in hundredths of a second.
