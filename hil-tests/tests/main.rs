@@ -3,6 +3,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod assumptions;
 mod command_queue;
 mod failed;
 mod features;

@@ -8,7 +8,7 @@ fn here() -> PathBuf {
     env!("CARGO_MANIFEST_DIR").into()
 }
 
-fn text(page: &str) -> String {
+pub(super) fn text(page: &str) -> String {
     std::fs::read_to_string(here().join(page)).expect(page)
 }
 
@@ -19,13 +19,13 @@ fn names(folder: &str) -> Vec<String> {
 }
 
 /// Returns the parts of a line that are quoted with backticks.
-fn quoted(line: &str) -> impl Iterator<Item = &str> {
+pub(super) fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
 /// Returns the file that a path on a page names. A path that begins with a slash counts from the repository's
 /// root, any other from `hil-tests`.
-fn place(path: &str) -> PathBuf {
+pub(super) fn place(path: &str) -> PathBuf {
     path.strip_prefix('/').map_or_else(|| here().join(path), |path| here().join("..").join(path))
 }
 
@@ -96,7 +96,7 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
 
 /// Returns the files below `places` whose names have one of these endings, without build results and fuzzing
 /// inputs.
-fn files(mut places: Vec<PathBuf>, endings: &[&str]) -> Vec<PathBuf> {
+pub(super) fn files(mut places: Vec<PathBuf>, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     while let Some(place) = places.pop() {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -195,9 +195,9 @@ impl Mkey {
     /// can have them. Otherwise posting returns [`ConfigError::StateUnknown`].
     ///
     /// The device's own count of signature errors cannot be restored. If a completion queue was lost with a
-    /// signature error in it, the next configuration may write the count that the device already has. The
-    /// device then reports no further errors (assumption, not yet checked on a real device). In this case,
-    /// the mkey has to be replaced by a new one.
+    /// signature error in it, the next configuration may write the count that the device already has.
+    /// Assumption: the device then reports no further errors. In this case, the mkey has to be replaced by a
+    /// new one.
     pub const fn forget(&mut self) {
         self.note_invalidated();
         if self.kind.signature.is_some() {

@@ -482,7 +482,7 @@ impl<M: Memory> Device<M> {
 }
 
 /// Refuses entries that no device supports: more than the limit, or entries of one length if this length
-/// exceeds 2^31 bytes or (assumption) the mkey has signatures or crypto.
+/// exceeds 2^31 bytes or the mkey has signatures or crypto. Assumption: the refusal of signatures and crypto.
 const fn check_entries(attributes: &MkeyAttributes) -> Result<(), Error> {
     if attributes.translations > 1 << LOG_MAX_ENTRIES {
         return Err(Error::BadAttribute("entries of an mkey"));

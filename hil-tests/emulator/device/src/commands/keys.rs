@@ -69,8 +69,8 @@ impl MkeyCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and (an
-    /// assumption) for a region in the state free that no UMR may change.
+    /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and for a
+    /// region in the state free that no UMR may change. Assumption: the last refusal.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         let context = MkeyContext::read_from_bytes(request.bytes(MKC, size_of::<MkeyContext>())?);
         let context = context.map_err(|_| Refused::INPUT_LENGTH)?;

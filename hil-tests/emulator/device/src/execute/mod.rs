@@ -437,8 +437,8 @@ impl<M: Memory> Device<M> {
                 Err(cause) => return self.fail(qpn, posted, cause.local(), cause),
             }
         }
-        // A request with a signature error succeeds. For a queue pair that drains on signature errors, this
-        // is an assumption.
+        // A request with a signature error succeeds. Assumption: this holds for a queue pair that drains on
+        // signature errors, too.
         let silent = signature_error && attributes.drain_sigerr && self.faults.failing_request_silent;
         let ce = if silent { FmCeSe::CE_NO_FLUSH_ERROR } else { posted.ce };
         self.complete(qpn, Posted { ce, ..posted }, outstanding.bytes);

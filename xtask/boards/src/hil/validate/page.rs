@@ -1,7 +1,7 @@
 //! The report of a validation as one self-contained HTML page.
 
 use super::machine::{Property, Weight};
-use super::record::{Answer, Case, LoopbackResult, Record};
+use super::record::{Answer, Case, LoopbackResult, Record, unasked};
 use std::fmt::{self, Write as _};
 use xtask::html::Escaped;
 
@@ -244,6 +244,13 @@ fn answers(page: &mut String, answers: &[Answer<'_>]) -> fmt::Result {
             Escaped(answer.case),
         )?;
     }
+    page.push_str(
+        "</tbody>\n</table>\n<h3>Assumptions that no case asks</h3>\n<table>\n<thead><tr>\
+         <th>The assumption</th><th>Why no case asks</th></tr></thead>\n<tbody>\n",
+    );
+    for (assumption, reason) in unasked() {
+        writeln!(page, "<tr><td>{}</td><td>{}</td></tr>", Escaped(assumption), Escaped(reason))?;
+    }
     page.push_str("</tbody>\n</table>\n");
     Ok(())
 }
@@ -343,6 +350,7 @@ mod tests {
             "<pre>completion of queue pair 0x77: request 1 failed</pre>",
             "<pre>./validate mlx5_0 --filter r030_what --ways request</pre>",
             "<td>a right that is denied</td><td><b>0x13</b></td><td>0x12</td><td>NO</td>",
+            "<h3>Assumptions that no case asks</h3>",
             "<td>io_list4</td><td>1</td><td>15.2</td><td>273</td>",
             "<td>812345</td><td>3327.4</td><td>1.5</td>",
             "skipped: the device does not encrypt",

@@ -156,7 +156,8 @@ impl Record {
         }
     }
 
-    /// Returns every assumption and open question of `DEVICE.md`, with the behaviour of this device.
+    /// Returns the assumptions and open questions of `DEVICE.md` that cases ask, with the behaviour of this
+    /// device: first each reported value, then the verdict of each case that only passes or fails.
     pub(super) fn answers(&self) -> Vec<Answer<'_>> {
         let gaps = gaps();
         let mut answers = Vec::new();
@@ -180,6 +181,19 @@ impl Record {
                 let found = format!("not measured: {} {}", case.verdict, case.reason);
                 let (question, assumed) = ((*question).into(), (*assumed).into());
                 answers.push(Answer { case: &case.name, question, assumed, found, holds: None });
+            }
+        }
+        for (question, asked) in assumptions() {
+            let asks = |case: &&Case| asked.is_ok_and(|cases| cases.contains(&format!("`{}`", case.name)));
+            for case in self.cases.iter().filter(asks).filter(|case| case.measured.is_empty()) {
+                let holds = match case.verdict.as_str() {
+                    "passed" => Some(true),
+                    "SKIPPED" => None,
+                    _ => Some(false),
+                };
+                let found = format!("{} {}", case.verdict, case.reason).trim_end().to_owned();
+                let assumed = "the case passes".into();
+                answers.push(Answer { case: &case.name, question: question.into(), assumed, found, holds });
             }
         }
         answers
@@ -302,6 +316,21 @@ fn gaps() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     FACTS.lines().filter_map(row).collect()
 }
 
+/// Returns each assumption of the table "Every assumption" in `DEVICE.md`, with the names of the cases that
+/// ask a board, or the reason that no case does.
+fn assumptions() -> impl Iterator<Item = (&'static str, Result<&'static str, &'static str>)> {
+    let (_, table) = FACTS.split_once("## Every assumption").unwrap_or_default();
+    table.lines().filter_map(cells).skip(1).filter_map(|row| {
+        let [assumption, _, asked] = row[..] else { return None };
+        Some((assumption, asked.strip_prefix("nobody: ").map_or(Ok(asked), Err)))
+    })
+}
+
+/// Returns each assumption that no case asks, with the reason.
+pub(super) fn unasked() -> impl Iterator<Item = (&'static str, &'static str)> {
+    assumptions().filter_map(|(assumption, asked)| Some((assumption, asked.err()?)))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -405,6 +434,19 @@ pub(super) mod tests {
         );
         assert_eq!((other.found.as_str(), other.holds), ("true", Some(true)));
         assert_eq!((gap.found.as_str(), gap.assumed.as_str()), ("start 0", "at FFFF; complemented"));
+    }
+
+    #[test]
+    fn an_assumption_whose_case_only_passes_has_that_answer_and_others_a_reason() {
+        let mut record = record("hardware");
+        record.cases.iter_mut().for_each(|case| case.name = "m40_a_dek_of_another_domain".into());
+        let answers = record.answers();
+        let [.., answer] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!((answer.found.as_str(), answer.holds), ("passed", Some(true)));
+        assert!(answer.question.contains("DEK of another protection domain"), "{answer:?}");
+        let asked = assumptions().filter(|(_, asked)| asked.is_ok()).count();
+        assert!(asked > 25 && unasked().count() > 25, "{asked} {}", unasked().count());
+        assert!(unasked().all(|(_, reason)| !reason.starts_with("nobody")));
     }
 
     #[test]
