@@ -25,8 +25,8 @@ const MEMORY: &str = "768M";
 /// kernel's stack.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// The time limit for a command in the guest, in seconds. The longest command, that of `guest --check`, takes
-/// 80 s on two quiet processors.
+/// The time limit for a command in the guest, in seconds. The longest command, that of `guest --check`, took
+/// 139 s beside other work.
 const USUAL: u64 = 600;
 
 /// The time limit for an interactive shell in the guest, in seconds.
@@ -161,9 +161,10 @@ fn listen(stream: impl Read + Send + 'static, tell: Sender<Line>, kind: fn(Strin
     });
 }
 
-/// Prints the output of the guest's command, and on standard error the lines of the console that name mlx5.
-/// Returns the command's exit status. A warning of the kernel is an error, also after the command has ended.
-/// The guest is killed [`LAST_WORDS`] after the warning.
+/// Prints the output of the guest's command, and on standard error the lines of the console that name mlx5,
+/// the guest or QEMU, and all lines from a warning on. Returns the command's exit status. A warning of the
+/// kernel is an error, also after the command has ended. The guest is killed [`LAST_WORDS`] after the
+/// warning.
 fn watch(lines: &Receiver<Line>, mut end: Instant) -> Result<u8, String> {
     let (mut status, mut warning) = (None, None);
     loop {

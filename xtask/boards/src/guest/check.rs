@@ -33,7 +33,8 @@ const END: &str = include_str!("check/end.sh");
 /// A guest of the check, with the scripts that it runs one after the other.
 struct Part {
     arch: Arch,
-    /// [`SID`] for the newest kernel of Debian sid. `None` for the kernel of Debian 12.
+    /// [`SID`] for the newest kernel of Debian sid. `None` for the kernel of this machine's Debian, so far
+    /// Debian 12.
     kernel: Option<&'static str>,
     /// The kind of port that the PCI function has: `infiniband` or `ethernet`.
     port: &'static str,
@@ -91,7 +92,7 @@ const USUAL: Part = Part {
     other: Other::None,
 };
 
-/// The scripts of a guest that only reads the identity of its device.
+/// The scripts of a guest that checks the model of its device, with one ping-pong and one scenario.
 const LOOK: &[&str] = &[BEGIN, IDENTITY, END];
 
 const PARTS: &[Part] = &[

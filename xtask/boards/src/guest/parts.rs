@@ -26,7 +26,8 @@ const PACKAGES: &[&str] = &[
 #[derive(Clone)]
 pub(super) struct Guest {
     pub(super) arch: Arch,
-    /// A folder with a kernel, or [`SID`]. `None` selects the kernel of Debian's stable release.
+    /// A folder with a kernel, or [`SID`]. `None` selects the kernel of the Debian release that this
+    /// machine's apt uses.
     pub(super) kernel: Option<String>,
     pub(super) port: String,
     /// The model of the device: the option `--device` of the program that serves the PCI function to the

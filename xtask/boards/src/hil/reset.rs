@@ -12,7 +12,8 @@ use xtask_parsers::boards::Reset;
 
 pub(super) fn perform(reset: &Reset) -> Result<(), String> {
     match reset {
-        // With `Power`, the process that holds the board's place in the lab has already switched the power.
+        // With `Process`, the runner only starts the program again. With `Power`, the process that holds the
+        // board's place in the lab has already switched the power.
         Reset::Process | Reset::Power { .. } => Ok(()),
         Reset::Rshim { file, .. } => rshim(file),
         Reset::Gpio { chip, line, active_low, hold_milliseconds, .. } => {

@@ -9,7 +9,7 @@ pub(super) enum Verdict {
     Passed,
     /// The case failed. The value is the reason.
     Failed(String),
-    /// The case was skipped. The value is the capability that the board lacks.
+    /// The case was skipped. The value is the reason, such as a capability that the board lacks.
     Skipped(String),
     /// The board hung. The value is the time for which the board was silent.
     Hung(String),
@@ -80,7 +80,8 @@ pub(super) struct Results {
     pub(super) cases: Vec<Case>,
     /// The reason of each reset.
     pub(super) resets: Vec<String>,
-    /// The board's violations of the protocol, such as an event that must not occur.
+    /// Problems that belong to no case: violations of the protocol, unexpected skips, differences between
+    /// boards.
     pub(super) problems: Vec<String>,
     pub(super) ending: Ending,
     pub(super) took: Duration,

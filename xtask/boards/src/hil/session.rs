@@ -1,5 +1,5 @@
-//! Runs a board's program under the control of the monitor. Only this module uses processes, threads and the
-//! clock.
+//! Runs a board's program under the control of the monitor. This module contributes the processes, the
+//! threads and the clock: the monitor uses none of them.
 
 use super::board::{Board, Trouble};
 use super::monitor::{Monitor, Step};

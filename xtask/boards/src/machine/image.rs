@@ -103,7 +103,7 @@ impl Image {
         self.entries.push((name.to_owned(), entry));
     }
 
-    /// Adds a file of this machine as a program.
+    /// Adds a file of this machine to the folder `bin` of the archive, as a program.
     pub(crate) fn program(&mut self, path: &Path) -> Result<(), String> {
         let name = path.file_name().ok_or_else(|| format!("{} names no file", path.display()))?;
         self.put(&format!("bin/{}", name.to_string_lossy()), Entry::Program(read(path)?));

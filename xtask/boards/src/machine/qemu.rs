@@ -56,8 +56,8 @@ impl Qemu {
         command
     }
 
-    /// Returns whether QEMU has a device of this name. The exit status does not show it: QEMU 7.2 also ends
-    /// with 0 if it lacks the device, but then lists no options.
+    /// Returns whether QEMU has a device of this name. The output decides instead of the exit status: QEMU
+    /// 7.2 also ends with 0 if it lacks the device, but then lists no options.
     pub(crate) fn has(&self, device: &str) -> bool {
         let mut command = self.command();
         command.args(["-machine", "none", "-device", &format!("{device},help")]).stderr(Stdio::null());

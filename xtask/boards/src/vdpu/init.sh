@@ -10,10 +10,10 @@ while read -r module; do
     insmod "/lib/modules/$module.ko"
 done < /etc/modules
 ip link set lo up
-# The network inside QEMU, which forwards ports to this address.
+# QEMU's own network forwards a port of the host to this address.
 ip address add 10.0.2.15/24 dev eth0
 ip link set eth0 up
 dropbearconvert openssh dropbear /etc/dropbear/openssh_host_key /etc/dropbear/host_key
-# Keys only, no forwarding, in the foreground, log on the console.
+# The options of dropbear: keys only, no forwarding, in the foreground, log on the console.
 dropbear -F -E -s -j -k -r /etc/dropbear/host_key
 poweroff -f

@@ -71,9 +71,9 @@ impl Machine {
         let _ = fs::remove_dir_all(&folder);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
-        // From here on, dropping `machine` removes the folder.
         let port = free_port()?;
         let kernel = Kernel::below(&packages)?;
+        // From here on, dropping `machine` removes the folder.
         let machine = Self { folder, kernel, port, emulator, function: None, qemu: None };
         for key in ["host_key", "client_key"] {
             let mut make = program("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "vdpu", "-f"]);

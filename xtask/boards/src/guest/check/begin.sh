@@ -18,19 +18,19 @@ no_warning() {
     warned=$(warnings)
     [ -z "$warned" ] || failed "the drivers have warned: $warned"
 }
-# Waits for one connection, and prints the bytes that come. `nc` would tell the peer that no bytes follow, if
-# its input ended, and peers end then.
+# Waits for one connection, and prints the bytes that arrive. The input of `nc` stays open: at the end of its
+# input, `nc` would tell the peer that no bytes follow, and the peer would end.
 listen() {
     [ -p /tmp/open ] || mkfifo /tmp/open
     nc -l -p $1 0<> /tmp/open
 }
-# Loads the modules of a list that are not there.
+# Loads the modules of a list that are not loaded yet.
 load() {
     while read -r module; do
         [ -d "/sys/module/$module" ] || insmod "/lib/modules/$module.ko" || failed "insmod $module"
     done < "$1"
 }
-# Runs server and client of a program in this guest. The words behind `--` are those of the client alone.
+# Runs server and client of a program in this guest. Only the client gets the words after `--`.
 pair() {
     server=
     while [ $# != 0 ] && [ "$1" != -- ]; do server="$server $1"; shift; done

@@ -1,25 +1,25 @@
-# A guest and programs of this machine on the stand-in, on one network. The TCP connections between them go
-# over a network interface of QEMU, behind which this machine has the address 10.0.2.2.
+# A guest and programs of the host on the stand-in, on one network. The TCP connections between them go over a
+# network interface of QEMU, behind which the host has the address 10.0.2.2.
 load /etc/user
 for outside in $(ls /sys/class/net); do
     case $outside in lo | "$interface") ;; *) break ;; esac
 done
 ip link set "$outside" up
 ip address add 10.0.2.15/24 dev "$outside"
-# Has a shell of this machine carry out a line, and prints its output.
+# Has a shell of the host carry out a line, and prints the output.
 ask() { echo "$*" | timeout 150 nc 10.0.2.2 "$orders"; }
 ask ibv_devinfo -v > /tmp/programs
 address=$(sed -n 's/^.*GID\[ *1\]:[[:space:]]*\(fe80:[0-9a-f:]*\).*/\1/p' /tmp/programs | head -n 1)
 [ -n "$address" ] || failed "no address of the programs: $(cat /tmp/programs)"
-# Linux asks for the hardware address before it connects a queue pair, and no interface of this machine
-# answers. Any hardware address will do, since the device sends by the number of the queue pair.
+# Linux asks for the hardware address before it connects a queue pair, and no interface of the host answers.
+# Any hardware address will do, since the device sends by the number of the queue pair.
 /bin/ip -6 neighbour replace "$address" lladdr 02:00:00:00:00:02 dev "$interface" || failed "the neighbour"
-# The program's address is link-local, hence that of this guest is, too.
+# The address of the host's programs is link-local, hence this guest also uses its link-local address.
 for local in $(ls $port/gids | sort -n); do
     grep -q '^fe80:' "$port/gids/$local" && grep -q 'RoCE v2' "$port/gid_attrs/types/$local" && break
 done
-# Runs a server on this machine, and the client here. Each side has its own table of GIDs, and programs have
-# different options for their entries.
+# Runs a server on the host, and the client in this guest. Each side has its own table of GIDs. The first word
+# is the program's option that selects an entry of this table.
 beside() {
     option=$1
     shift

@@ -1,6 +1,7 @@
 # Two guests on one network: packets of the network interface, RoCE and NVMe over fabrics from one to the
 # other, and a guest that dies and comes back.
-# Runs a server in the other guest, and the client here. Both have a table of GIDs of their own.
+# Runs a server in the other guest, and the client in this guest. Each guest replaces `$gid` by the entry of
+# its own table of GIDs.
 between() {
     order "$* > /tmp/server 2>&1 &"
     eval "timeout 60 $* 192.0.2.1" > /tmp/client 2>&1 || failed "$*: $(cat /tmp/client)"

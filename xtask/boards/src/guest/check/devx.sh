@@ -1,6 +1,6 @@
 # Registration by UMRs, and commands of a program (DEVX).
-# mlx5_ib registers memory by UMRs: it has made free regions, which UMRs fill.
-# Newer kernels show them in no file.
+# mlx5_ib registers memory by UMRs: it keeps free regions, which UMRs fill. Later kernels than 6 show these
+# regions in no file.
 mount -t debugfs none /sys/kernel/debug
 case $(uname -r) in
 6.*)

@@ -1,5 +1,5 @@
 # Functions for a disk with T10 protection information of type $type, and with blocks of $bytes bytes. The
-# disk of scsi_debug stores the protection information, and compares nothing when it is read.
+# disk of scsi_debug stores the protection information, and compares nothing when blocks are read.
 make_disk() {
     load /etc/protection
     # A disk without `dif` has type 1 for Linux (DIX type 0).
@@ -11,7 +11,7 @@ make_disk() {
         sleep 1
     done
     grep -q T10-DIF-TYPE$type-CRC "/sys/block/$disk/integrity/format" || failed "no disk of type $type"
-    # Linux asks a disk of type 3 to compare. From now on, Linux takes this disk for one without a type.
+    # Linux would ask a disk of type 3 to compare. From now on, Linux takes this disk for one without a type.
     echo 0 > "$(ls /sys/block/"$disk"/device/scsi_disk/*/protection_type)" || failed "the type of the disk"
 }
 # Offers the disk as a volume of NVMe over fabrics.
@@ -26,11 +26,11 @@ retract_protected() {
     retract
     rmmod scsi_debug || failed "rmmod scsi_debug"
 }
-# Changes the data of block 9 on the disk by a SCSI command. Its protection information stays.
+# Changes the data of block 9 on the disk by a SCSI command. The block's protection information stays.
 overwrite() {
     dd if=/dev/urandom of=/tmp/other bs=$bytes count=1 2> /dev/null
     sg_dd blk_sgio=1 if=/tmp/other of="/dev/$disk" bs=$bytes seek=9 count=1 > /tmp/io 2>&1 ||
         failed "overwriting: $(cat /tmp/io)"
 }
-# The last byte of block 9, in hex, with the protection information of ten blocks.
+# Prints the offset of the last byte of block 9, in hex, where protection information follows each block.
 last_byte() { printf %x $(((bytes + 8) * 10 - 1)); }

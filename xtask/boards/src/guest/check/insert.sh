@@ -7,8 +7,7 @@ case $(uname -r) in
 6.*) compares=1 ;;
 *) compares= ;;
 esac
-# Reads blocks of the volume by one command: as many as the second number, and the one behind as many as the
-# first times the second.
+# Reads blocks of the volume by one command: `blocks N COUNT` reads COUNT blocks, from block N * COUNT on.
 blocks() { /bin/dd if="$volume" of=/tmp/read bs=$((bytes * $2)) skip="$1" count=1 iflag=direct 2> /dev/null; }
 inserted() {
     type=$1 bytes=$2

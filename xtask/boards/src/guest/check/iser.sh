@@ -7,7 +7,7 @@ load_iser() {
     insmod /lib/modules/ib_iser.ko pi_enable=1 || failed "ib_iser"
 }
 load_iser
-# All modules are there. Linux must not ask for them by a program that finds none.
+# All modules are loaded, and this guest has no `modprobe`: Linux calls `true` instead.
 echo /bin/true > /proc/sys/kernel/modprobe
 mount -t configfs none /sys/kernel/config
 target=/sys/kernel/config/target
@@ -39,8 +39,8 @@ offer_iscsi() {
     echo 1 > $group/enable || failed "the target"
 }
 retract_iscsi() {
-    # The target of Linux 6.1 ends a session some 10 s after its end by the initiator. To remove the target
-    # earlier corrupts a list of the kernel (`transport_deregister_session_configfs`).
+    # The target of Linux 6.1 ends a session some 10 s after the initiator. Removing the target earlier
+    # corrupts a list of the kernel (`transport_deregister_session_configfs`).
     for second in $(seq 60); do
         [ -n "$(tr -d '\0' < $group/dynamic_sessions)" ] || break
         sleep 1
@@ -49,7 +49,7 @@ retract_iscsi() {
     rm $group/lun/lun_0/volume
     rmdir $group/lun/lun_0 $group/np/192.0.2.1:3260 $group $target/iscsi/$name $backend
     rmmod scsi_debug || failed "rmmod scsi_debug"
-    # The target ends its connections in the background. The end of its module waits for them.
+    # The target ends its connections in the background. Only afterwards can its module be removed.
     rmmod ib_iser || failed "rmmod ib_iser"
     for second in $(seq 30); do
         rmmod ib_isert 2> /dev/null && break
@@ -84,7 +84,8 @@ iser() {
     dd if=/tmp/written of="/dev/$volume" bs=256k oflag=direct 2> /dev/null || failed "writing"
     same
     no_warning
-    # The guard of block 9 becomes wrong. Both devices report the error, in 16 blocks and in one.
+    # The guard of block 9 becomes wrong. Target and initiator both report the error, in a read of 16 blocks
+    # and in a read of one block.
     overwrite
     dmesg -c > /tmp/messages
     blocks 0 16 && failed "Linux reads 16 blocks"

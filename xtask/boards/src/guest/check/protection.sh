@@ -1,7 +1,7 @@
 # NVMe over fabrics with T10 protection information. Target and initiator of the kernel register integrity
 # regions, and the device compares the blocks that pass. A disk of scsi_debug stores the protection
-# information, and compares nothing when it is read. Linux has to report each changed part for its block, and
-# for no other.
+# information, and compares nothing when blocks are read. Linux has to report each changed part for its block,
+# and for no other block.
 # Each command is sent once, hence each error is reported once.
 load /etc/storage
 echo 0 > /sys/module/nvme_core/parameters/max_retries
@@ -13,10 +13,11 @@ attach() {
     grep -q T10-DIF-TYPE$type-CRC "/sys/block/$(basename "$volume")/integrity/format" ||
         failed "the volume has no protection of type $type"
 }
-# Sends a command for some blocks: the number of the first one, their count, `read` or `write`, a file, what
-# is compared (1 the reference tag, 2 the application tag, 4 the guard), and further options. Up to Linux 6, the
-# file has the blocks with their protection information. Later kernels refuse its length, and the device
-# inserts and strips the protection information.
+# Sends a command for some blocks. The arguments are the number of the first block, the count of blocks,
+# `read` or `write`, a file, the sum of the parts that are compared (1 the reference tag, 2 the application
+# tag, 4 the guard), and further options. Up to Linux 6, the file has the blocks with their protection
+# information. Later kernels refuse a file of this length: the device inserts and strips the protection
+# information.
 case $(uname -r) in
 6.*) inserts=0 ;;
 *) inserts=8 ;;
@@ -24,7 +25,7 @@ esac
 io_at() {
     first=$1 count=$2 way=$3 file=$4 checks=$(($5 | inserts))
     shift 5
-    # `nvme` shortens no file.
+    # `nvme` does not shorten a file that exists.
     [ "$way" = write ] || rm -f "$file"
     nvme "$way" "$volume" -s $first -c $((count - 1)) -z $((count * (bytes + 8 - inserts))) -d "$file" \
         -p $checks "$@" > /tmp/io 2>&1 || ! cat /tmp/io
@@ -52,7 +53,7 @@ same() {
         cmp "$1" /tmp/read || failed "the bytes of $place"
     done
 }
-# Checks what the kernel has said since the last call: this number of errors of a kind (0 guard, 1 reference
+# Checks the messages of the kernel since the last call: this number of errors of a kind (0 guard, 1 reference
 # tag, 2 application tag), and no other warning.
 reported() {
     kind=$1 count=$2
@@ -66,8 +67,8 @@ reported() {
     [ -z "$others" ] || failed "more than the planned error: $others"
     dmesg -c > /tmp/messages
 }
-# Reads blocks 0 to 15 at once, and blocks 8 to 10 one by one. Block 9 has a wrong part of this kind. Both
-# devices of a transfer report the error, and Linux fails the read.
+# Reads blocks 0 to 15 at once, and blocks 8 to 10 one by one. Block 9 has a wrong part of this kind. Target
+# and initiator both report the error, and Linux fails the read.
 changed() {
     what=$1 kind=$2
     dd if="$volume" of=/tmp/read bs=$((bytes * 16)) count=1 iflag=direct 2> /dev/null &&
@@ -84,8 +85,8 @@ protect() {
     type=$1 bytes=$2
     attach
     dmesg -c > /tmp/messages
-    # The kernel computes the protection information, and compares it again behind the volume. The kernel
-    # also compares what it reads from the disk, and computes what it writes to the disk.
+    # The kernel computes the protection information of blocks that are written to the volume, and compares
+    # the protection information of blocks that are read. The kernel does the same for the disk.
     dd if=/dev/urandom of=/tmp/written bs=256k count=2 2> /dev/null
     dd if=/tmp/written of="$volume" bs=256k oflag=direct 2> /dev/null || failed "writing"
     same /tmp/written
@@ -122,7 +123,7 @@ protect() {
     mark 0 9
     block 9 || failed "the right block"
     if [ $inserts = 0 ]; then
-        # A wrong guard of the initiator is refused before the disk has it.
+        # A block with a wrong guard is refused before the disk stores the block.
         (head -c $bytes /tmp/right; printf '\xff\xfe\0\0\0\0\0\x09') > /tmp/refused
         io write /tmp/refused 4 | grep -q 'Guard Check Error' || failed "a wrong guard is written"
         block 9 || failed "the block that was refused"

@@ -1,2 +1,2 @@
-# The following lines are for the second of two guests.
+# This guest is the second of two. Its addresses end with this number.
 number=2

@@ -1,5 +1,5 @@
-# NVMe over fabrics: target and initiator of the kernel in this guest. The bytes are compared three ways: the
-# ones that were written, the ones that come back over the wire, and the ones in the target's file.
+# NVMe over fabrics: target and initiator of the kernel in this guest. The written bytes, the bytes that come
+# back over the wire and the bytes in the target's file are compared.
 offer
 attach_volume
 write_and_read

@@ -1,5 +1,5 @@
-# Packets of the network interface. The interface, the port and the device count the same ones.
-# busybox has an `ip` of its own, which knows neither counters nor neighbours.
+# Counters of packets. The network interface, the port and the device count the same packets.
+# The commands name `/bin/ip`, because busybox has an `ip` of its own without counters and neighbours.
 count() { ethtool -S "$interface" | sed -n "s/^ *$1: //p"; }
 sent() { /bin/ip -s link show dev "$interface" | sed -n '/TX:/{n;s/^ *[0-9]* *\([0-9]*\).*/\1/p}'; }
 neighbour=02:00:00:00:00:09

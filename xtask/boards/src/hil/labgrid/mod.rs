@@ -1,6 +1,6 @@
 //! A board that a labgrid coordinator lends. The board is a place with given tags, which is reserved and held
-//! during the run. Its NetworkService is the SSH address, and its power switch resets it. `hold.py` talks to
-//! the coordinator, with labgrid's own package.
+//! during the run. The place's NetworkService is the SSH address, and its power switch resets the board.
+//! `hold.py` talks to the coordinator, with labgrid's own package.
 
 use super::board::{Board, Trouble};
 use super::session;

@@ -108,7 +108,7 @@ pub(super) struct Record {
     /// The device in words: identity, then capabilities.
     pub(super) device: Vec<Property>,
     pub(super) machine: Vec<Property>,
-    /// Date, version, commit and posting methods.
+    /// Date, version, commit, posting methods and filter.
     pub(super) run: Vec<Property>,
     pub(super) checks: Vec<Check>,
     pub(super) capabilities: Vec<String>,
