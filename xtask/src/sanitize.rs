@@ -52,12 +52,8 @@ const NOT_WITH_ADDRESS: Tests = &[
 /// Tests of the stand-in for the kernel that valgrind skips. Some tests pass bad addresses to the kernel, and
 /// some measure the CPU time of a thread. The tests `secrets` search all memory for a secret, which includes
 /// valgrind's own memory.
-const NOT_WITH_VALGRIND: Tests = &[
-    "secrets",
-    "good_addresses_move_bytes_and_bad_ones_are_refused",
-    "a_thread_that_sleeps_is_woken",
-    "the_example_sleeps_in_tokio",
-];
+const NOT_WITH_VALGRIND: Tests =
+    &["secrets", "good_addresses_move_bytes_and_bad_ones_are_refused", "a_thread_that_sleeps_is_woken"];
 /// Arguments that build the program `hil`, which runs scenarios behind the stand-in for the kernel, and the
 /// stand-in itself.
 const BEHIND: Tests = &["--package", "hil-tests", "--bin", "hil", "--package", "mlx5-uverbs", "--lib"];

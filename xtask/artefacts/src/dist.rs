@@ -55,8 +55,13 @@ const VALIDATION: &[(&str, &str, &str)] = &[
     ("hil-storage", STORAGE[0], STORAGE[0]),
     ("hil-storage", STORAGE[1], STORAGE[1]),
 ];
-/// The example of the cargo package `hil-tests` that the archive for validation contains.
-const EXAMPLE: &str = "protected_write";
+/// The examples of the cargo package `hil-tests` that the archive for validation contains, each with a text
+/// that it prints.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("protected_write", "block 1"),
+    ("nvme_tcp_digests", "both digests are good"),
+    ("async_completions", "sent 40, got "),
+];
 
 /// The number of Debian's user `nobody`. If root runs `dist`, checks run as this user.
 const NOBODY: u32 = 65534;
@@ -216,18 +221,14 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
         eprintln!("{}", glibc::check(&program, glibc::UBUNTU_22_04)?);
         put(&program, &folder.join("bin").join(to), 0o755)?;
     }
-    check(toolchain.cargo(&[
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "hil-tests",
-        "--example",
-        EXAMPLE,
-    ]))?;
-    let example = cross(triple).join("examples").join(EXAMPLE);
-    eprintln!("{}", glibc::check(&example, glibc::UBUNTU_22_04)?);
-    put(&example, &folder.join("bin").join(EXAMPLE), 0o755)?;
+    let examples = EXAMPLES.iter().flat_map(|(name, _)| ["--example", name]);
+    let words = ["build", "--quiet", "--release", "--package", "hil-tests"].into_iter().chain(examples);
+    check(toolchain.cargo(&words.collect::<Vec<_>>()))?;
+    for (name, _) in EXAMPLES {
+        let example = cross(triple).join("examples").join(name);
+        eprintln!("{}", glibc::check(&example, glibc::UBUNTU_22_04)?);
+        put(&example, &folder.join("bin").join(name), 0o755)?;
+    }
     let write = |name: &str, text: &str| {
         let file = folder.join(name);
         fs::write(&file, format!("{text}\n")).map_err(|error| format!("{}: {error}", file.display()))
@@ -247,7 +248,7 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
 }
 
 /// Runs the script of the unpacked archive on the stand-in, in an empty environment: a case that passes, the
-/// example, then a case that fails by a fault of the device. The report of the failing case must explain the
+/// examples, then a case that fails by a fault of the device. The report of the failing case must explain the
 /// failure. On this machine, root runs the script as user `nobody`. In another system (`system`), the script
 /// can use only the programs of that system.
 fn validate(archive: &Path, system: Option<&System>) -> Result<(), String> {
@@ -298,11 +299,13 @@ fn validate(archive: &Path, system: Option<&System>) -> Result<(), String> {
     if !good || !said.contains("1 of 1 cases passed") || !page.contains("Not hardware") {
         return Err(format!("./validate says of a sound device:\n{said}"));
     }
-    let mut example = command(&unpacked.join("emulator/mlx5-emulate"), None);
-    example.arg("--").arg(seen(&unpacked.join("bin").join(EXAMPLE)));
-    let printed = answer(example)?;
-    if !printed.contains("block 1") {
-        return Err(format!("the example {EXAMPLE} says:\n{printed}"));
+    for (name, text) in EXAMPLES {
+        let mut example = command(&unpacked.join("emulator/mlx5-emulate"), None);
+        example.arg("--").arg(seen(&unpacked.join("bin").join(name)));
+        let printed = answer(example)?;
+        if !printed.contains(text) {
+            return Err(format!("the example {name} says:\n{printed}"));
+        }
     }
     let (good, said, page) = run("r030_what_a_queue_pair_denies_no_key_gives", Some("denied-as-access"))?;
     let explained =

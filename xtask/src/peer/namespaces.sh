@@ -41,6 +41,7 @@ pair() {
     port=$1; shift
     env LD_PRELOAD="$LIBRARY" MLX5_UVERBS_DIR="$FOLDER/first/d" MLX5_UVERBS_NETDEV=one \
         timeout 60 "$@" -p "$port" > server.log 2>&1 & server=$!
+    started="$started $server"
     listens "$port"
     inside env LD_PRELOAD="$LIBRARY" MLX5_UVERBS_DIR="$FOLDER/second/d" MLX5_UVERBS_NETDEV=two \
         timeout 60 "$@" -p "$port" 192.0.2.1 > client.log 2>&1 || { cat client.log server.log; fail "$*"; }

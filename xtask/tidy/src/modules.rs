@@ -143,8 +143,11 @@ fn file_of(
     let folders = [format!("{folder}/{stem}"), folder.to_string()];
     if let Some((path, _)) = path {
         let around = inside.split_last().map_or(&[][..], |(_, around)| around);
-        let from = if around.is_empty() { folder.to_string() } else { folders.concat() };
-        return Some(normal(&format!("{from}/{}/{path}", around.join("/"))));
+        let from = |folder: &str| normal(&format!("{folder}/{}/{path}", around.join("/")));
+        // The path counts from the folder of the declaring file, unless an inline module is around it.
+        let is_known = |place: &String| !around.is_empty() && sources.contains_key(&**place);
+        let known = folders.iter().map(|folder| from(folder)).find(is_known);
+        return known.or_else(|| Some(from(folder)));
     }
     let inside = inside.join("/");
     let places = folders.iter().flat_map(|folder| {

@@ -66,13 +66,13 @@ impl Machine {
             (process, 0) => process.to_string(),
             (process, machine) => format!("{process}-{machine}"),
         };
+        let kernel = Kernel::below(&packages)?;
+        let port = free_port()?;
         let folder = root().join("target/vdpu").join(name);
         // An earlier process with the same number, which was killed, may have left a folder behind.
         let _ = fs::remove_dir_all(&folder);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| format!("{}: {error}", folder.display()))?;
-        let port = free_port()?;
-        let kernel = Kernel::below(&packages)?;
         // From here on, dropping `machine` removes the folder.
         let machine = Self { folder, kernel, port, emulator, function: None, qemu: None };
         for key in ["host_key", "client_key"] {
