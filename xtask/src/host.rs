@@ -54,6 +54,13 @@ pub fn storage() -> Result<PathBuf, String> {
     target.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} is in no folder", target.display()))
 }
 
+/// Builds the target of NVMe over fabrics, and returns its path.
+pub fn nvme_target() -> Result<PathBuf, String> {
+    const NAME: &str = "nvme_target";
+    build_programs(&[NAME])?;
+    run::built("debug", NAME)
+}
+
 /// Builds all tests, and sets a command to run the programs of this build, which are not optimised.
 pub fn with_tested(mut command: Command) -> Result<Command, String> {
     check(cargo(&[&["test"], &SELECTION[..], &["--no-run", "--quiet"]].concat()))?;

@@ -465,6 +465,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/examples/firmware-template/src/main.rs",
     "hil-tests/examples/firmware-template/src/memory.rs",
     "hil-tests/examples/minimal/src/main.rs",
+    "hil-tests/examples/nvme_target/cm.rs",
     "hil-tests/firmware/src/bench.rs",
     "hil-tests/firmware/src/boot.rs",
     "hil-tests/firmware/src/memory.rs",

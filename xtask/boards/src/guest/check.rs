@@ -7,7 +7,7 @@ use super::parts::{Guest, Parts};
 use crate::machine::arch::Arch;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use xtask::run;
+use xtask::{host, run};
 
 const BEGIN: &str = include_str!("check/begin.sh");
 const PROGRAMS: &str = include_str!("check/programs.sh");
@@ -26,6 +26,7 @@ const SERVE: &str = include_str!("check/serve.sh");
 const ORDERS: &str = include_str!("check/orders.sh");
 const ISER: &str = include_str!("check/iser.sh");
 const INSERT: &str = include_str!("check/insert.sh");
+const TARGET: &str = include_str!("check/target.sh");
 const BETWEEN: &str = include_str!("check/between.sh");
 const BESIDE: &str = include_str!("check/beside.sh");
 const END: &str = include_str!("check/end.sh");
@@ -79,6 +80,9 @@ const INSERTED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, INSERT, END];
 /// The scripts of a guest that gives the other guest ([`SERVES`]) all orders of a check.
 const ORDERED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, BETWEEN, END];
 
+/// The scripts of a guest whose storage target is a program of this project.
+const OWN: &[&str] = &[BEGIN, VOLUME, TARGET, END];
+
 /// A guest with Debian 12's kernel on an InfiniBand port, alone.
 const USUAL: Part = Part {
     arch: Arch::X86,
@@ -122,6 +126,8 @@ const PARTS: &[Part] = &[
     Part { port: "ethernet", scripts: &[BEGIN, BESIDE, END], other: Other::Programs, ..USUAL },
     Part { port: "ethernet", scripts: &[BEGIN, DISK, ISER, END], about: "iSER", ..USUAL },
     Part { kernel: Some(SID), port: "ethernet", scripts: &[BEGIN, DISK, ISER, END], about: "iSER", ..USUAL },
+    Part { port: "ethernet", scripts: OWN, about: "our target", ..USUAL },
+    Part { kernel: Some(SID), port: "ethernet", scripts: OWN, about: "our target", ..USUAL },
     Part { device: "bluefield2", scripts: LOOK, ..USUAL },
     Part { device: "connectx6dx", port: "ethernet", scripts: LOOK, ..USUAL },
     Part { device: "connectx7", scripts: LOOK, ..USUAL },
@@ -167,6 +173,7 @@ impl Part {
     /// Builds the programs of this project that the scripts call.
     fn files(&self) -> Result<Vec<PathBuf>, String> {
         match self.other {
+            Other::None if self.scripts == OWN => host::nvme_target().map(|program| vec![program]),
             Other::None => self.arch.scenarios().map(|scenarios| vec![scenarios]),
             Other::Guest(_) | Other::Programs => self.arch.storage(),
         }
@@ -276,12 +283,13 @@ mod tests {
         };
         assert_eq!(asked("--check").len(), PARTS.len());
         let named = |kernel: &str, port: &str| (Arch::X86, Some(kernel.to_owned()), port.to_owned());
-        assert_eq!(asked("--kernel sid --port ethernet"), [(); 6].map(|()| named("sid", "ethernet")));
+        assert_eq!(asked("--kernel sid --port ethernet"), [(); 7].map(|()| named("sid", "ethernet")));
         let own = asked("--kernel /here --arch x86-64");
         assert_eq!(
             own,
             [
                 "infiniband",
+                "ethernet",
                 "ethernet",
                 "ethernet",
                 "ethernet",

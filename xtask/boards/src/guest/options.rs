@@ -36,7 +36,8 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
                    the drivers let go of the device, also under load and for FLR, and recover a
                    device that fails; the other models; two guests on one network: ping, RoCE, NVMe
                    over fabrics, the storage example, and one of them dies; a target that inserts
-                   and strips protection information; a guest and programs on the stand-in;
+                   and strips protection information; a target of this project; a guest and programs
+                   on the stand-in;
                    Wireshark judges the captures of both
   --case WORDS     check only the guests whose description has WORDS, such as `two guests`
 ";
