@@ -113,7 +113,8 @@ static void sizes_are_those_of_the_queues(void)
         uint32_t operation, bytes, blocks;
     } SIZES[] = {{MLX5MK_OP_NOP, 0, 1},        {MLX5MK_OP_SEND, 0, 1},       {MLX5MK_OP_SEND, 60, 2},
                  {MLX5MK_OP_SEND, 44, 1},      {MLX5MK_OP_RDMA_WRITE, 44, 2}, {MLX5MK_OP_RDMA_READ, 0, 1},
-                 {MLX5MK_OP_COMPARE_SWAP, 0, 1}, {MLX5MK_OP_MEMCPY, 0, 1},     {MLX5MK_OP_INVALIDATE, 0, 2}};
+                 {MLX5MK_OP_COMPARE_SWAP, 0, 1}, {MLX5MK_OP_MEMCPY, 0, 1},     {MLX5MK_OP_INVALIDATE, 0, 2},
+                 {MLX5MK_OP_MASKED_FETCH_ADD, 0, 1}, {MLX5MK_OP_MASKED_COMPARE_SWAP, 0, 2}};
     for (size_t i = 0; i < sizeof(SIZES) / sizeof(SIZES[0]); i++) {
         mlx5mk_request one = {.operation = SIZES[i].operation, .sges = sges, .sge_count = 2};
         one.inline_data = SIZES[i].bytes ? pages : NULL, one.inline_bytes = SIZES[i].bytes;

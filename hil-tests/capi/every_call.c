@@ -95,7 +95,8 @@ static void set_up(void)
     char words[16];
     mlx5mk_address addresses[2];
     mlx5mk_connect_spec wrong = {.service_level = 8}, spec = {.first_psn = 0x1234, .ack_packets = 1};
-    mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_MEMCPY}, odd = {.flags = 16};
+    mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_MEMCPY | MLX5MK_QP_MASKED_ATOMICS};
+    mlx5mk_qp_spec odd = {.flags = 32};
 
     REFUSED(MLX5MK_DEVICE, "mlx5_7", mlx5mk_device_open("mlx5_7", &device, &error));
     REFUSED(MLX5MK_ARGUMENT, "UTF-8", mlx5mk_device_open("\xff", &device, &error));
@@ -207,6 +208,30 @@ static void each_operation_does_what_its_name_says(void)
     does(&add);
     CHECK(*here == 41 && *there == 42);
     local.length = 16;
+}
+
+static void atomics_have_masks(void)
+{
+    uint64_t *here = (uint64_t *)(void *)memory, *there = (uint64_t *)(void *)(memory + BYTES);
+    mlx5mk_request swap = request(6, MLX5MK_OP_MASKED_COMPARE_SWAP), add = request(7, MLX5MK_OP_MASKED_FETCH_ADD);
+
+    local.length = 8;
+    *there = 0x1234;
+    swap.compare = 0x34, swap.compare_mask = 0xff, swap.swap_add = 0x5678, swap.swap_mask = 0xff00;
+    CHECK(does(&swap).operation == MLX5MK_OP_COMPARE_SWAP && *here == 0x1234 && *there == 0x5634);
+    add.swap_add = 0xd0, add.compare_mask = 0x80;
+    CHECK(does(&add).operation == MLX5MK_OP_FETCH_ADD && *here == 0x5634 && *there == 0x5604);
+    /* An old value of 4 bytes is in big endian. */
+    local.length = 4;
+    does(&add);
+    CHECK(((uint8_t *)memory)[3] == 0x04 && ((uint8_t *)memory)[2] == 0x56 && *there == 0x56d4);
+    swap.compare = 0xd4;
+    does(&swap);
+    CHECK(((uint8_t *)memory)[3] == 0xd4 && *there == 0x56d4);
+    swap.swap_mask = 1ULL << 32;
+    REFUSED(MLX5MK_ARGUMENT, "swap_mask", mlx5mk_post(first, &swap, &error));
+    local.length = 16;
+    REFUSED(MLX5MK_ARGUMENT, "one segment", mlx5mk_post(first, &swap, &error));
 }
 
 static void memory_is_copied(void)
@@ -527,6 +552,7 @@ int main(void)
     codes_have_words();
     set_up();
     each_operation_does_what_its_name_says();
+    atomics_have_masks();
     memory_is_copied();
     a_request_in_bytes_is_posted();
     messages_arrive_with_what_was_sent_along();

@@ -191,6 +191,10 @@
 // mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
 #define MLX5MK_QP_BLUE_FLAME 8
 
+// Flag of a queue pair: the peer may use masked atomics (MLX5MK_OP_MASKED_COMPARE_SWAP,
+// MLX5MK_OP_MASKED_FETCH_ADD). Not every device supports this.
+#define MLX5MK_QP_MASKED_ATOMICS 16
+
 // Format of time stamps: ticks of the device's free-running clock.
 #define MLX5MK_TIMESTAMPS_FREE_RUNNING 1
 
@@ -425,6 +429,17 @@
 
 // Operation in completions only: a memory window that was bound (mlx5mk_post_bind).
 #define MLX5MK_OP_BIND 14
+
+// If 4 or 8 bytes of the peer's memory equal `compare` in the bits of `compare_mask`, their bits of
+// `swap_mask` become those of `swap_add`. The old value arrives in the one segment, which gives the number
+// of bytes; an old value of 4 bytes is in big endian. The peer's queue pair needs MLX5MK_QP_MASKED_ATOMICS.
+// The completion has the operation MLX5MK_OP_COMPARE_SWAP.
+#define MLX5MK_OP_MASKED_COMPARE_SWAP 15
+
+// Adds `swap_add` to 4 or 8 bytes of the peer's memory, field by field: a bit of `compare_mask` marks the
+// highest bit of a field, and no carry leaves this bit. All else is as for MLX5MK_OP_MASKED_COMPARE_SWAP.
+// The completion has the operation MLX5MK_OP_FETCH_ADD.
+#define MLX5MK_OP_MASKED_FETCH_ADD 16
 
 // The bytes are consecutive blocks of a send queue of unknown kind, beginning with the first block of a
 // request. Requests are read as those of a connected queue pair, unless their bytes show another kind.
@@ -704,6 +719,11 @@ typedef struct mlx5mk_request {
   // The value that MLX5MK_OP_COMPARE_SWAP writes to the peer's memory, or that MLX5MK_OP_FETCH_ADD adds to
   // it.
   uint64_t swap_add MLX5MK_ZERO;
+  // For MLX5MK_OP_MASKED_COMPARE_SWAP: the bits that are compared. For MLX5MK_OP_MASKED_FETCH_ADD: the
+  // highest bit of each field, which no carry leaves.
+  uint64_t compare_mask MLX5MK_ZERO;
+  // For MLX5MK_OP_MASKED_COMPARE_SWAP: the bits that the new value replaces.
+  uint64_t swap_mask MLX5MK_ZERO;
 } mlx5mk_request;
 
 // The properties of a queue pair. A field that is 0 stands for its default.
@@ -721,8 +741,8 @@ typedef struct mlx5mk_qp_spec {
   // consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
   // number of blocks of the send ring.
   uint32_t max_requests MLX5MK_ZERO;
-  // A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
-  // MLX5MK_QP_BLUE_FLAME, or 0.
+  // A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY,
+  // MLX5MK_QP_BLUE_FLAME and MLX5MK_QP_MASKED_ATOMICS, or 0.
   uint32_t flags MLX5MK_ZERO;
   // Number of the device's port. Default 1.
   uint32_t port MLX5MK_ZERO;

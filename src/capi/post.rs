@@ -8,7 +8,7 @@ use super::group::{Pool, Qp, TakenMkey, flagged};
 use super::values::{Range, Stream, array};
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout};
 use crate::types::{Key, PsvIndex};
-use crate::wqe::{Local, Payload, Remote, Sge};
+use crate::wqe::{Local, MaskedAtomic, Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
@@ -48,6 +48,15 @@ pub const MLX5MK_OP_MEMCPY: u32 = 12;
 pub const MLX5MK_OP_RAW: u32 = 13;
 /// Operation in completions only: a memory window that was bound (mlx5mk_post_bind).
 pub const MLX5MK_OP_BIND: u32 = 14;
+/// If 4 or 8 bytes of the peer's memory equal `compare` in the bits of `compare_mask`, their bits of
+/// `swap_mask` become those of `swap_add`. The old value arrives in the one segment, which gives the number
+/// of bytes; an old value of 4 bytes is in big endian. The peer's queue pair needs MLX5MK_QP_MASKED_ATOMICS.
+/// The completion has the operation MLX5MK_OP_COMPARE_SWAP.
+pub const MLX5MK_OP_MASKED_COMPARE_SWAP: u32 = 15;
+/// Adds `swap_add` to 4 or 8 bytes of the peer's memory, field by field: a bit of `compare_mask` marks the
+/// highest bit of a field, and no carry leaves this bit. All else is as for MLX5MK_OP_MASKED_COMPARE_SWAP.
+/// The completion has the operation MLX5MK_OP_FETCH_ADD.
+pub const MLX5MK_OP_MASKED_FETCH_ADD: u32 = 16;
 
 /// A request that moves data. Fields that its operation does not need are ignored.
 #[repr(C)]
@@ -79,6 +88,11 @@ pub struct Request {
     /// The value that MLX5MK_OP_COMPARE_SWAP writes to the peer's memory, or that MLX5MK_OP_FETCH_ADD adds to
     /// it.
     pub swap_add: u64,
+    /// For MLX5MK_OP_MASKED_COMPARE_SWAP: the bits that are compared. For MLX5MK_OP_MASKED_FETCH_ADD: the
+    /// highest bit of each field, which no carry leaves.
+    pub compare_mask: u64,
+    /// For MLX5MK_OP_MASKED_COMPARE_SWAP: the bits that the new value replaces.
+    pub swap_mask: u64,
 }
 
 /// Posts a configuration of an mkey in use. `count` ranges of memory, one after the other, become the mkey's
@@ -184,6 +198,10 @@ pub unsafe extern "C" fn mlx5mk_post(
                 post.compare_swap(remote, request.compare, request.swap_add, one(sges, ATOMIC)?)?;
             }
             MLX5MK_OP_FETCH_ADD => post.fetch_add(remote, request.swap_add, one(sges, ATOMIC)?)?,
+            MLX5MK_OP_MASKED_COMPARE_SWAP | MLX5MK_OP_MASKED_FETCH_ADD => {
+                let sge = one(sges, ATOMIC)?;
+                post.masked_atomic(remote, masked(request, sge.length)?, sge)?;
+            }
             MLX5MK_OP_MEMCPY => {
                 let Sge { address, length, lkey } = *one(sges, "a copy has one segment")?;
                 let to = Local { address: remote.address, lkey: remote.rkey };
@@ -196,7 +214,31 @@ pub unsafe extern "C" fn mlx5mk_post(
     })
 }
 
-const ATOMIC: &str = "an atomic has one segment of 8 bytes";
+const ATOMIC: &str = "an atomic has one segment of 8 bytes, or of 4 if it has masks";
+
+/// Returns the masked atomic of a request whose segment has `bytes` bytes.
+fn masked(request: &Request, bytes: u32) -> Result<MaskedAtomic, Failure> {
+    let Request { compare, compare_mask, swap_add, swap_mask, .. } = *request;
+    let swaps = request.operation == MLX5MK_OP_MASKED_COMPARE_SWAP;
+    if bytes == 8 {
+        return Ok(match swaps {
+            true => MaskedAtomic::CompareSwap64 { compare, compare_mask, swap: swap_add, swap_mask },
+            false => MaskedAtomic::FetchAdd64 { add: swap_add, boundary: compare_mask },
+        });
+    }
+    let word = |what, value: u64| u32::try_from(value).map_err(|_| Failure::Value { what, value });
+    let (swap_add, boundary) = (word("swap_add", swap_add)?, word("compare_mask", compare_mask)?);
+    Ok(match (bytes, swaps) {
+        (4, true) => MaskedAtomic::CompareSwap32 {
+            compare: word("compare", compare)?,
+            compare_mask: boundary,
+            swap: swap_add,
+            swap_mask: word("swap_mask", swap_mask)?,
+        },
+        (4, false) => MaskedAtomic::FetchAdd32 { add: swap_add, boundary },
+        _ => return Err(Failure::Wanted(ATOMIC)),
+    })
+}
 
 /// Returns the segment of a request that needs exactly one.
 const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failure> {

@@ -6,7 +6,9 @@ use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Member, Qp};
 use super::values::{only, room};
-use crate::command::{FlowLabel, LogAckInterval, PathMtu, Psn, QpState, Retries, RnrTimer, TimestampFormat};
+use crate::command::{
+    FlowLabel, LogAckInterval, PathMtu, Psn, QpAccess, QpState, Retries, RnrTimer, TimestampFormat,
+};
 use crate::devx::{AdoptSpec, ConnectOptions, DevxError, QpAddress, QueuePair, QueuePairSpec};
 use crate::types::Qpn;
 use core::ffi::c_void;
@@ -25,6 +27,9 @@ pub const MLX5MK_QP_MEMCPY: u32 = 4;
 /// then writes a request that is published alone to the register, so the device need not read it from memory.
 /// mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
+/// Flag of a queue pair: the peer may use masked atomics (MLX5MK_OP_MASKED_COMPARE_SWAP,
+/// MLX5MK_OP_MASKED_FETCH_ADD). Not every device supports this.
+pub const MLX5MK_QP_MASKED_ATOMICS: u32 = 16;
 
 /// Format of time stamps: ticks of the device's free-running clock.
 pub const MLX5MK_TIMESTAMPS_FREE_RUNNING: u32 = 1;
@@ -49,8 +54,8 @@ pub struct QpSpec {
     /// consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
     /// number of blocks of the send ring.
     pub max_requests: u32,
-    /// A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY and
-    /// MLX5MK_QP_BLUE_FLAME, or 0.
+    /// A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY,
+    /// MLX5MK_QP_BLUE_FLAME and MLX5MK_QP_MASKED_ATOMICS, or 0.
     pub flags: u32,
     /// Number of the device's port. Default 1.
     pub port: u32,
@@ -204,7 +209,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
         let (pd, place) = (given(pd, "pd")?, given(qp, "qp")?);
         let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
         let spec = spec.unwrap_or(&DEFAULT);
-        check_flags(spec, MLX5MK_QP_MEMCPY | MLX5MK_QP_BLUE_FLAME)?;
+        check_flags(spec, MLX5MK_QP_MEMCPY | MLX5MK_QP_BLUE_FLAME | MLX5MK_QP_MASKED_ATOMICS)?;
         // SAFETY: the caller vouches for the handles.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let each = send_cq.members.spec()?;
@@ -218,6 +223,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
             memcpy: spec.flags & MLX5MK_QP_MEMCPY != 0,
             blue_flame: spec.flags & MLX5MK_QP_BLUE_FLAME != 0,
             timestamps: timestamps(spec.timestamps)?,
+            access: QpAccess { masked_atomic: spec.flags & MLX5MK_QP_MASKED_ATOMICS != 0, ..each.access },
             port: u8::try_from(or(spec.port, each.port.into()))
                 .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
             ..each

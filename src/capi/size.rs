@@ -5,12 +5,13 @@
 
 use super::pool::{MLX5MK_POOL_CRYPTO, MLX5MK_POOL_MINIMAL, PoolSpec};
 use super::post::{
-    MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE, MLX5MK_OP_MEMCPY, MLX5MK_OP_NOP,
-    MLX5MK_OP_RDMA_READ, MLX5MK_OP_RDMA_WRITE, MLX5MK_OP_RDMA_WRITE_IMM, Request,
+    MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE, MLX5MK_OP_MASKED_COMPARE_SWAP,
+    MLX5MK_OP_MASKED_FETCH_ADD, MLX5MK_OP_MEMCPY, MLX5MK_OP_NOP, MLX5MK_OP_RDMA_READ, MLX5MK_OP_RDMA_WRITE,
+    MLX5MK_OP_RDMA_WRITE_IMM, Request,
 };
 use crate::devx::CqSpec;
 use crate::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
-use crate::wqe::RequestSize;
+use crate::wqe::{MaskedAtomic, RequestSize};
 
 /// The size of a request. A program adds up the sizes of the requests that may be outstanding at a time.
 #[repr(C)]
@@ -47,6 +48,10 @@ pub unsafe extern "C" fn mlx5mk_configure_size(pool: Option<&PoolSpec>, entries:
     RequestSize::configure_mkey(&kind, entries as usize, domains.min(2)).into()
 }
 
+/// The masked atomic that takes the most room.
+const LONGEST_ATOMIC: MaskedAtomic =
+    MaskedAtomic::CompareSwap64 { compare: 0, compare_mask: 0, swap: 0, swap_mask: 0 };
+
 /// Returns the size of a request that moves data (mlx5mk_post), or of an invalidation (MLX5MK_OP_INVALIDATE).
 /// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and the function
 /// does not follow pointers. If `request` is NULL, all numbers of the size are 0.
@@ -57,7 +62,8 @@ pub unsafe extern "C" fn mlx5mk_request_size(request: Option<&Request>) -> Size 
     let is_inline = !request.inline_data.is_null();
     match request.operation {
         MLX5MK_OP_NOP => RequestSize::nop(),
-        MLX5MK_OP_COMPARE_SWAP | MLX5MK_OP_FETCH_ADD => RequestSize::atomic(),
+        MLX5MK_OP_COMPARE_SWAP | MLX5MK_OP_FETCH_ADD | MLX5MK_OP_MASKED_FETCH_ADD => RequestSize::atomic(),
+        MLX5MK_OP_MASKED_COMPARE_SWAP => RequestSize::masked_atomic(&LONGEST_ATOMIC),
         MLX5MK_OP_MEMCPY => RequestSize::memcpy(),
         MLX5MK_OP_INVALIDATE => RequestSize::invalidate(),
         MLX5MK_OP_RDMA_READ => RequestSize::rdma(sges),

@@ -37,6 +37,7 @@
 //! must live until the device has taken the request. Code that copies the bytes of a mailbox on their way to
 //! the device has to [`wipe`] its copies.
 
+mod atomic_capabilities;
 #[cfg(test)]
 mod bits;
 mod capabilities;
@@ -62,6 +63,7 @@ mod startup;
 #[cfg(test)]
 mod tests;
 
+pub use atomic_capabilities::{AtomicCapabilities, QueryAtomicCapabilities};
 pub use capabilities::{GeneralCapabilities, PortType, QueryGeneralCapabilities};
 pub use cq::{CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
 pub use crypto_capabilities::{CryptoCapabilities, CryptoReport, KeyImport, QueryCryptoCapabilities};

@@ -76,8 +76,9 @@ pub use umem::{DevxObject, PageSizes, Uar, Umem, UmemSpec};
 
 use crate::command::error::CommandError;
 use crate::command::{
-    Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,
-    QueryRoceCapabilities, RoceCapabilities, TimestampSupport,
+    AtomicCapabilities, Command, CryptoReport, GeneralCapabilities, QueryAtomicCapabilities,
+    QueryCryptoCapabilities, QueryGeneralCapabilities, QueryRoceCapabilities, RoceCapabilities,
+    TimestampSupport,
 };
 use crate::queue::unclaimed::SharedFaults;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
@@ -103,6 +104,7 @@ pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
+    atomics: Option<AtomicCapabilities>,
     /// Signature errors that were taken from any completion queue of the device while their mkeys were not in
     /// the router. [`CqReader::check`] finds them here.
     unclaimed: Arc<SharedFaults>,
@@ -149,8 +151,13 @@ impl Device {
         } else {
             None
         };
+        let atomics = if general.atomic {
+            Some(carry(&QueryAtomicCapabilities, |request, reply| context.general_command(request, reply))?.1)
+        } else {
+            None
+        };
         let report = CryptoReport { general, crypto };
-        Ok(Self { context, report, roce, unclaimed: Arc::default() })
+        Ok(Self { context, report, roce, atomics, unclaimed: Arc::default() })
     }
 
     /// Returns the device's capabilities.
@@ -161,6 +168,11 @@ impl Device {
     /// Returns the device's RoCE capabilities, `None` where it has no RoCE.
     pub const fn roce(&self) -> Option<&RoceCapabilities> {
         self.roce.as_ref()
+    }
+
+    /// Returns the device's capabilities of atomics, `None` where it has no atomics.
+    pub const fn atomics(&self) -> Option<&AtomicCapabilities> {
+        self.atomics.as_ref()
     }
 
     /// Returns which time stamps queue pairs can have. On a device with RoCE, the RoCE capabilities say so;

@@ -207,6 +207,9 @@ impl Device {
         let stride = receive_ring.stride.get() as usize;
         drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
         spec.access.check(&self.report.general)?;
+        if spec.access.masked_atomic && !self.atomics().is_some_and(|atomics| atomics.masked) {
+            return Err(unsupported("masked atomics"));
+        }
         if self.report.general.cqe_version == 0 && spec.user_index != UserIndex::default() {
             return Err(unsupported("user indices in completions (cqe_version is 0)"));
         }

@@ -105,8 +105,8 @@ pub(super) fn heads(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<He
 
 /// Returns kind and length of the operands of an atomic, or `None` for an unknown opcode modifier.
 const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
-    const SHORT: u8 = OpcodeWord::OPMOD_EXTENDED_ATOMIC;
-    const LONG: u8 = SHORT + 1;
+    const SHORT: u8 = OpcodeWord::OPMOD_ATOMIC_4;
+    const LONG: u8 = OpcodeWord::OPMOD_ATOMIC_8;
     match (opcode, opmod) {
         (Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, _) => Some((SegmentKind::Atomic, OCTOWORD_BYTES)),
         (Opcode::ATOMIC_MASKED_CS, SHORT) => Some((SegmentKind::MaskedSwap32, OCTOWORD_BYTES)),

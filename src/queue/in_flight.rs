@@ -17,9 +17,9 @@ pub enum RequestKind {
     RdmaWrite,
     /// RDMA READ.
     RdmaRead,
-    /// Atomic compare and swap.
+    /// Atomic compare and swap, with or without masks.
     CompareSwap,
-    /// Atomic fetch and add.
+    /// Atomic fetch and add, with or without masks.
     FetchAdd,
     /// Last work request of a configuration of an mkey. After its completion the mkey is configured
     /// (`IBV_WC_DRIVER1`).

@@ -7,7 +7,7 @@ use crate::wire::blocks_of;
 use crate::wire::ctrl::Opcode;
 use crate::wqe::data_path::{DataPath, Operands};
 use crate::wqe::error::PostError;
-use crate::wqe::{Payload, Remote, Sge};
+use crate::wqe::{MaskedAtomic, Payload, Remote, Sge};
 
 impl SendRequest<'_, '_> {
     /// Sends a message.
@@ -99,6 +99,24 @@ impl SendRequest<'_, '_> {
         let payload = Payload::Sges(core::slice::from_ref(sge));
         let request = DataPath { remote: Some(remote), atomic, ..DataPath::new(Opcode::ATOMIC_FA, payload) };
         self.data_path_call(RequestKind::FetchAdd, request)
+    }
+
+    /// Changes 4 or 8 bytes of the peer's memory under masks; the old value arrives in `sge`. An old value of
+    /// 8 bytes has the byte order of [`SendRequest::compare_swap`], one of 4 bytes is in big endian (UCX
+    /// `ext_atomic_arg_sizes_be`).
+    ///
+    /// The address must be a multiple of the atomic's length ([`MaskedAtomic::bytes`]), and `sge` must have
+    /// this length. The device refuses other values; this call does not check them. The device must have
+    /// masked atomics ([`AtomicCapabilities::masked`](crate::command::AtomicCapabilities::masked)), and the
+    /// peer's queue pair must allow them ([`QpAccess::masked_atomic`](crate::command::QpAccess)). The request
+    /// completes as [`RequestKind::CompareSwap`] or [`RequestKind::FetchAdd`].
+    ///
+    /// # Errors
+    /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`], [`PostError::SendRingFull`],
+    /// [`PostError::TooManyRequests`].
+    pub fn masked_atomic(mut self, remote: Remote, atomic: MaskedAtomic, sge: &Sge) -> Result<(), PostError> {
+        let kind = if atomic.swaps() { RequestKind::CompareSwap } else { RequestKind::FetchAdd };
+        self.post_other(kind, atomic.blocks(), |blocks, fields| atomic.write(blocks, fields, remote, sge))
     }
 
     /// Posts a NOP: a request without effect, which completes if it is signalled.

@@ -85,17 +85,18 @@ pub struct OpcodeWord {
     pub opcode: u8,
     /// Number of the request's first block, counted from the creation of the queue, modulo 2^16.
     pub wqe_index: u16,
-    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all other requests of
-    /// this library.
+    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, [`OpcodeWord::OPMOD_ATOMIC_4`] or
+    /// [`OpcodeWord::OPMOD_ATOMIC_8`] for a masked atomic, and 0 for all other requests of this library.
     pub opmod: u8,
 }
 
 impl OpcodeWord {
     /// `opmod` of [`Opcode::MMO`]: copies memory (`MLX5_OPC_MOD_MMO_DMA`).
     pub const OPMOD_MEMCPY: u8 = 1;
-    /// `opmod` of a masked atomic of 4 bytes; each next code doubles the number of bytes (UCX
-    /// `UCT_IB_MLX5_OPMOD_EXT_ATOMIC`).
-    pub const OPMOD_EXTENDED_ATOMIC: u8 = 8;
+    /// `opmod` of a masked atomic of 4 bytes (UCX `UCT_IB_MLX5_OPMOD_EXT_ATOMIC`).
+    pub const OPMOD_ATOMIC_4: u8 = 8;
+    /// `opmod` of a masked atomic of 8 bytes.
+    pub const OPMOD_ATOMIC_8: u8 = 9;
 }
 
 /// Second word of the control segment (PRM `qpn_ds`).

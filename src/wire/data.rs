@@ -75,6 +75,40 @@ pub struct AtomicSegment {
     pub compare: U64,
 }
 
+/// The segment with the operands of an atomic of 4 bytes under masks, 16 bytes (UCX
+/// `uct_ib_mlx5_atomic_masked_cswap32_seg`, `uct_ib_mlx5_atomic_masked_fadd32_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct MaskedAtomic32Segment {
+    /// The value to swap in, or to add.
+    pub swap_add: U32,
+    /// The value to compare with; for an add, the highest bits of the fields.
+    pub compare: U32,
+    /// The bits that the swap replaces; 0 for an add.
+    pub swap_mask: U32,
+    /// The bits that are compared; 0 for an add.
+    pub compare_mask: U32,
+}
+
+/// The segment with the operands of a compare and swap of 8 bytes under masks, 32 bytes (`struct
+/// mlx5_wqe_masked_atomic_seg`). An add of 8 bytes has the first half of the segment only, an
+/// [`AtomicSegment`] with the highest bits of the fields in place of the compared value (UCX
+/// `uct_ib_mlx5_atomic_masked_fadd64_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct MaskedAtomic64Segment {
+    /// The value to swap in, and the value to compare with.
+    pub operands: AtomicSegment,
+    /// The bits that the swap replaces.
+    pub swap_mask: U64,
+    /// The bits that are compared.
+    pub compare_mask: U64,
+}
+
 /// The metadata of a memory-to-memory request, before its data segments, 16 bytes (`struct
 /// mlx5_mmo_metadata_seg`).
 #[derive(
@@ -97,11 +131,16 @@ crate::fmt::defmt_as_bytes!(
     InlineHeader,
     RemoteAddressSegment,
     AtomicSegment,
+    MaskedAtomic32Segment,
+    MaskedAtomic64Segment,
     MmoMetadataSegment
 );
 
 const _: () = assert!(size_of::<DataSegment>() == 16 && size_of::<InlineHeader>() == 4);
 const _: () = assert!(size_of::<RemoteAddressSegment>() == 16 && size_of::<AtomicSegment>() == 16);
 const _: () = assert!(core::mem::offset_of!(RemoteAddressSegment, rkey) == 8);
+const _: () = assert!(size_of::<MaskedAtomic32Segment>() == 16);
+const _: () = assert!(size_of::<MaskedAtomic64Segment>() == 32);
+const _: () = assert!(core::mem::offset_of!(MaskedAtomic64Segment, swap_mask) == 16);
 const _: () = assert!(size_of::<MmoMetadataSegment>() == 16);
 const _: () = assert!(core::mem::offset_of!(MmoMetadataSegment, opaque_address) == 8);

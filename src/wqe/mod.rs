@@ -40,6 +40,7 @@ pub(crate) mod error;
 pub(crate) mod invalidate;
 pub(crate) mod layout;
 pub(crate) mod lists;
+pub(crate) mod masked_atomic;
 pub(crate) mod memcpy;
 pub(crate) mod prepared;
 pub(crate) mod raw;
@@ -49,6 +50,7 @@ pub(crate) mod window;
 
 pub use data_path::{Local, Payload, Remote, Sge};
 pub use layout::AnyLayout;
+pub use masked_atomic::MaskedAtomic;
 pub use memcpy::MemcpyConfig;
 pub use prepared::PreparedConfig;
 pub use size::RequestSize;

@@ -1,5 +1,6 @@
 //! Sizes of requests in a send queue, from which users compute the size of the queue.
 
+use super::masked_atomic::MaskedAtomic;
 use super::memcpy::Memcpy;
 use crate::mkey::MkeyKind;
 use crate::wire::{OCTOWORD_BYTES, UMR_HEAD_BLOCKS, blocks_of};
@@ -82,6 +83,11 @@ impl RequestSize {
     /// Returns the size of an atomic request.
     pub const fn atomic() -> Self {
         Self::octowords(CONTROL + REMOTE + ATOMIC + 1)
+    }
+
+    /// Returns the size of an atomic under masks.
+    pub const fn masked_atomic(atomic: &MaskedAtomic) -> Self {
+        Self::octowords(atomic.octowords())
     }
 
     /// Returns the size of a copy in memory.

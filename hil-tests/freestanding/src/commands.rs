@@ -28,9 +28,9 @@ commands! {
     CreateLogin<'a>, CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, CreatePsv<2>, CreateQp,
     CreateQpOnPages<4>, DeallocPd, DeallocUar, DestroyCq, DestroyDek, DestroyEq, DestroyLogin, DestroyMkey,
     DestroyPsv, DestroyQp, DisableHca, EnableHca, GivePages<4>, Init2Init, Init2Rtr, ModifyDek<'a>, InitHca,
-    QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryIssi, QueryLogin,
-    QueryPages, QueryQp, QueryRoceCapabilities, Rst2Init, Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts,
-    SqErr2Rts, SyncCrypto, TakePages<4>, TeardownHca,
+    QpToError, QpToReset, QueryAtomicCapabilities, QueryCryptoCapabilities, QueryDek,
+    QueryGeneralCapabilities, QueryIssi, QueryLogin, QueryPages, QueryQp, QueryRoceCapabilities, Rst2Init,
+    Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts, SqErr2Rts, SyncCrypto, TakePages<4>, TeardownHca,
 }
 
 fn run(command: &impl Command, mailbox: &mut [u8], reply: &[u8]) -> Option<usize> {

@@ -34,7 +34,7 @@ use mlx5_mkey::wire::{
     cqe::{Cqe, Cqe128},
     data::DataSegment,
 };
-use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, MaskedAtomic, PreparedConfig, Remote, Sge};
 
 #[cfg(target_os = "none")]
 #[panic_handler]
@@ -144,7 +144,9 @@ pub fn entry_data_path(
     queue.request(5).rdma_write_imm(remote, imm, sges)?;
     queue.request(6).rdma_read(remote, sges)?;
     queue.request(7).compare_swap(remote, 1, 2, sge)?;
-    queue.request(8).fetch_add(remote, 1, sge)
+    queue.request(8).fetch_add(remote, 1, sge)?;
+    let atomic = MaskedAtomic::FetchAdd64 { add: 1, boundary: imm.into() };
+    queue.request(9).masked_atomic(remote, atomic, sge)
 }
 
 /// Posts a request of the caller's own bytes, and a copy inside memory.

@@ -7,7 +7,8 @@ use crate::values::edge;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::{
-    Access, CryptoMode, Datagram, DeviceProfile, Message, Payload, QpState, Request, Response, XtsEngine,
+    Access, Change, CryptoMode, Datagram, DeviceProfile, Message, Payload, QpState, Request, Response, Width,
+    XtsEngine,
 };
 use mlx5_testing::host::{
     self, A, AT, B, Config, Host, LOG_RQ, LOG_SQ, LW, Mkey, RQ_STRIDE, RR, RW, Sig, Wqe, pattern, segment,
@@ -230,7 +231,7 @@ impl World {
         let count: u8 = input.any();
         let data = input.bytes(count.into());
         let solicited = input.any();
-        let request = match input.below(7) {
+        let request = match input.below(8) {
             0 => Request::Send { data: data.into(), payload: Payload::Invalidate(rkey), solicited },
             1 => Request::Send { data: data.into(), payload: Payload::Immediate(length), solicited },
             2 => Request::Write {
@@ -243,6 +244,19 @@ impl World {
             3 => Request::Read { rkey, address, length },
             4 => Request::CompareSwap { rkey, address, compare: input.any(), swap: input.any() },
             5 => Request::FetchAdd { rkey, address, add: input.any() },
+            6 => {
+                let change = match input.any() {
+                    true => Change::CompareSwap {
+                        compare: input.any(),
+                        compare_mask: input.any(),
+                        swap: input.any(),
+                        swap_mask: input.any(),
+                    },
+                    false => Change::FetchAdd { add: input.any(), boundary: input.any() },
+                };
+                let width = if input.any() { Width::Four } else { Width::Eight };
+                Request::Masked { rkey, address, width, change }
+            }
             _ => Request::Send { data: data.into(), payload: Payload::None, solicited },
         };
         let datagram = input.maybe(|input| Datagram { qkey: input.below(2), route: [input.any(); 40] });

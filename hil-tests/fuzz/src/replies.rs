@@ -205,6 +205,7 @@ impl Case<'_> {
     /// Decodes capabilities, and computes the values that depend on capabilities.
     fn capabilities(&self) {
         self.check(&QueryRoceCapabilities);
+        self.check(&QueryAtomicCapabilities);
         self.check(&QueryGeneralCapabilities);
         if let Ok(device) = QueryGeneralCapabilities.decode(self.reply) {
             let _ = (device.signatures(), device.xts_engine(), self.mkey().check(&device));

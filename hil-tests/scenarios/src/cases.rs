@@ -202,6 +202,7 @@ mod tests {
                 "hil: capability fixed-entries",
                 "hil: capability long-lists",
                 "hil: capability memcpy",
+                "hil: capability masked-atomics",
                 "hil: capability relaxed-ordering",
                 "hil: capability dek-modify",
                 "hil: capability clock",

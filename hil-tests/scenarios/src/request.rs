@@ -11,7 +11,7 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::queue::SendRequest;
 use mlx5_mkey::types::{Key, KsmEntrySize, PsvIndex, Seed};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{Local, Payload, PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, MaskedAtomic, Payload, PreparedConfig, Remote, Sge};
 
 /// The flags of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,6 +140,8 @@ pub enum Request {
     CompareSwap(Remote, u64, u64, Sge),
     /// Fetch and add.
     FetchAdd(Remote, u64, Sge),
+    /// An atomic under masks.
+    Masked(Remote, MaskedAtomic, Sge),
     /// A copy in local memory: target, source, number of bytes.
     Memcpy(Local, Local, u32),
     /// A complete WQE as raw bytes.
@@ -207,6 +209,7 @@ impl Request {
                 request.compare_swap(*remote, *compare, *swap, sge)
             }
             Self::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, sge),
+            Self::Masked(remote, atomic, sge) => request.masked_atomic(*remote, *atomic, sge),
             Self::Memcpy(to, from, bytes) => request.memcpy(*to, *from, *bytes),
             Self::Raw(bytes) => request.raw(bytes),
             Self::Invalidate(key) => request.invalidate(*key),

@@ -258,6 +258,7 @@ impl DevxBoard {
             remote_read: !denied.contains(Access::REMOTE_READ),
             remote_write: !denied.contains(Access::REMOTE_WRITE),
             remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
+            masked_atomic: self.capabilities().masked_atomics,
         };
         let memcpy = self.capabilities().memcpy;
         let spec = QueuePairSpec {
@@ -326,6 +327,7 @@ impl Board for DevxBoard {
             bare: false,
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
             memcpy: general.log_max_memcpy_bytes().is_some(),
+            masked_atomics: self.device.atomics().is_some_and(|atomics| atomics.masked),
             relaxed_ordering: general.relaxed_ordering_umr(),
             dek_modify: keys && self.device.crypto().crypto.is_some_and(|crypto| crypto.synchronizes_deks),
             clock: self.clock.is_some()

@@ -75,6 +75,7 @@ all! {
     invalidate_domain_ignored false "SEND with invalidation reaches every protection domain",
     solicited_lost false "no receiver learns that its peer wants an event",
     atomic_alignment_ignored false "atomics may be at any address",
+    atomic_masks_ignored false "masked atomics ignore their masks",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
     // Each fault below breaks a rule that scenarios assume and no source states. The demo's man pages state

@@ -156,7 +156,9 @@ impl Coverage {
                         of.raw += 1;
                         self.raw_wrapped += u64::from(issued.wraps(span));
                     }
-                    Request::CompareSwap(..) | Request::FetchAdd(..) => self.atomics += 1,
+                    Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => {
+                        self.atomics += 1;
+                    }
                     Request::Write(remote, _) | Request::Read(remote, _) => {
                         self.by_window += u64::from(remote.rkey.index().get() == WINDOW_INDEX);
                     }

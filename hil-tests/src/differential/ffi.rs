@@ -156,7 +156,8 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
             | Request::ConfigureByPointer(..)
             | Request::Replace(..)
             | Request::ReplaceByPointer(..)
-            | Request::AppendByPointer(..) => panic!("libmlx5 has no call for {request:?}"),
+            | Request::AppendByPointer(..)
+            | Request::Masked(..) => panic!("libmlx5 has no call for {request:?}"),
         }
     }
 }

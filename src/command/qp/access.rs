@@ -25,11 +25,16 @@ pub struct QpAccess {
     /// kernel). Assumption: this mode is right for queue pairs of user programs too; not yet checked on a
     /// real device.
     pub remote_atomic: bool,
+    /// If the peer may use atomics, it may also use masked ones, of 4 and of 8 bytes (`MLX5_ATOMIC_MODE_8B`
+    /// of the kernel, which Linux and UCX choose on all devices with
+    /// [`AtomicCapabilities::masked`](crate::command::AtomicCapabilities::masked)).
+    pub masked_atomic: bool,
 }
 
 impl QpAccess {
     /// The peer may RDMA READ and RDMA WRITE.
-    pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, remote_atomic: false };
+    pub const READ_WRITE: Self =
+        Self { remote_read: true, remote_write: true, remote_atomic: false, masked_atomic: false };
 
     /// Checks that the device supports the rights.
     ///
@@ -48,6 +53,10 @@ impl QpAccess {
             .with_rre(self.remote_read)
             .with_rwe(self.remote_write)
             .with_rae(self.remote_atomic)
-            .with_atomic_mode(if self.remote_atomic { 1 } else { 0 })
+            .with_atomic_mode(match (self.remote_atomic, self.masked_atomic) {
+                (false, _) => 0,
+                (true, false) => QpcRights::ATOMIC_MODE_IB,
+                (true, true) => QpcRights::ATOMIC_MODE_8_BYTES,
+            })
     }
 }

@@ -129,6 +129,7 @@ impl Command for QueryQp {
                 remote_read: access.rre(),
                 remote_write: access.rwe(),
                 remote_atomic: access.rae(),
+                masked_atomic: access.atomic_mode() >= QpcRights::ATOMIC_MODE_8_BYTES,
             },
             service_type: state.st(),
             pd: Pdn::new(pd.pd()).unwrap_or_default(),

@@ -291,6 +291,21 @@ fn roce_capabilities() {
 }
 
 #[test]
+fn atomic_capabilities() {
+    words(&QueryAtomicCapabilities, &[(0, 0x0100_0000), (4, 0x07)]);
+    let told = |words: &[Word]| QueryAtomicCapabilities.decode(&from_words(4112, words)).unwrap();
+    // The byte order is in the two upper bits of the third word, the operations are in the lower half of the
+    // fifth, and the lengths in that of the sixth.
+    let all = told(&[(0x18, 0x4000_0000), (0x20, 0xf), (0x24, 0xc)]);
+    assert_eq!(all, AtomicCapabilities { masked: true, host_order: true });
+    let none = AtomicCapabilities { masked: false, host_order: false };
+    assert_eq!(told(&[]), none);
+    for (operations, lengths) in [(0x3, 0xc), (0x7, 0xc), (0xb, 0xc), (0xf, 8), (0xf, 4)] {
+        assert_eq!(told(&[(0x18, 0x8000_0000), (0x20, operations), (0x24, lengths)]), none);
+    }
+}
+
+#[test]
 fn a_format_of_time_stamps_is_chosen_by_the_capability() {
     use TimestampFormat::{DeviceDefault, FreeRunning, RealTime};
     let of = |support: TimestampSupport| {

@@ -233,6 +233,13 @@ fn m55_changes_among_the_sending_states() {
     words(&Rts2Rts { qp: qp(), change }, &with(0x505));
     words(&Sqd2Rts { qp: qp(), change }, &with(0x50c));
     words(&SqErr2Rts { qp: qp(), change }, &with(0x506));
+    let masked = QpChange { access: Some(QpAccess { masked_atomic: true, ..access }), ..change };
+    let [.., (timer, value)] = body;
+    let (mask, rights) = ((0x10, 0x4e), (0xa8, 0x0003_2000));
+    words(
+        &Rts2Rts { qp: qp(), change: masked },
+        &[(0, 0x505 << 16), (0x8, 0x0012_3456), mask, rights, (timer, value)],
+    );
     let plain = Sqd2Rts { qp: qp(), change: QpChange::default() };
     words(&plain, &[(0, 0x050c_0000), (0x8, 0x0012_3456)]);
     words(&QpToError(qp()), &[(0, 0x0507_0000), (0x8, 0x0012_3456)]);
@@ -256,7 +263,7 @@ fn queue_pairs_are_queried() {
             (0x94, 0x0011_1213),
             (0xb4, 0x0021_2223),
             (0xc4, 0x0100_0000),
-            (0xa8, 0x0000_8000),
+            (0xa8, 0x0003_8000),
             (0xac, 0x000a_0b0c),
             (0xcc, 0x1234_5678),
             (0xd0, 0x9abc_def0),
@@ -274,7 +281,7 @@ fn queue_pairs_are_queried() {
         next_receive_psn: Psn::new(0x0a_0b0c).unwrap(),
         user_index: UserIndex::new(0x76_5432).unwrap(),
         drain_signature_errors: true,
-        access: QpAccess { remote_read: true, ..Default::default() },
+        access: QpAccess { remote_read: true, masked_atomic: true, ..Default::default() },
         mtu: 3,
         service_type: 3,
         pd: Pdn::new(0xab_cdef).unwrap(),

@@ -456,7 +456,7 @@ fn a_ring_for_requests_is_a_power_of_two() {
 fn requests_take_what_their_size_says() {
     use crate::mkey::{Crypto, Direction, Keytag, SignatureOrder, XtsEngine};
     use crate::types::Tweak;
-    use crate::wqe::{Local, MemcpyConfig, RequestSize};
+    use crate::wqe::{Local, MaskedAtomic, MemcpyConfig, RequestSize};
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let memcpy = Some(MemcpyConfig { opaque: Local { address: 0, lkey: KEY }, log_max_bytes: 0 });
     let config = SendQueueConfig { memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
@@ -496,6 +496,16 @@ fn requests_take_what_their_size_says() {
     }
     check("nop", RequestSize::nop(), &mut |queue| queue.request(1).nop().unwrap());
     check("atomic", RequestSize::atomic(), &mut |queue| queue.request(1).fetch_add(remote, 1, &SGE).unwrap());
+    for atomic in [
+        MaskedAtomic::CompareSwap32 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 },
+        MaskedAtomic::CompareSwap64 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 },
+        MaskedAtomic::FetchAdd32 { add: 1, boundary: 2 },
+        MaskedAtomic::FetchAdd64 { add: 1, boundary: 2 },
+    ] {
+        check("masked atomic", RequestSize::masked_atomic(&atomic), &mut |queue| {
+            queue.request(1).masked_atomic(remote, atomic, &SGE).unwrap();
+        });
+    }
     check("LOCAL_INV", RequestSize::invalidate(), &mut |queue| queue.request(1).invalidate(KEY).unwrap());
     let dek = crate::types::DekId::from_low_bits(7);
     let crypto = Crypto {

@@ -5,6 +5,7 @@
 //! highest to the lowest; the bitfields of this module number them from the lowest to the highest. A test
 //! compares both numberings.
 
+pub mod atomic_capabilities;
 pub mod command;
 pub mod command_queue;
 pub mod cq;

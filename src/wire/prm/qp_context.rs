@@ -323,6 +323,13 @@ pub struct QpcRights {
     __: u8,
 }
 
+impl QpcRights {
+    /// Kind of atomics: those of the InfiniBand specification (`MLX5_ATOMIC_MODE_IB_COMP`).
+    pub const ATOMIC_MODE_IB: u8 = 1;
+    /// Kind of atomics: also masked ones, of up to 8 bytes (`MLX5_ATOMIC_MODE_8B`).
+    pub const ATOMIC_MODE_8_BYTES: u8 = 3;
+}
+
 /// Receiver-not-ready timer, and number of the next packet to receive.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]

@@ -7,6 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `op_mod` of the request: selects the general capabilities.
 pub const GENERAL: u16 = 0 << 1;
 
+/// `op_mod` of the request: selects the capabilities of atomics (PRM: type 3).
+pub const ATOMIC: u16 = 3 << 1;
+
 /// `op_mod` of the request: selects the RoCE capabilities (PRM: type 4).
 pub const ROCE: u16 = 4 << 1;
 
@@ -46,7 +49,7 @@ pub struct QueryHcaCapReply {
     /// Reserved.
     pub reserved: [U32; 2],
     /// The beginning of the selected capabilities, see [`super::general_capabilities`],
-    /// [`super::roce_capabilities`] and [`super::crypto_capabilities`].
+    /// [`super::atomic_capabilities`], [`super::roce_capabilities`] and [`super::crypto_capabilities`].
     pub known: [u8; KNOWN_BYTES],
     /// The rest of the selected capabilities, which this library does not read.
     pub rest: [u8; CAPABILITY_BYTES - KNOWN_BYTES],

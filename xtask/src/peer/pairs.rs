@@ -41,6 +41,9 @@ pub(super) const PAIRS: &[&[&str]] = &[
     ],
     // For this test (compare and swap), UCX uses a KSM mkey on top of the memory region.
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "cswap", "-n", "50", "-w", "5"],
+    // UCX posts atomics of 4 bytes as masked atomics.
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "fadd", "-s", "4", "-n", "50", "-w", "5"],
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "swap", "-s", "4", "-n", "50", "-w", "5"],
 ];
 
 /// Options of `ib_write_bw` for encrypted traffic. The options that name the files with keys are added later.

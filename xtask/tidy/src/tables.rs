@@ -55,7 +55,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("object", &["crypto", "faults", "ruling", "wiped", "message"]),
             ("outbound", &["message"]),
             ("tap", &["refusal", "message", "object"]),
-            ("fetch", &["memory", "refusal", "datagram", "object"]),
+            ("fetch", &["memory", "refusal", "datagram", "message", "object"]),
             ("translate", &["faults", "refusal", "object"]),
             ("transfer", &["refusal", "signature"]),
             ("cqe", &["refusal", "signature", "transfer"]),

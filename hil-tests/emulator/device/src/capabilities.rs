@@ -70,8 +70,22 @@ const RELAXED_ORDERING: &[Field] = &[
     flag(0x1d, 1), // relaxed_ordering_read
 ];
 
-/// The fields of `atomic_caps`: compare-and-swap and fetch-and-add, of 8 bytes.
-const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
+/// The fields of `atomic_caps`: compare-and-swap and fetch-and-add of 8 bytes, whose old values arrive in the
+/// host's byte order.
+const ATOMIC: &[Field] = &[
+    number(8, 0, 2, 1),     // atomic_req_8B_endianness_mode
+    flag(8, 6),             // supported_atomic_req_8B_endianness_mode_1
+    number(0x12, 0, 16, 3), // atomic_operations
+    number(0x16, 0, 16, 8), // atomic_size_qp, in bytes
+];
+
+/// The fields of `atomic_caps` of a device that also has masked atomics, of 4 and of 8 bytes. UCX posts them
+/// if dynamically connected queue pairs can have them too.
+const MASKED_ATOMICS: &[Field] = &[
+    number(0x12, 0, 16, 0xf), // atomic_operations
+    number(0x16, 0, 16, 0xc), // atomic_size_qp
+    number(0x1a, 0, 16, 0xc), // atomic_size_dc
+];
 
 /// The fields of `roce_cap` that have the same value in all profiles.
 const ROCE: &[Field] = &[
@@ -171,7 +185,12 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
             }
             put(&mut bytes, &number(0x80, 0, 64, objects)); // general_obj_types
         }
-        KIND_ATOMIC if profile.atomic => put_all(&mut bytes, ATOMIC),
+        KIND_ATOMIC if profile.atomic => {
+            put_all(&mut bytes, ATOMIC);
+            if profile.masked_atomics {
+                put_all(&mut bytes, MASKED_ATOMICS);
+            }
+        }
         KIND_ATOMIC => {}
         KIND_ROCE => {
             put_all(&mut bytes, ROCE);

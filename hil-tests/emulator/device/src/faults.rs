@@ -93,6 +93,8 @@ faults! {
     solicited_lost,
     /// An atomic may be at any address.
     atomic_alignment_ignored,
+    /// A masked atomic compares, replaces and adds whole values.
+    atomic_masks_ignored,
     /// CHECK_FREE of a UMR refuses nothing.
     check_free_ignored,
     /// CHECK_QPN of a UMR refuses nothing.

@@ -3,6 +3,7 @@
 
 use crate::datagram::AddressVector;
 use crate::memory::Memory;
+use crate::message::{Change, Width};
 use crate::object::posted::Posted;
 use crate::object::qp::{Qp, QpAttributes, ReceiveRing, Transport};
 use crate::object::read_ahead::ReadAhead;
@@ -10,8 +11,11 @@ use crate::object::srq::SrqAttributes;
 use crate::refusal::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
-use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
-use mlx5_mkey::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
+use mlx5_mkey::wire::data::{
+    AtomicSegment, DataSegment, InlineHeader, MaskedAtomic32Segment, MaskedAtomic64Segment,
+    RemoteAddressSegment,
+};
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::psv::SetPsvSegment;
@@ -74,6 +78,12 @@ pub(crate) enum Operation {
     Atomic {
         remote: RemoteAddressSegment,
         operands: AtomicSegment,
+        scatter: Vec<DataSegment>,
+    },
+    MaskedAtomic {
+        remote: RemoteAddressSegment,
+        width: Width,
+        change: Change,
         scatter: Vec<DataSegment>,
     },
     /// A copy from memory to memory.
@@ -171,6 +181,7 @@ pub(crate) fn fetch(
     // (DEVICE.md, "Opcode modifiers").
     let other_modifier = match posted.opcode {
         Opcode::MMO => word.opmod() != MODIFIER_COPY,
+        Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => width(word).is_none(),
         Opcode::UMR | Opcode::SET_PSV => word.opmod() != 0,
         _ => false,
     };
@@ -230,6 +241,12 @@ impl Wqe {
             Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => {
                 Operation::Atomic { remote: rest.take()?, operands: rest.take()?, scatter: scatter(rest)? }
             }
+            Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => {
+                let word = self.control.opcode_word();
+                let width = width(word).ok_or(Reason::Modifier { opmod: word.opmod() })?;
+                let (remote, change) = (rest.take()?, change(self.posted.opcode, width, &mut rest)?);
+                Operation::MaskedAtomic { remote, width, change, scatter: scatter(rest)? }
+            }
             Opcode::MMO => {
                 // Assumption: a copy ignores the opaque buffer, where other operations leave their results.
                 rest.skip(OCTOWORD_BYTES)?;
@@ -240,6 +257,40 @@ impl Wqe {
             Opcode(opcode) => return Err(Reason::Opcode { opcode }),
         })
     }
+}
+
+/// Returns the number of bytes that a masked atomic changes, from its opcode modifier.
+const fn width(word: OpcodeWord) -> Option<Width> {
+    match word.opmod() {
+        OpcodeWord::OPMOD_ATOMIC_4 => Some(Width::Four),
+        OpcodeWord::OPMOD_ATOMIC_8 => Some(Width::Eight),
+        _ => None,
+    }
+}
+
+/// Reads the operands of a masked atomic (UCX `uct_rc_mlx5_txqp_dptr_post`). An addition of 4 bytes has 8
+/// reserved bytes behind its operands.
+fn change(opcode: Opcode, width: Width, rest: &mut Reader<'_>) -> Result<Change, Reason> {
+    let swaps = opcode == Opcode::ATOMIC_MASKED_CS;
+    let (swap_add, compare, swap_mask, compare_mask) = match width {
+        Width::Four => {
+            let MaskedAtomic32Segment { swap_add, compare, swap_mask, compare_mask } = rest.take()?;
+            let word = |word: zerocopy::big_endian::U32| u64::from(word.get());
+            (word(swap_add), word(compare), word(swap_mask), word(compare_mask))
+        }
+        Width::Eight if swaps => {
+            let MaskedAtomic64Segment { operands, swap_mask, compare_mask } = rest.take()?;
+            (operands.swap_add.get(), operands.compare.get(), swap_mask.get(), compare_mask.get())
+        }
+        Width::Eight => {
+            let AtomicSegment { swap_add, compare } = rest.take()?;
+            (swap_add.get(), compare.get(), 0, 0)
+        }
+    };
+    Ok(match swaps {
+        true => Change::CompareSwap { compare, compare_mask, swap: swap_add, swap_mask },
+        false => Change::FetchAdd { add: swap_add, boundary: compare },
+    })
 }
 
 /// Reads the segments of a request one after the other.

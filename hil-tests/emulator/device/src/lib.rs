@@ -67,7 +67,7 @@ pub use interface::transport_checksum;
 pub use interface_state::Phase;
 pub use keys::DekError;
 pub use memory::{Arena, Fault, Memory};
-pub use message::{Message, Payload, Request, Response, is_first};
+pub use message::{Change, Message, Payload, Request, Response, Width, is_first};
 pub use object::cq::CqAttributes;
 pub use object::dek::{DekAttributes, KeyMaterial, KeySize, LoginState};
 pub use object::mkey::{Access, MkeyAttributes, MkeySpace, MkeyView};

@@ -61,6 +61,90 @@ pub enum Request {
         /// The number to add.
         add: u64,
     },
+    /// Atomic change of 4 or 8 bytes under masks. The value in memory is little endian.
+    Masked {
+        /// The responder's key.
+        rkey: u32,
+        /// Address in the key's space.
+        address: u64,
+        /// The number of bytes.
+        width: Width,
+        /// The change. If the width is 4 bytes, the upper halves of all values are 0.
+        change: Change,
+    },
+}
+
+/// The number of bytes that a masked atomic changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// 4 bytes.
+    Four,
+    /// 8 bytes.
+    Eight,
+}
+
+impl Width {
+    /// Returns the number of bytes.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+}
+
+/// The change of a value by a masked atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// If the value equals `compare` in the bits of `compare_mask`, the bits of `swap_mask` become those of
+    /// `swap`.
+    CompareSwap {
+        /// The value to compare with.
+        compare: u64,
+        /// The bits that are compared.
+        compare_mask: u64,
+        /// The new value.
+        swap: u64,
+        /// The bits that the swap replaces.
+        swap_mask: u64,
+    },
+    /// Adds `add`, field by field. A bit of `boundary` marks the highest bit of a field, and no carry leaves
+    /// this bit.
+    FetchAdd {
+        /// The number to add.
+        add: u64,
+        /// The highest bits of the fields.
+        boundary: u64,
+    },
+}
+
+impl Change {
+    /// Returns the change of the plain atomic: all bits are compared and swapped, and the value is one field.
+    pub(crate) const fn without_masks(self) -> Self {
+        match self {
+            Self::CompareSwap { compare, swap, .. } => {
+                Self::CompareSwap { compare, compare_mask: u64::MAX, swap, swap_mask: u64::MAX }
+            }
+            Self::FetchAdd { add, .. } => Self::FetchAdd { add, boundary: 0 },
+        }
+    }
+
+    /// Returns the changed value.
+    pub const fn of(self, value: u64) -> u64 {
+        match self {
+            Self::CompareSwap { compare, compare_mask, swap, swap_mask } => {
+                if (value ^ compare) & compare_mask != 0 {
+                    return value;
+                }
+                value & !swap_mask | swap & swap_mask
+            }
+            // Without the highest bits of both numbers, no sum of a field leaves the field. The highest bits
+            // are then added without a carry.
+            Self::FetchAdd { add, boundary } => {
+                (value & !boundary).wrapping_add(add & !boundary) ^ (value ^ add) & boundary
+            }
+        }
+    }
 }
 
 /// The additional value of a SEND.
@@ -81,7 +165,8 @@ pub enum Response {
     Done,
     /// The request was executed. The data are the wire bytes of an RDMA READ.
     Data(Vec<u8>),
-    /// The request was executed. The number is the value before the atomic.
+    /// The request was executed. The number is the value before the atomic, whose upper half is 0 if the
+    /// atomic changed 4 bytes.
     Original(u64),
     /// The responder has no posted receive request. The requester has to send the request again.
     ReceiverNotReady,

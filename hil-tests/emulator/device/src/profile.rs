@@ -142,6 +142,9 @@ pub struct DeviceProfile {
     pub user_indices: bool,
     /// Whether mkeys can give the right to atomics (capability `atomic`).
     pub atomic: bool,
+    /// Whether a device with atomics also has masked ones, of 4 and of 8 bytes (`atomic_operations`,
+    /// `atomic_size_qp`).
+    pub masked_atomics: bool,
     /// Whether mkeys can have entries of one length (KSM; capability `fixed_buffer_size`).
     pub fixed_entries: bool,
     /// Whether the device announces block signatures to Linux (capability `sho`). A device that does not
@@ -187,6 +190,7 @@ impl Default for DeviceProfile {
             cq_oi: true,
             user_indices: true,
             atomic: true,
+            masked_atomics: true,
             fixed_entries: true,
             signatures: true,
             crc32c: true,

@@ -93,6 +93,16 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Sets whether a queue pair allows its peer masked atomics, in addition to the right to atomics
+    /// (`atomic_mode`). Initially they are allowed.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_masked_atomics(&mut self, number: u32, allowed: bool) -> Result<(), Error> {
+        self.qp_mut(number)?.masked_atomics = allowed;
+        Ok(())
+    }
+
     /// Sets the Q_Key that datagrams to a queue pair must carry (`q_key`). Initially, the Q_Key is 0.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub enum Refusal {
     Psv = 0x24,
     /// The request is malformed.
     Malformed = 0x30,
-    /// The address of an atomic is no multiple of 8.
+    /// The address of an atomic is no multiple of its length.
     Atomic = 0x31,
     /// A check of the UMR's flags failed (whether the mkey is free, or its bound queue pair), or the peer may
     /// not invalidate the key.
@@ -295,6 +295,8 @@ reasons! {
     QueueForbidsRead { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer to read (rre)";
     QueueForbidsWrite { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer to write (rwe)";
     QueueForbidsAtomics { qpn: u32 } QueuePairRight "queue pair {qpn:#x} forbids its peer atomics (rae)";
+    QueueForbidsMasked { qpn: u32 } QueuePairRight
+        "queue pair {qpn:#x} forbids its peer masked atomics (atomic_mode)";
     BeforeStart { key: u32, address: u64, start: u64 } Bounds
         "address {address:#x} is before the first of key {key:#010x}, {start:#x}";
     BehindEnd { key: u32, end: u64, length: u64 } Bounds
@@ -375,7 +377,8 @@ reasons! {
         "{length} bytes of inline data, the request has room for {room}";
     AddressVector Malformed "the address vector has no second half";
     RingUnreadable { address: u64 } MemoryFault "the ring at {address:#x} is no memory";
-    AtomicAlignment { address: u64 } Atomic "an atomic at {address:#x}, which is no multiple of 8";
+    AtomicAlignment { address: u64, bytes: u64 } Atomic
+        "an atomic of {bytes} bytes at {address:#x}, which is no multiple of {bytes}";
 
     // Reasons about UMRs.
     CheckFree { key: u32 } UmrCheck "the mkey of key {key:#010x} is in use, and the flags ask for a free one";

@@ -5,7 +5,7 @@ use crate::data_path::{Range, Report};
 use crate::device::{Device, Event};
 use crate::faults::Faults;
 use crate::memory::Memory;
-use crate::message::{Payload, Request, Response};
+use crate::message::{Payload, Request, Response, Width};
 use crate::object::mkey::Mkey;
 use crate::object::qp::{QpAttributes, QpState};
 use crate::profile::DEFAULT_PKEY;
@@ -29,13 +29,16 @@ impl<M: Memory> Device<M> {
     /// state of the queue pair allows requests.
     pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
         let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
-        let (attributes, rights) = (qp.attributes, qp.rights);
+        let (attributes, rights, masked) = (qp.attributes, qp.rights, qp.masked_atomics);
         let forbidden = match request {
             Request::Write { .. } if !rights.remote_write => Some(Reason::QueueForbidsWrite { qpn }),
             Request::Read { .. } if !rights.remote_read => Some(Reason::QueueForbidsRead { qpn }),
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } if !rights.remote_atomic => {
+            Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. }
+                if !rights.remote_atomic =>
+            {
                 Some(Reason::QueueForbidsAtomics { qpn })
             }
+            Request::Masked { .. } if !masked => Some(Reason::QueueForbidsMasked { qpn }),
             _ => None,
         };
         if let Some(reason) = forbidden.filter(|_| !self.faults.qp_rights_ignored) {
@@ -56,12 +59,16 @@ impl<M: Memory> Device<M> {
             }
             Request::CompareSwap { rkey, address, compare, swap } => {
                 let swapped = move |value| if value == compare { swap } else { value };
-                self.respond_atomic(qpn, &attributes, rkey, address, swapped)
+                self.respond_atomic(qpn, &attributes, (rkey, address, Width::Eight), swapped)
             }
             Request::FetchAdd { rkey, address, add } => {
-                self.respond_atomic(qpn, &attributes, rkey, address, move |value: u64| {
-                    value.wrapping_add(add)
-                })
+                let added = move |value: u64| value.wrapping_add(add);
+                self.respond_atomic(qpn, &attributes, (rkey, address, Width::Eight), added)
+            }
+            Request::Masked { rkey, address, width, change } => {
+                let change = if self.faults.atomic_masks_ignored { change.without_masks() } else { change };
+                let changed = move |value| change.of(value);
+                self.respond_atomic(qpn, &attributes, (rkey, address, width), changed)
             }
         }
     }
@@ -208,46 +215,47 @@ impl<M: Memory> Device<M> {
         &mut self,
         qpn: u32,
         attributes: &QpAttributes,
-        rkey: u32,
-        address: u64,
+        place: (u32, u64, Width),
         change: impl Fn(u64) -> u64,
     ) -> Response {
-        match self.atomic(qpn, attributes.pd, rkey, address, change) {
+        match self.atomic(qpn, attributes.pd, place, change) {
             Ok(value) if self.faults.atomic_replies_big_endian => Response::Original(value.swap_bytes()),
             Ok(value) => Response::Original(value),
             Err(cause) => self.refuse(qpn, attributes, cause),
         }
     }
 
-    /// Reads, changes and writes 8 bytes. Returns the value before the change. Assumption: the value in
+    /// Reads, changes and writes 4 or 8 bytes. Returns the value before the change. Assumption: the value in
     /// memory is little endian, as on the hosts of the tests.
     fn atomic(
         &mut self,
         qpn: u32,
         pd: u32,
-        rkey: u32,
-        address: u64,
+        (rkey, address, width): (u32, u64, Width),
         change: impl Fn(u64) -> u64,
     ) -> Result<u64, Cause> {
-        if !address.is_multiple_of(8) && !self.faults.atomic_alignment_ignored {
-            return Err(Reason::AtomicAlignment { address }.into());
+        let length = u64::from(width.bytes());
+        if !address.is_multiple_of(length) && !self.faults.atomic_alignment_ignored {
+            return Err(Reason::AtomicAlignment { address, bytes: length }.into());
         }
-        let range = Range { key: rkey, address, length: 8 };
+        let range = Range { key: rkey, address, length };
         let index = Key::from_raw(rkey).index().get();
         // Assumption: an mkey that transforms bytes (signature or crypto) cannot be the target of an atomic.
         if self.objects.mkeys.get(index).is_some_and(Mkey::changes_bytes) {
             return Err(Reason::BsfInAtomic { key: rkey }.into());
         }
         let (bytes, _) = self.path(qpn, pd).gather(&self.memory.host, range, Right::Atomic)?;
-        let value =
-            u64::from_le_bytes(bytes.try_into().map_err(|_| Reason::BufferTooShort { length: 8, room: 0 })?);
+        let mut value = [0; 8];
+        value.iter_mut().zip(&bytes).for_each(|(to, from)| *to = *from);
+        let value = u64::from_le_bytes(value);
         let path = crate::data_path::Path {
             objects: &self.objects,
             profile: &self.profile,
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };
-        path.scatter(&mut self.memory.host, range, Right::Atomic, change(value).to_le_bytes().to_vec())?;
+        let changed = change(value).to_le_bytes().into_iter().take(bytes.len()).collect();
+        path.scatter(&mut self.memory.host, range, Right::Atomic, changed)?;
         Ok(value)
     }
 

@@ -16,15 +16,22 @@ fn objects_are_told_that_there_are() {
     }
 }
 
-/// `atomic_caps` has compare-and-swap and fetch-and-add, of 8 bytes. The second structure of general
+/// `atomic_caps` has compare-and-swap and fetch-and-add of 8 bytes, with old values in the host's byte order,
+/// and masked atomics of 4 and 8 bytes where the device has them. The second structure of general
 /// capabilities is all zeros.
 #[test]
 fn kinds_with_little_in_them_are_there() {
     let profile = DeviceProfile::default();
-    for op_mod in [3 << 1, 3 << 1 | 1] {
-        let mut told = capabilities(op_mod, &profile).unwrap();
-        assert_eq!((told.len(), &told[0x12..0x14], &told[0x16..0x18]), (0x1000, &[0, 3][..], &[0, 8][..]));
-        told[0x12..0x18].fill(0);
+    let plain = DeviceProfile { masked_atomics: false, ..profile };
+    for (op_mod, profile, numbers) in
+        [(6, &profile, [15, 12, 12]), (7, &profile, [15, 12, 12]), (7, &plain, [3, 8, 0])]
+    {
+        let mut told = capabilities(op_mod, profile).unwrap();
+        assert_eq!((told.len(), told[8]), (0x1000, 0x42));
+        for (at, number) in [0x12, 0x16, 0x1a].into_iter().zip(numbers) {
+            assert_eq!(told[at..at + 2], [0, number]);
+        }
+        told[8..0x1c].fill(0);
         assert_eq!(told, [0; 0x1000]);
     }
     for op_mod in [0x20 << 1, 0x20 << 1 | 1] {

@@ -160,9 +160,14 @@ impl Setup {
     /// gives its peer the rights `rights`. A SEND for which the peer has no receive request is repeated as
     /// often as `rnr_retry` says.
     pub(crate) fn connect(&mut self, rights: u8, rnr_retry: u8) {
+        self.connect_with(1, rights, rnr_retry);
+    }
+
+    /// Connects two queue pairs whose peers may use the atomics of this mode (`atomic_mode`).
+    fn connect_with(&mut self, atomic_mode: u8, rights: u8, rnr_retry: u8) {
         let [a, b] = [self.made_qp(), self.made_qp()];
         for (at, one, other) in [(A, a, b), (B, b, a)] {
-            self.good(to_init(one.qpn, rights));
+            self.good(to_init(one.qpn, rights).u8(QPC + 0x91, atomic_mode));
             self.good(to_receive(one.qpn, other.qpn));
             self.good(to_send(one.qpn, rnr_retry));
             self.host.q[at] = one;
@@ -506,6 +511,33 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
             assert_eq!(refused, rights & right == 0, "{opcode:?} with {rights:#x}");
             assert!(!refused || seen.syndrome() == Syndrome::REMOTE_INVALID_REQUEST);
         }
+    }
+}
+
+/// Masked atomics need the right to atomics, a mode that allows them (`atomic_mode`), and a device that has
+/// them.
+#[test]
+fn a_peer_has_masked_atomics_by_the_mode() {
+    let mut setup = Setup::new();
+    let masked = |setup: &mut Setup, opmod| {
+        let host = &mut setup.host;
+        let (at, key) = host.region(8, Access::ALL);
+        let atomic = Wqe::new(Opcode::ATOMIC_MASKED_FA, 0).with_modifier(opmod);
+        host.post(B, atomic.with(&remote(at, key)).with(&[0_u8; 16]).with(&segment(at, 4, key)));
+        host.ring(B);
+        let seen = host.poll_send(B).unwrap();
+        (seen.opcode() == CqeOpcode::REQUESTER_ERROR).then(|| seen.syndrome())
+    };
+    let invalid = Some(Syndrome::REMOTE_INVALID_REQUEST);
+    for (mode, rights, refused) in
+        [(0, REMOTE_ATOMIC, invalid), (1, REMOTE_ATOMIC, invalid), (3, 0, invalid), (3, REMOTE_ATOMIC, None)]
+    {
+        setup.connect_with(mode, rights, 7);
+        assert_eq!(masked(&mut setup, 8), refused, "{mode} {rights:#x}");
+    }
+    for opmod in [0, 7, 10] {
+        setup.connect_with(3, REMOTE_ATOMIC, 7);
+        assert_eq!(masked(&mut setup, opmod), Some(Syndrome::LOCAL_QP_OPERATION), "{opmod}");
     }
 }
 

@@ -192,12 +192,17 @@ fn answers_to_another_question_fail_the_request() {
         (Opcode::RDMA_READ, 1),
         (Opcode::ATOMIC_FA, 3),
         (Opcode::ATOMIC_CS, 3),
+        (Opcode::ATOMIC_MASKED_FA, 3),
     ] {
         for (number, response) in answers.iter().enumerate() {
             let mut one = Two::new().one;
             let (at, key) = one.region(8, Access::ALL);
             let data = [segment(at, 8, key)];
-            let atomic = || Wqe::new(opcode, 0).with(&remote(at, key)).with(&[0_u8; 16]).with(&data[0]);
+            let atomic = || {
+                let modifier = if opcode == Opcode::ATOMIC_MASKED_FA { 9 } else { 0 };
+                let atomic = Wqe::new(opcode, 0).with_modifier(modifier);
+                atomic.with(&remote(at, key)).with(&[0_u8; 16]).with(&data[0])
+            };
             one.post(
                 A,
                 match opcode {

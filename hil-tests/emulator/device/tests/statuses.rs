@@ -106,7 +106,7 @@ fn what_the_queue_pair_forbids_is_an_invalid_request() {
         assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
         let reason = match offset {
             0 => Reason::QueueForbidsAtomics { qpn },
-            _ => Reason::AtomicAlignment { address: at + offset },
+            _ => Reason::AtomicAlignment { address: at + offset, bytes: 8 },
         };
         assert_eq!(seen.reason(), reason);
         assert_eq!(host.device.take_events(), [Event::QpRequest(qpn)]);

@@ -3,7 +3,7 @@
 
 use crate::connection::{self, Notice};
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_softdev::{Cause, Datagram, Message, Payload, Reason, Request, Response};
+use mlx5_softdev::{Cause, Change, Datagram, Message, Payload, Reason, Request, Response, Width};
 
 /// The most bytes of an encoded message after its length: the longest data and the fields before them.
 pub const LONGEST: usize = (1 << 30) + 64;
@@ -55,6 +55,8 @@ const WRITE: u8 = 2;
 const READ: u8 = 3;
 const COMPARE_SWAP: u8 = 4;
 const FETCH_ADD: u8 = 5;
+const MASKED_COMPARE_SWAP: u8 = 6;
+const MASKED_FETCH_ADD: u8 = 7;
 
 const DONE: u8 = 1;
 const DATA: u8 = 2;
@@ -139,6 +141,18 @@ fn encode_request<'a>(request: &'a Request, out: &mut Vec<u8>) -> &'a [u8] {
             out.push(FETCH_ADD);
             numbers(out, &[*rkey]);
             long(out, &[*address, *add]);
+        }
+        Request::Masked { rkey, address, width, change } => {
+            let (kind, values) = match change {
+                Change::CompareSwap { compare, compare_mask, swap, swap_mask } => {
+                    (MASKED_COMPARE_SWAP, &[*compare, *compare_mask, *swap, *swap_mask][..])
+                }
+                Change::FetchAdd { add, boundary } => (MASKED_FETCH_ADD, &[*add, *boundary][..]),
+            };
+            out.extend_from_slice(&[kind, u8::from(*width == Width::Four)]);
+            numbers(out, &[*rkey]);
+            long(out, &[*address]);
+            long(out, values);
         }
     }
     &[]
@@ -285,8 +299,26 @@ fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
             swap: reader.u64()?,
         },
         FETCH_ADD => Request::FetchAdd { rkey: reader.u32()?, address: reader.u64()?, add: reader.u64()? },
+        kind @ (MASKED_COMPARE_SWAP | MASKED_FETCH_ADD) => parse_masked(reader, kind == MASKED_COMPARE_SWAP)?,
         _ => return None,
     })
+}
+
+/// Reads a masked atomic. The upper halves of the values are 0 if the atomic is of 4 bytes.
+fn parse_masked(reader: &mut Reader<'_>, swaps: bool) -> Option<Request> {
+    let width = if reader.flag()? { Width::Four } else { Width::Eight };
+    let (rkey, address) = (reader.u32()?, reader.u64()?);
+    let mut value = || reader.u64().filter(|value| width == Width::Eight || value >> 32 == 0);
+    let change = match swaps {
+        true => Change::CompareSwap {
+            compare: value()?,
+            compare_mask: value()?,
+            swap: value()?,
+            swap_mask: value()?,
+        },
+        false => Change::FetchAdd { add: value()?, boundary: value()? },
+    };
+    Some(Request::Masked { rkey, address, width, change })
 }
 
 fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
@@ -340,6 +372,18 @@ mod tests {
             Request::Read { rkey: 4, address: 5, length: 6 },
             Request::CompareSwap { rkey: 1, address: 8, compare: 2, swap: 3 },
             Request::FetchAdd { rkey: 1, address: 8, add: 2 },
+            Request::Masked {
+                rkey: 1,
+                address: 8,
+                width: Width::Eight,
+                change: Change::CompareSwap { compare: 1, compare_mask: u64::MAX, swap: 2, swap_mask: 3 },
+            },
+            Request::Masked {
+                rkey: 1,
+                address: 4,
+                width: Width::Four,
+                change: Change::FetchAdd { add: 1, boundary: 0x8000_0000 },
+            },
         ];
         let responses = [
             Response::Done,

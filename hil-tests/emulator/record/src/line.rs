@@ -4,7 +4,7 @@ use super::queue::Queue;
 use mlx5_mkey::inspect::WorkRequest;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
-use mlx5_softdev::{Cause, Payload, Request};
+use mlx5_softdev::{Cause, Change, Payload, Request};
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -137,6 +137,14 @@ pub fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
         }
         Request::FetchAdd { rkey, address, .. } => {
             line.text("words", format_args!("ATOMIC_FA at {address:#x} key {rkey:#010x}"))
+        }
+        Request::Masked { rkey, address, width, change } => {
+            let name = match change {
+                Change::CompareSwap { .. } => "ATOMIC_MASKED_CS",
+                Change::FetchAdd { .. } => "ATOMIC_MASKED_FA",
+            };
+            let bytes = width.bytes();
+            line.text("words", format_args!("{name}, {bytes} bytes at {address:#x} key {rkey:#010x}"))
         }
     }
     .end()

@@ -453,6 +453,12 @@ impl Wqe {
         self
     }
 
+    /// Sets the opcode modifier.
+    pub fn with_modifier(mut self, opmod: u8) -> Self {
+        self.0[0] = opmod;
+        self
+    }
+
     pub fn ce(mut self, ce: u8) -> Self {
         self.0[11] = FmCeSe::from_bits(self.0[11]).with_ce(ce).into_bits();
         self

@@ -11,14 +11,14 @@ use hil_scenarios::request::{Data, Flags, Objects, OwnedLayout, OwnedList, Reque
 use hil_scenarios::way::Poster;
 use hil_tests::model::QueueModel;
 use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::inspect::{Body, DataSegmentView, QueueKind, Umr, WorkRequest};
+use mlx5_mkey::inspect::{Body, DataSegmentView, QueueKind, SegmentKind, Umr, WorkRequest};
 use mlx5_mkey::mkey::{BlockSignature, KlmEntry, MkeyKind};
 use mlx5_mkey::queue::{RequestKind, SendQueueConfig};
 use mlx5_mkey::types::{Key, PsvIndex, Seed};
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
-use mlx5_mkey::wqe::{Local, Remote, Sge};
+use mlx5_mkey::wqe::{Local, MaskedAtomic, Remote, Sge};
 
 /// Returns the octowords of data in a request.
 fn octowords(data: &Data) -> u32 {
@@ -80,6 +80,44 @@ fn raw(input: &mut Input<'_>) -> Vec<u8> {
     bytes
 }
 
+fn masked(input: &mut Input<'_>) -> MaskedAtomic {
+    match input.below(4) {
+        0 => MaskedAtomic::CompareSwap32 {
+            compare: input.any(),
+            compare_mask: input.any(),
+            swap: input.any(),
+            swap_mask: input.any(),
+        },
+        1 => MaskedAtomic::CompareSwap64 {
+            compare: input.any(),
+            compare_mask: input.any(),
+            swap: input.any(),
+            swap_mask: input.any(),
+        },
+        2 => MaskedAtomic::FetchAdd32 { add: input.any(), boundary: input.any() },
+        _ => MaskedAtomic::FetchAdd64 { add: input.any(), boundary: input.any() },
+    }
+}
+
+/// Returns whether an atomic compares and swaps.
+const fn swaps(atomic: &MaskedAtomic) -> bool {
+    matches!(atomic, MaskedAtomic::CompareSwap32 { .. } | MaskedAtomic::CompareSwap64 { .. })
+}
+
+/// Returns the operands of an atomic in the order of its fields.
+fn operands(atomic: &MaskedAtomic) -> Vec<u64> {
+    match *atomic {
+        MaskedAtomic::CompareSwap32 { compare, compare_mask, swap, swap_mask } => {
+            [swap, compare, swap_mask, compare_mask].map(u64::from).into()
+        }
+        MaskedAtomic::CompareSwap64 { compare, compare_mask, swap, swap_mask } => {
+            vec![swap, compare, swap_mask, compare_mask]
+        }
+        MaskedAtomic::FetchAdd32 { add, boundary } => [add, boundary].map(u64::from).into(),
+        MaskedAtomic::FetchAdd64 { add, boundary } => vec![add, boundary],
+    }
+}
+
 fn choose(input: &mut Input<'_>, known: Known<'_>, all: bool) -> Request {
     if all && input.one_in(2) {
         return choose_new(input, known);
@@ -99,6 +137,7 @@ fn choose(input: &mut Input<'_>, known: Known<'_>, all: bool) -> Request {
         7 => Request::WriteImm(values::remote(input), input.any(), data(input)),
         8 => Request::Read(values::remote(input), values::sges(input)),
         9 => Request::CompareSwap(values::remote(input), input.any(), input.any(), values::sge(input)),
+        10 if input.one_in(2) => Request::Masked(values::remote(input), masked(input), values::sge(input)),
         10 => Request::FetchAdd(values::remote(input), input.any(), values::sge(input)),
         11 => Request::Invalidate(values::key(input)),
         12 => Request::InvalidateMkey(mkey(input)),
@@ -247,7 +286,8 @@ fn kind_of(request: &Request) -> RequestKind {
         Request::Write(..) | Request::WriteImm(..) => RequestKind::RdmaWrite,
         Request::Read(..) => RequestKind::RdmaRead,
         Request::CompareSwap(..) => RequestKind::CompareSwap,
-        Request::FetchAdd(..) => RequestKind::FetchAdd,
+        Request::Masked(_, atomic, _) if swaps(atomic) => RequestKind::CompareSwap,
+        Request::FetchAdd(..) | Request::Masked(..) => RequestKind::FetchAdd,
         other => panic!("{other:?} moves no data"),
     }
 }
@@ -278,7 +318,8 @@ fn request_octowords(request: &Request) -> u32 {
         }
         Request::Write(_, data) | Request::WriteImm(_, _, data) => 2 + octowords(data),
         Request::Read(_, sges) => 2 + sges.len() as u32,
-        Request::CompareSwap(..) | Request::FetchAdd(..) => 4,
+        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => 5,
+        Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => 4,
         _ => 1,
     }
 }
@@ -301,7 +342,9 @@ fn check_data(request: &Request, config: &SendQueueConfig) -> Result<(), PostErr
             let error = PostError::InlineTooLong { length: length as u16, max: max as u16 };
             return if length > max { Err(error) } else { Ok(()) };
         }
-        Request::CompareSwap(.., sge) | Request::FetchAdd(.., sge) => std::slice::from_ref(sge),
+        Request::CompareSwap(.., sge) | Request::FetchAdd(.., sge) | Request::Masked(.., sge) => {
+            std::slice::from_ref(sge)
+        }
         _ => return Ok(()),
     };
     let max = config.max_sge.clamp(1, 60);
@@ -330,6 +373,8 @@ fn code(request: &Request, key: Key) -> (Opcode, u32) {
         Request::Read(..) => (Opcode::RDMA_READ, 0),
         Request::CompareSwap(..) => (Opcode::ATOMIC_CS, 0),
         Request::FetchAdd(..) => (Opcode::ATOMIC_FA, 0),
+        Request::Masked(_, atomic, _) if swaps(atomic) => (Opcode::ATOMIC_MASKED_CS, 0),
+        Request::Masked(..) => (Opcode::ATOMIC_MASKED_FA, 0),
         Request::Invalidate(key) => (Opcode::UMR, key.get()),
         Request::SetPsv(..) => (Opcode::SET_PSV, 0),
         Request::InvalidateMkey(_)
@@ -563,6 +608,12 @@ impl World<'_> {
                 let (sges, inline) = segments(transfer.data_segments().map(|(_, segment)| segment));
                 let wanted = wanted(op);
                 assert_eq!((remote, atomic, sges, inline), wanted, "{op:?}");
+                if let Request::Masked(_, atomic, _) = op {
+                    assert_eq!(transfer.atomic_bytes(), Some(atomic.bytes().into()));
+                    let fields = request.segments().filter(|segment| MASKED.contains(&segment.kind));
+                    let values = fields.flat_map(|segment| segment.fields()).map(|field| field.value());
+                    assert_eq!(values.collect::<Vec<_>>(), operands(atomic));
+                }
             }
             (_, body) => panic!("{posted:?} {body:?}"),
         }
@@ -631,6 +682,14 @@ fn raw_octowords(bytes: &[u8]) -> Result<u32, PostError> {
     }
 }
 
+/// The kinds of segments with the operands of masked atomics.
+const MASKED: [SegmentKind; 4] = [
+    SegmentKind::MaskedSwap32,
+    SegmentKind::MaskedSwap64,
+    SegmentKind::MaskedAdd32,
+    SegmentKind::MaskedAdd64,
+];
+
 /// The fields of a transfer: remote address and key, operands, data segments, inline data.
 type Transfer = (Option<(u64, u32)>, Option<(u64, u64)>, Vec<Sge>, Vec<u8>);
 
@@ -646,6 +705,7 @@ fn wanted(op: &Request) -> Transfer {
             (at(remote), Some((*swap, *compare)), Data::Sges(vec![*sge]))
         }
         Request::FetchAdd(remote, add, sge) => (at(remote), Some((*add, 0)), Data::Sges(vec![*sge])),
+        Request::Masked(remote, _, sge) => (at(remote), None, Data::Sges(vec![*sge])),
         other => panic!("{other:?} moves no data"),
     };
     match data {

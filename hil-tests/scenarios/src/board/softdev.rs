@@ -353,6 +353,7 @@ impl Board for SoftBoard {
             fixed_entries: true,
             long_lists: self.device.profile().extended_offsets,
             memcpy,
+            masked_atomics: self.device.profile().atomic && self.device.profile().masked_atomics,
             relaxed_ordering,
             dek_modify: xts.is_some(),
             // If the device has only timestamps in real time, it has no clock that counts ticks.

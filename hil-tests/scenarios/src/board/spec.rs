@@ -121,6 +121,8 @@ pub struct Capabilities {
     pub long_lists: bool,
     /// A work request can copy local memory.
     pub memcpy: bool,
+    /// Atomics may have masks.
+    pub masked_atomics: bool,
     /// The accesses (reads, writes) for which a configuration of an mkey may allow relaxed PCIe ordering, if
     /// any.
     pub relaxed_ordering: Option<RelaxedOrdering>,
@@ -133,7 +135,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The names of all capabilities, as used by `cargo xtask hil --require` and `boards.toml`.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "signature",
         "xts",
         "xts-many",
@@ -145,6 +147,7 @@ impl Capabilities {
         "fixed-entries",
         "long-lists",
         "memcpy",
+        "masked-atomics",
         "relaxed-ordering",
         "dek-modify",
         "clock",
@@ -156,7 +159,7 @@ impl Capabilities {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
         let Self { signature, drain, hardware, login, programs, fixed_entries, .. } = *self;
-        let Self { long_lists, memcpy, dek_modify, clock, bare, .. } = *self;
+        let Self { long_lists, memcpy, masked_atomics, dek_modify, clock, bare, .. } = *self;
         let has = [
             signature,
             xts,
@@ -169,6 +172,7 @@ impl Capabilities {
             fixed_entries,
             long_lists,
             memcpy,
+            masked_atomics,
             self.relaxed_ordering.is_some(),
             dek_modify,
             clock,

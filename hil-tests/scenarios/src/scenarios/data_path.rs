@@ -17,13 +17,14 @@ use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureCh
 use mlx5_mkey::queue::{Failure, Message, Outcome, RequestKind};
 use mlx5_mkey::types::{DomainKind, Key, Seed};
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wqe::{Payload, Remote, Sge};
+use mlx5_mkey::wqe::{MaskedAtomic, Payload, Remote, Sge};
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r001_completions_lap_their_queue, NOTHING, ["R1"]),
     scenario!(r001_completions_of_128_bytes, SIGNATURE, ["R1", "M56"]),
     scenario!(m63_requests_come_with_the_doorbell, NOTHING, ["M63", "R16"]),
     scenario!(r016_atomics_through_an_mkey, NOTHING, ["R16"]),
+    scenario!(m86_atomics_under_masks, MASKED_ATOMICS, ["M86"]),
     scenario!(r016_inline_data_through_the_peers_mkey, NOTHING, ["R16"]),
     scenario!(r016_immediate_data_beside_an_mkey, NOTHING, ["R16"]),
     scenario!(r016_messages_of_nothing, NOTHING, ["R16"]),
@@ -197,6 +198,56 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let (old, new) = (fixture.pair.bytes(&old), fixture.pair.board.read(fixture.memory.address, 8));
     let expected = (0x99_u64.to_le_bytes().to_vec(), 0x199_u64.to_le_bytes().to_vec());
     assumed(fixture.pair.board, "an atomic's old value, and the new one in memory", (old, new), expected)?;
+    Ok(())
+}
+
+/// Atomics under masks change only the bits that their masks select, in 4 and in 8 bytes that an entry of the
+/// mkey maps. Old values of 8 bytes have the host's byte order, those of 4 bytes are in big endian.
+fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
+    use MaskedAtomic::{CompareSwap32, CompareSwap64, FetchAdd32, FetchAdd64};
+    const START: u64 = 0x7fff_00aa_1234_80ff;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&START.to_le_bytes(), None, None)?;
+    fixture.change(&MkeyConfig::UNCHANGED, &[entry(&fixture.memory, 0..8)])?;
+    let old = fixture.pair.region(&[0; 8]);
+    let short = |compare, compare_mask| CompareSwap32 { compare, compare_mask, swap: !0, swap_mask: 0xff00 };
+    let long = |compare| CompareSwap64 { compare, compare_mask: 0xff, swap: 0, swap_mask: 0xff << 32 };
+    // Each atomic, its address, and the value in memory after the change.
+    let cases = [
+        // The lowest byte differs from the compared one, and then equals it.
+        (long(0xfe), 0, START),
+        (long(0xff), 0, 0x7fff_0000_1234_80ff),
+        (short(0, 0xff), 4, 0x7fff_ff00_1234_80ff),
+        (short(0, 0xff00), 4, 0x7fff_ff00_1234_80ff),
+        // The addition overflows both bytes and carries from neither.
+        (FetchAdd32 { add: 0x8001, boundary: 0x8080 }, 0, 0x7fff_ff00_1234_0000),
+        // Without boundaries, the sum carries through all bytes.
+        (FetchAdd64 { add: 0xff_edcc_0000, boundary: 0 }, 0, 0x8000_0000_0000_0000),
+        // With a boundary at every bit, the addition is an exclusive or.
+        (FetchAdd64 { add: 0x8000_0000_0000_0003, boundary: u64::MAX }, 0, 3),
+    ];
+    let mut before = START;
+    for (index, (atomic, address, after)) in cases.into_iter().enumerate() {
+        let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
+        let sge = Sge { length: atomic.bytes(), ..whole(&old) };
+        fixture.pair.far.request(1).signaled().masked_atomic(remote, atomic, &sge).map_err(text)?;
+        ring_and_run(&mut fixture.pair)?;
+        let kind = match atomic {
+            CompareSwap32 { .. } | CompareSwap64 { .. } => RequestKind::CompareSwap,
+            FetchAdd32 { .. } | FetchAdd64 { .. } => RequestKind::FetchAdd,
+        };
+        let outcomes: Vec<_> = fixture.pair.wait_far(1)?.iter().map(|it| it.outcome).collect();
+        ensure_eq!(outcomes, [Outcome::Sent { kind, bytes: atomic.bytes() }], "completion of atomic {index}");
+        let found = fixture.pair.bytes(&old);
+        let expected = match atomic.bytes() {
+            4 => ((before >> (8 * address)) as u32).to_be_bytes().to_vec(),
+            _ => before.to_le_bytes().to_vec(),
+        };
+        ensure_eq!(part(&found, 0..expected.len()), &expected, "old value of atomic {index}");
+        let memory = fixture.pair.board.read(fixture.memory.address, 8);
+        ensure_eq!(memory, after.to_le_bytes(), "memory after atomic {index}");
+        before = after;
+    }
     Ok(())
 }
 

@@ -64,6 +64,8 @@ pub struct Needs {
     pub long_lists: bool,
     /// The scenario needs requests that copy memory.
     pub memcpy: bool,
+    /// The scenario needs atomics under masks.
+    pub masked_atomics: bool,
     /// The scenario needs configurations that allow relaxed PCIe ordering.
     pub relaxed_ordering: bool,
     /// The scenario needs DEKs whose value can be replaced.
@@ -86,6 +88,7 @@ impl Needs {
         fixed_entries: false,
         long_lists: false,
         memcpy: false,
+        masked_atomics: false,
         relaxed_ordering: false,
         dek_modify: false,
         clock: false,
@@ -115,6 +118,8 @@ impl Needs {
     pub const LONG_LISTS: Self = Self { long_lists: true, ..Self::NOTHING };
     /// Needs requests that copy memory.
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
+    /// Needs atomics under masks.
+    pub const MASKED_ATOMICS: Self = Self { masked_atomics: true, ..Self::NOTHING };
     /// Needs configurations that allow relaxed PCIe ordering.
     pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
     /// Needs DEKs whose value can be replaced, and AES-XTS by an engine of any kind.
@@ -161,6 +166,7 @@ impl Needs {
             (self.long_lists, "long-lists", "mkeys with more entries than 16 bits count"),
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
             (self.memcpy, "memcpy", "requests that copy memory"),
+            (self.masked_atomics, "masked-atomics", "atomics under masks"),
             (self.relaxed_ordering, "relaxed-ordering", "configurations that relax the order of transfers"),
             (self.dek_modify, "dek-modify", "keys that are given other values (SYNC_CRYPTO)"),
             (self.clock, "clock", "a clock of the device that programs can read"),

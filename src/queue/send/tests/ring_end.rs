@@ -5,7 +5,7 @@ use super::*;
 use crate::mkey::InterleavedEntry;
 use crate::queue::SendRequest;
 use crate::wqe::control::split_requests;
-use crate::wqe::{Local, MemcpyConfig};
+use crate::wqe::{Local, MaskedAtomic, MemcpyConfig};
 
 /// Returns the bytes that the device reads from these blocks.
 pub(super) fn meant(blocks: &[Wqebb]) -> Vec<Vec<u8>> {
@@ -50,7 +50,7 @@ const RAW: [u8; 1008] = {
 const HERE: Local = Local { address: 7, lkey: KEY };
 
 /// Requests of all kinds, with 1 to 16 blocks.
-const REQUESTS: [PostOne; 19] = [
+const REQUESTS: [PostOne; 20] = [
     |request, mkey| configure(request, mkey, SignatureChange::Set(BOTH), &[ENTRY; 5]),
     |request, _| request.nop(),
     |request, mkey| configure(request, mkey, SignatureChange::Keep, &[ENTRY; 1]),
@@ -70,6 +70,10 @@ const REQUESTS: [PostOne; 19] = [
     |request, _| request.rdma_read(REMOTE, &[SGE; 3]),
     |request, _| request.fenced().compare_swap(REMOTE, 1, 2, &SGE),
     |request, _| request.solicited().fetch_add(REMOTE, 1, &SGE),
+    |request, _| {
+        let atomic = MaskedAtomic::CompareSwap64 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 };
+        request.masked_atomic(REMOTE, atomic, &SGE)
+    },
     |request, _| request.invalidate(KEY),
     |request, mkey| request.signaled().invalidate_mkey(mkey),
     |request, mkey| configure(request, mkey, SignatureChange::Reset, &[]),
@@ -111,7 +115,7 @@ fn requests_are_the_same_wherever_they_begin() {
             retire_all(&mut queue);
         }
     }
-    let blocks_less_1 = [6, 0, 2, 3, 2, 3, 1, 8, 0, 1, 13, 1, 0, 0, 1, 1, 1, 15, 0];
+    let blocks_less_1 = [6, 0, 2, 3, 2, 3, 1, 8, 0, 1, 13, 1, 0, 0, 1, 1, 1, 1, 15, 0];
     assert_eq!(crossed, blocks_less_1, "each has crossed the ring's end at each of its blocks");
 }
 

@@ -72,6 +72,7 @@ Capabilities:
   long-lists            an mkey may have more than 65,535 entries
   programs              the storage example runs there: two programs beside the runner
   memcpy                requests that copy memory
+  masked-atomics        atomics under masks
   relaxed-ordering      mkey configurations with relaxed ordering of transfers
   dek-modify            DEKs can be modified (SYNC_CRYPTO)
   clock                 the clock of completion timestamps can be read
@@ -407,7 +408,8 @@ mod tests {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
         let known = "known are signature, xts, xts-many, xts-single, drain, hardware, login, programs, \
-                     fixed-entries, long-lists, memcpy, relaxed-ordering, dek-modify, clock, bare";
+                     fixed-entries, long-lists, memcpy, masked-atomics, relaxed-ordering, dek-modify, \
+                     clock, bare";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -437,7 +439,7 @@ mod tests {
     #[test]
     fn boards_are_listed_with_what_they_have() {
         let text = "softdev  signature xts xts-many drain fixed-entries long-lists memcpy \
-                    relaxed-ordering dek-modify clock bare\nmlx5_0\n";
+                    masked-atomics relaxed-ordering dek-modify clock bare\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 

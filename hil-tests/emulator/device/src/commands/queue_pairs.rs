@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
         opcode: 0x502,
         from: Some(&[QpState::Reset]),
         to: QpState::Init,
-        sets: &[0x18..0x44, 0x92..0x93, 0xa8..0xac],
+        sets: &[0x18..0x44, 0x91..0x93, 0xa8..0xac],
     },
     Step { opcode: 0x50e, from: Some(&[QpState::Init]), to: QpState::Init, sets: &[] },
     // INIT2RTR_QP sets sizes, the peer, the path and properties of the responder.
@@ -52,7 +52,7 @@ const STEPS: &[Step] = &[
         opcode: 0x503,
         from: Some(&[QpState::Init]),
         to: QpState::ReadyToReceive,
-        sets: &[0x8..0x9, 0x15..0x44, 0x91..0x92, 0x94..0x98],
+        sets: &[0x8..0x9, 0x15..0x44, 0x94..0x98],
     },
     // RTR2RTS_QP sets properties of the requester. RTS2RTS_QP and SQERR2RTS_QP set only fields of `OPTIONS`.
     Step {
@@ -72,6 +72,10 @@ const STEPS: &[Step] = &[
 /// bits. RTR2RTS_QP sets these bits.
 const TIME_OUT: (usize, u8) = (0x20, 0xf8);
 
+/// The number of the peer's reads in flight: the offset of its byte in the context, and the mask of its bits.
+/// INIT2RTR_QP sets these bits. The other bits of the byte belong to the right to atomics (`atomic_mode`).
+const READS: (usize, u8) = (0x91, 0xf0);
+
 /// The offset of the path's port number in a context (`vhca_port_num`). If INIT2RTR_QP has the number 0
 /// there, the port stays as it is.
 const PORT: usize = 0x3d;
@@ -82,10 +86,18 @@ const PATH: usize = 0x18;
 /// Optional fields of a state change, which bits of a mask select (`opt_param_mask`, `MLX5_QP_OPTPAR_*`): the
 /// bit of the mask, the offset in the context, and the bits there. The fields are the peer's rights to read,
 /// to do atomics and to write, and the Q_Key.
-const OPTIONS: &[(u32, usize, &[u8])] =
-    &[(1 << 1, 0x92, &[0x80]), (1 << 2, 0x92, &[0x20]), (1 << 3, 0x92, &[0x40]), (1 << 5, 0xa8, &[0xff; 4])];
+const OPTIONS: &[(u32, usize, &[u8])] = &[
+    (1 << 1, 0x92, &[0x80]),
+    (1 << 2, 0x91, &[0x0f, 0x20]),
+    (1 << 3, 0x92, &[0x40]),
+    (1 << 5, 0xa8, &[0xff; 4]),
+];
 /// Offset of the mask `opt_param_mask` in a command.
 const OPTIONAL: usize = 0x10;
+
+/// The lowest `atomic_mode` of a context that allows masked atomics, of up to 8 bytes
+/// (`MLX5_ATOMIC_MODE_8B`). Assumption: a lower mode forbids them.
+const MODE_8_BYTES: u8 = 3;
 
 const INIT2INIT: u16 = 0x50e;
 const INIT2RTR: u16 = 0x503;
@@ -230,6 +242,8 @@ pub struct QpStep {
     pub peer: Option<(u32, [u8; 44])>,
     /// The accesses that the queue pair allows its peer (PRM `rre`, `rwe`, `rae`).
     pub rights: Access,
+    /// Whether the atomics of the peer may have masks (PRM `atomic_mode`).
+    pub masked_atomics: bool,
     /// The Q_Key.
     pub qkey: u32,
     /// The number of repetitions of a request while the peer has no receive request, if the command sets it
@@ -278,6 +292,9 @@ impl QpStep {
         if opcode == RTR2RTS {
             set(TIME_OUT.0, &[TIME_OUT.1])?;
         }
+        if opcode == INIT2RTR {
+            set(READS.0, &[READS.1])?;
+        }
         if step.from.is_some() {
             let mask = request.u32(OPTIONAL)?;
             for (_, at, bits) in OPTIONS.iter().filter(|(selected, ..)| mask & selected != 0) {
@@ -319,8 +336,9 @@ impl QpStep {
             remote_atomic: access & 0x20 != 0,
             ..Access::ALL
         };
+        let masked_atomics = byte(0x91) & 0xf >= MODE_8_BYTES;
         let qkey = u32::from_be_bytes([byte(0xa8), byte(0xa9), byte(0xaa), byte(0xab)]);
-        Ok(Self { to: step.to, context, peer, rights, qkey, retries, drains, copies })
+        Ok(Self { to: step.to, context, peer, rights, masked_atomics, qkey, retries, drains, copies })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::message::{self, Message, Payload, Request, Response};
 use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
-use crate::object::posted::{Posted, pushes, sends};
+use crate::object::posted::{Posted, is_atomic, pushes, sends};
 use crate::object::psv::PsvState;
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries, Transport};
 use crate::refusal::{Cause, Reason, Status};
@@ -210,8 +210,12 @@ impl<M: Memory> Device<M> {
     fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Cause> {
         let qp = self.objects.qps.get(qpn).ok_or(Reason::AnotherQueue { qpn })?;
         let QpAttributes { pd, transport, .. } = qp.attributes;
-        let copies = wqe.posted.opcode == Opcode::MMO;
-        if !transport.executes(wqe.posted.opcode) || copies && !qp.copies {
+        let lacks = match wqe.posted.opcode {
+            Opcode::MMO => !qp.copies,
+            Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => !self.profile.masked_atomics,
+            _ => false,
+        };
+        if !transport.executes(wqe.posted.opcode) || lacks {
             return Err(Reason::Opcode { opcode: wqe.posted.opcode.0 }.into());
         }
         let solicited = wqe.control.flags().solicited();
@@ -271,6 +275,13 @@ impl<M: Memory> Device<M> {
                     Request::FetchAdd { rkey, address, add: operand }
                 };
                 Ok(Outcome::Ask { request, scatter, bytes: 8, reports: Vec::new() })
+            }
+            Operation::MaskedAtomic { remote, width, change, scatter } => {
+                let bytes = width.bytes();
+                self.path(qpn, pd).check_list(&scatter, bytes.into())?;
+                let (rkey, address) = (remote.rkey.get(), remote.address.get());
+                let request = Request::Masked { rkey, address, width, change };
+                Ok(Outcome::Ask { request, scatter, bytes, reports: Vec::new() })
             }
         }
     }
@@ -421,10 +432,13 @@ impl<M: Memory> Device<M> {
             (Opcode::RDMA_READ, Response::Data(data)) if data.len() == outstanding.bytes as usize => {
                 Some(data)
             }
-            (Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, Response::Original(value)) => {
-                Some(value.to_le_bytes().to_vec())
-            }
-            (Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, _) => {
+            // An old value of 8 bytes has the host's byte order, one of 4 bytes is in big endian (UCX
+            // `ext_atomic_arg_sizes_be`).
+            (opcode, Response::Original(value)) if is_atomic(opcode) => Some(match outstanding.bytes {
+                4 => (value as u32).to_be_bytes().to_vec(),
+                _ => value.to_le_bytes().to_vec(),
+            }),
+            (opcode, _) if opcode == Opcode::RDMA_READ || is_atomic(opcode) => {
                 return self.fail(qpn, posted, bad_response, Reason::BadResponse.into());
             }
             (_, Response::Done) => None,

@@ -146,12 +146,16 @@ impl<M: Memory> Device<M> {
     }
 
     /// Stores the host's choice of capabilities. Only the mode of command signatures (`cmdif_checksum`) has
-    /// an effect.
+    /// an effect. Of atomics, the host can only choose that old values have its byte order, which they have.
     fn set_capabilities(&mut self, request: &Request) -> Answer {
-        if request.u16(6)? >> 1 != 0 {
-            return Err(Refused::PARAMETER);
-        }
         let chosen = request.bytes(HEADER, CAPABILITIES)?;
+        match request.u16(6)? >> 1 {
+            0 => {}
+            3 if self.profile().atomic && chosen.get(8).is_some_and(|byte| byte >> 6 == 1) => {
+                return Ok(reply::done());
+            }
+            _ => return Err(Refused::PARAMETER),
+        }
         let checksum = match chosen.get(CMDIF_CHECKSUM).map(|byte| byte >> 6) {
             Some(DISABLED) => Checksum::Off,
             Some(INITIAL_STATE) => Checksum::Initial,

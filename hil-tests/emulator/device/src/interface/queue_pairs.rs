@@ -68,6 +68,7 @@ impl<M: Memory> Device<M> {
     pub fn set_step(&mut self, qp: u32, step: &QpStep, peer: Option<Peer>) -> Result<(), Error> {
         peer.map_or(Ok(()), |peer| self.connect(qp, peer))?;
         self.set_rights(qp, step.rights)?;
+        self.set_masked_atomics(qp, step.masked_atomics)?;
         self.set_qkey(qp, step.qkey)?;
         step.retries.map_or(Ok(()), |retries| self.set_rnr_retry(qp, retries))?;
         step.drains.map_or(Ok(()), |drains| self.set_drain_sigerr(qp, drains))?;

@@ -27,7 +27,15 @@ pub(crate) const fn pushes(opcode: Opcode) -> bool {
     )
 }
 
+/// Returns whether a request is an atomic, with or without masks.
+pub(crate) const fn is_atomic(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA
+    )
+}
+
 /// Returns whether a request sends a message to the peer.
 pub(crate) const fn sends(opcode: Opcode) -> bool {
-    pushes(opcode) || matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA)
+    pushes(opcode) || matches!(opcode, Opcode::RDMA_READ) || is_atomic(opcode)
 }

@@ -2,6 +2,7 @@
 
 use crate::object::mkey::Access;
 use crate::object::outstanding::Outstanding;
+use crate::object::posted::is_atomic;
 use crate::object::read_ahead::ReadAhead;
 use crate::ruling::Ruling;
 use mlx5_mkey::wire::ctrl::Opcode;
@@ -88,7 +89,7 @@ impl Transport {
         match self {
             Self::ReliableConnection => true,
             Self::UnreliableConnection => {
-                !matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::MMO)
+                !matches!(opcode, Opcode::RDMA_READ | Opcode::MMO) && !is_atomic(opcode)
             }
             Self::UnreliableDatagram => matches!(opcode, Opcode::NOP | Opcode::SEND | Opcode::SEND_IMM),
             Self::Umr => matches!(opcode, Opcode::NOP | Opcode::UMR),
@@ -239,6 +240,8 @@ pub(crate) struct Qp {
     pub(crate) draining: bool,
     /// Whether requests may copy memory (PRM `mmo`).
     pub(crate) copies: bool,
+    /// Whether the peer may use masked atomics (PRM `atomic_mode`), if it may use atomics.
+    pub(crate) masked_atomics: bool,
     /// Whether time stamps are in real time (PRM `ts_format`).
     pub(crate) real_time: bool,
     /// Whether the event [`crate::Event::LastWqe`] was raised: in the error state, the queue pair takes no
@@ -264,6 +267,7 @@ impl Qp {
             alone: None,
             ruling: None,
             copies: false,
+            masked_atomics: true,
             real_time: false,
             sequence: 0,
             expected: None,

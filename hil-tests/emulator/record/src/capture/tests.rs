@@ -3,7 +3,7 @@
 
 use super::*;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_softdev::{Datagram, Payload};
+use mlx5_softdev::{Change, Datagram, Payload, Width};
 
 const TIME: Duration = Duration::new(1_700_000_000, 123_456_789);
 /// Returns an endpoint whose addresses contain the upper bits of the number.
@@ -186,7 +186,7 @@ fn a_long_write_is_several_packets() {
 #[test]
 fn short_messages_are_one_packet() {
     let send = |payload| Request::Send { data: data(5).into(), payload, solicited: false };
-    let cases: [(Request, u8, Vec<u8>); 9] = [
+    let cases: [(Request, u8, Vec<u8>); 11] = [
         (send(Payload::None), 0x04, data(5)),
         (send(Payload::Immediate(7)), 0x05, [vec![0, 0, 0, 7], data(5)].concat()),
         (send(Payload::Invalidate(7)), 0x17, [vec![0, 0, 0, 7], data(5)].concat()),
@@ -222,6 +222,26 @@ fn short_messages_are_one_packet() {
             Request::FetchAdd { rkey: 1, address: 2, add: 5 },
             0x14,
             [vec![0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5], vec![0; 8]].concat(),
+        ),
+        (
+            Request::Masked {
+                rkey: 1,
+                address: 2,
+                width: Width::Four,
+                change: Change::CompareSwap { compare: 5, compare_mask: 6, swap: 7, swap_mask: 8 },
+            },
+            0xd3,
+            [0_u32, 2, 1, 7, 5, 8, 6].map(u32::to_be_bytes).concat(),
+        ),
+        (
+            Request::Masked {
+                rkey: 1,
+                address: 2,
+                width: Width::Eight,
+                change: Change::FetchAdd { add: 5, boundary: 6 },
+            },
+            0xd4,
+            [0_u32, 2, 1, 0, 5, 0, 6].map(u32::to_be_bytes).concat(),
         ),
         (Request::Send { data: vec![].into(), payload: Payload::None, solicited: true }, 0x04, vec![]),
     ];

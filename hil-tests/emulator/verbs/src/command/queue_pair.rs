@@ -347,7 +347,8 @@ fn describe(context: &mut Qpc, kept: &ModifyQp) {
     let rights = QpcRights::new()
         .with_rre(rights.remote_read)
         .with_rwe(rights.remote_write)
-        .with_rae(rights.remote_atomic);
+        .with_rae(rights.remote_atomic)
+        .with_atomic_mode(if rights.remote_atomic { QpcRights::ATOMIC_MODE_8_BYTES } else { 0 });
     context.rights.set(rights.into_bits());
 }
 

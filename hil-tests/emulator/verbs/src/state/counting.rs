@@ -89,7 +89,7 @@ impl Tally {
                 Request::Send { .. } => {}
                 Request::Write { .. } => self.add(Counter::RxWriteRequests, 1),
                 Request::Read { .. } => self.add(Counter::RxReadRequests, 1),
-                Request::CompareSwap { .. } | Request::FetchAdd { .. } => {
+                Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. } => {
                     self.add(Counter::RxAtomicRequests, 1)
                 }
             },
@@ -137,7 +137,10 @@ impl Tally {
             Request::Write { data, immediate: None, .. } => of_data(data.len(), RETH),
             Request::Write { data, .. } => of_data(data.len(), RETH + IMMEDIATE),
             Request::Read { .. } => of_data(0, RETH),
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } => of_data(0, ATOMIC),
+            // No public source describes the packet of a masked atomic.
+            Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. } => {
+                of_data(0, ATOMIC)
+            }
         };
         match message {
             Message::Request { request, .. } | Message::Unanswered { request, datagram: None, .. } => {
