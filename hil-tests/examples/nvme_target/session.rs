@@ -301,3 +301,6 @@ const fn stage(slot: usize, length: usize) -> Range<usize> {
 fn remote(command: &Command) -> Remote {
     Remote { address: command.data.address.get(), rkey: Key::from_raw(command.data.key()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,12 +71,14 @@ fn queues_belong_to_controllers() {
 #[test]
 fn a_host_that_is_silent_is_lost() {
     let subsystem = Subsystem::new(NAME, GEOMETRY);
-    let hasty = command(Command::FABRICS, Command::CONNECT.into(), 1024, &[0, 31, 1]);
-    let queue = subsystem.connect(&hasty, &data(1, ConnectData::NEW, NAME), 0).unwrap();
-    let begun = Instant::now();
-    while subsystem.is_alive(queue) {
-        assert!(begun.elapsed() < Duration::from_secs(60));
-    }
+    let limited = command(Command::FABRICS, Command::CONNECT.into(), 1024, &[0, 31, 5000]);
+    let queue = subsystem.connect(&limited, &data(1, ConnectData::NEW, NAME), 0).unwrap();
+    assert!(subsystem.is_alive(queue));
+    let silent = Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
+    subsystem.lock().map.get_mut(&queue.controller).unwrap().heard = silent;
+    assert!(!subsystem.is_alive(queue), "twice the time of Keep Alive is over");
+    assert_eq!(subsystem.decide(queue, &command(Command::KEEP_ALIVE, 0, 0, &[])), Ok(Step::Respond(0)));
+    assert!(subsystem.is_alive(queue));
 }
 
 #[test]
