@@ -32,9 +32,9 @@ mod volume;
 
 use capsule::{Accepted, Rejected, Request};
 use clap::Parser;
-use cm::{Event, Id, Listener, Number};
+use cm::{Event, Id, Listener, Number, Path};
 use controller::{DEPTH, Subsystem};
-use error::Result;
+use error::{Error, Result};
 use mlx5_mkey::devx::{Device, ProtectionDomain};
 use mlx5_mkey::types::BlockSize;
 use session::Session;
@@ -44,7 +44,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use volume::{Geometry, Volume};
 use zerocopy::IntoBytes;
 
@@ -131,22 +131,26 @@ impl Target {
         }
     }
 
-    /// Accepts a connection, or rejects it with a reason.
+    /// Makes the session of a connection. The error has the reason for the host.
+    fn session(
+        &self,
+        id: &Id,
+        private_data: &[u8],
+    ) -> core::result::Result<(Session, Path), (Rejected, Error)> {
+        let request = Request::read(private_data, DEPTH);
+        let request = request.map_err(|reason| (reason, "its private data are wrong".into()))?;
+        let lacking = |error| (Rejected::NO_RESOURCES, error);
+        if self.connections.len() >= MAX_CONNECTIONS {
+            return Err(lacking("there are too many".into()));
+        }
+        let path = id.path().map_err(lacking)?;
+        let (device, shared) = ((&self.device, &self.pd), (&self.subsystem, &self.volume));
+        Ok((Session::new(device, shared, request, &path).map_err(lacking)?, path))
+    }
+
+    /// Accepts a connection and starts its thread, or rejects the connection with a reason.
     fn accept(&mut self, id: Id, private_data: &[u8]) -> Result {
-        let made = match Request::read(private_data, DEPTH) {
-            Err(reason) => Err((reason, "its private data are wrong".into())),
-            Ok(_) if self.connections.len() >= MAX_CONNECTIONS => {
-                Err((Rejected::NO_RESOURCES, "there are too many".into()))
-            }
-            Ok(request) => id
-                .path()
-                .and_then(|path| {
-                    let shared = (&self.subsystem, &self.volume);
-                    Ok((Session::new((&self.device, &self.pd), shared, request, &path)?, path))
-                })
-                .map_err(|error| (Rejected::NO_RESOURCES, error)),
-        };
-        let (mut session, path) = match made {
+        let (mut session, path) = match self.session(&id, private_data) {
             Ok(made) => made,
             Err((reason, error)) => {
                 id.reject(reason.as_bytes())?;
@@ -157,12 +161,12 @@ impl Target {
         id.accept(session.qpn(), &path, accepted.as_bytes())?;
         let (id, is_over) = (Arc::new(id), Arc::new(AtomicBool::new(false)));
         let (of_thread, until) = (id.clone(), is_over.clone());
-        let thread = std::thread::spawn(move || {
+        let thread = Builder::new().spawn(move || {
             if let Err(error) = session.serve(&until) {
                 println!("target: a connection ends: {error}");
             }
             of_thread.disconnect();
-        });
+        })?;
         self.connections.insert(id.number(), Connection { id, is_over, thread });
         Ok(())
     }
