@@ -3,11 +3,9 @@
 # `cargo xtask peer` starts the script as root of a user namespace, with the variables LIBRARY (the stand-in)
 # and FOLDER.
 set -u
-fail() { echo "$1"; exit 1; }
+. "$(dirname "$0")/pair.sh"
 
 mkdir -p "$FOLDER" && cd "$FOLDER" || exit 1
-started=
-trap 'kill $started 2>/dev/null' EXIT
 ip link set lo up || fail 'no loopback interface'
 for number in 0 1; do
     ip link add "port$number" type veth peer name "wire$number" || fail 'no veth'
@@ -25,19 +23,6 @@ echo "$shown" | grep -q 'mlx5_0/1 state ACTIVE .* netdev port0' || fail "$shown"
 echo "$shown" | grep -q 'mlx5_1/1 state ACTIVE .* netdev port1' || fail "$shown"
 echo 'passed ibv_devices and rdma link'
 
-listens() { i=0; until grep -qi ":$(printf %04X "$1") 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; do
-    sleep 0.05; i=$((i + 1)); [ $i -lt 600 ] || fail "nothing listens at $1"; done; }
-# Runs a server on one device and a client on the other, at a TCP port.
-pair() {
-    port=$1; shift
-    timeout 60 "$@" -d mlx5_0 -p "$port" > server.log 2>&1 & server=$!
-    started="$started $server"
-    listens "$port"
-    timeout 60 "$@" -d mlx5_1 -p "$port" localhost > client.log 2>&1 ||
-        { cat client.log server.log; fail "$*"; }
-    wait "$server" || { cat server.log; fail "$*: the server"; }
-    echo "passed $*"
-}
 pair 18701 ibv_rc_pingpong -g 0 -c
 pair 18702 ibv_rc_pingpong -g 2 -c
 pair 18703 ibv_ud_pingpong -g 2 -s 1024

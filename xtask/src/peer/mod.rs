@@ -150,6 +150,7 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
         }
         run("perftest and UCX in two network namespaces", &|| device.namespaces());
         run("two devices of one network namespace", &|| device.two_devices());
+        run("ping-pong, perftest and ibstat over InfiniBand ports", &|| device.infiniband());
         for options in ENCRYPTED {
             run(&format!("ib_write_bw --aes_xts {}", options.join(" ")), &|| {
                 let (server, client) = device.encrypted(options)?;

@@ -1,4 +1,5 @@
-//! Programs in network namespaces of their own: two namespaces that gateways join, and one with two devices.
+//! Programs in network namespaces of their own: two namespaces that gateways join, one with two devices, and
+//! one with InfiniBand ports.
 
 use super::device::Device;
 use std::process::Command;
@@ -18,6 +19,11 @@ impl Device<'_> {
     /// Runs programs over two devices of one network namespace.
     pub(super) fn two_devices(&self) -> Result<String, String> {
         self.script("devices", "two devices reach each other, and rdma_cm finds each by its address")
+    }
+
+    /// Runs programs over InfiniBand ports.
+    pub(super) fn infiniband(&self) -> Result<String, String> {
+        self.script("infiniband", "InfiniBand ports reach each other by LID and by GID")
     }
 
     /// Runs a script of this folder as root of a new user namespace, in a new network namespace. At its end,

@@ -1,7 +1,7 @@
 //! The capabilities of the device (QUERY_HCA_CAP) and the identity of its port, as bits and numbers at their
 //! offsets.
 
-use crate::profile::{CryptoMode, DeviceProfile, XtsEngine};
+use crate::profile::{CryptoMode, DeviceProfile, Port, XtsEngine};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -42,7 +42,6 @@ const GENERAL: &[Field] = &[
     number(0x22, 2, 6, 8),                      // log_max_bsf_list_size
     number(0x23, 2, 6, LOG_MAX_ENTRIES as u64), // log_max_klm_list_size
     flag(0x28, 7),                              // sig_crc64_xp10
-    number(0x36, 6, 2, 1),                      // port_type: Ethernet
     number(0x37, 0, 8, 1),                      // num_ports
     flag(0x3e, 0),                              // sig_block_4048
     flag(0x42, 2),                              // sigerr_cqe
@@ -124,6 +123,9 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     match op_mod >> 1 {
         KIND_GENERAL => {
             put_all(&mut bytes, GENERAL);
+            if profile.port == Port::Ethernet {
+                put(&mut bytes, &number(0x36, 6, 2, 1)); // port_type; InfiniBand is 0
+            }
             if profile.cq_oi {
                 put(&mut bytes, &flag(0x44, 0)); // cq_oi
             }

@@ -2,7 +2,7 @@
 //! before the data.
 
 use crate::gids::Gids;
-use crate::profile::{LID, Port};
+use crate::profile::Port;
 use crate::refusal::Reason;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -88,18 +88,28 @@ impl AddressVector {
         if word & EXTENDED == 0 {
             return Err(Reason::AddressVector);
         }
-        let is_global = port == Port::Ethernet || self.index_and_flow.get() & GLOBAL != 0;
-        let is_own = if is_global { gids.is_own(self.gid) } else { self.udp_source_port_or_lid.get() == LID };
-        let number = word & 0x00ff_ffff;
-        Ok(match is_own {
+        let (gid, number) = (self.port_gid(port, gids), word & 0x00ff_ffff);
+        Ok(match gids.is_own(gid) {
             true => Destination::Own(number),
-            false if is_global && gids.is_others(self.gid) => Destination::Other(number),
+            false if gids.is_others(gid) => Destination::Other(number),
             false => Destination::Nowhere,
         })
     }
 
+    /// Returns the GID of the destination's port.
+    fn port_gid(&self, port: Port, gids: &Gids) -> [u8; 16] {
+        let is_global = port == Port::Ethernet || self.index_and_flow.get() & GLOBAL != 0;
+        if is_global { self.gid } else { gids.of_lid(self.udp_source_port_or_lid.get()) }
+    }
+
     /// Returns the fields of a datagram from this port with `bytes` bytes of data.
-    pub(crate) fn datagram(&self, gids: &Gids, own_qkey: u32, bytes: usize, immediate: bool) -> Datagram {
+    pub(crate) fn datagram(
+        &self,
+        (port, gids): (Port, &Gids),
+        own_qkey: u32,
+        bytes: usize,
+        immediate: bool,
+    ) -> Datagram {
         let index = (self.index_and_flow.get() >> 20) as u8;
         let length = HEADERS + bytes.next_multiple_of(4) + if immediate { IMMEDIATE } else { 0 };
         let flow = self.index_and_flow.get() & 0x000f_ffff;
@@ -109,7 +119,7 @@ impl AddressVector {
             next_header: UDP,
             hop_limit: self.hop_limit,
             source: gids.at(index.into()),
-            destination: self.gid,
+            destination: self.port_gid(port, gids),
         };
         let qkey = match self.qkey.get() {
             key if key & OWN_QKEY != 0 => own_qkey,

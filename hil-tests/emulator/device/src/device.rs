@@ -176,6 +176,12 @@ impl<M: Memory> Device<M> {
         self.gids.set(table);
     }
 
+    /// Sets the GIDs of the ports of the InfiniBand subnet: the port at index n has the LID n + 1. Datagrams
+    /// without a global route find their port by its LID.
+    pub fn set_lids(&mut self, ports: Vec<[u8; 16]>) {
+        self.gids.set_lids(ports);
+    }
+
     /// Records that a GID belongs to a port of another device. From now on, datagrams to the GID become
     /// messages for other devices.
     pub fn reach(&mut self, gid: [u8; 16]) {

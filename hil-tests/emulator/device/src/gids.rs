@@ -9,6 +9,9 @@ use alloc::vec::Vec;
 pub(crate) struct Gids {
     own: Vec<[u8; 16]>,
     others: BTreeSet<[u8; 16]>,
+    /// The GIDs of an InfiniBand subnet's ports, by LID: the first port has the LID 1. If the list is empty,
+    /// the only port is this device's, with the LID 1.
+    lids: Vec<[u8; 16]>,
     /// Whether all GIDs that are neither in `own` nor in `others` lead to other devices.
     all: bool,
 }
@@ -19,7 +22,7 @@ impl Gids {
     const OTHERS: usize = 1 << 12;
 
     pub(crate) fn new(gid: [u8; 16]) -> Self {
-        Self { own: vec![gid], others: BTreeSet::new(), all: false }
+        Self { own: vec![gid], others: BTreeSet::new(), lids: Vec::new(), all: false }
     }
 
     pub(crate) fn set(&mut self, table: Vec<[u8; 16]>) {
@@ -43,6 +46,19 @@ impl Gids {
             self.others.clear();
         }
         self.others.insert(gid);
+    }
+
+    /// Sets the GIDs of the subnet's ports, from LID 1 on. All of them can be reached.
+    pub(crate) fn set_lids(&mut self, ports: Vec<[u8; 16]>) {
+        self.others.extend(ports.iter().filter(|gid| !self.own.contains(gid)));
+        self.lids = ports;
+    }
+
+    /// Returns the GID of the port with this LID, or zeros if there is none.
+    pub(crate) fn of_lid(&self, lid: u16) -> [u8; 16] {
+        let ports = if self.lids.is_empty() { self.own.get(..1) } else { Some(self.lids.as_slice()) };
+        let port = usize::from(lid).checked_sub(1).and_then(|index| ports?.get(index));
+        port.copied().unwrap_or_default()
     }
 
     /// Lets all GIDs that are not the port's lead to other devices, from now on.
@@ -74,6 +90,15 @@ impl Gids {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lid_leads_to_a_port() {
+        let mut gids = Gids::new([1; 16]);
+        assert_eq!([0, 1, 2].map(|lid| gids.of_lid(lid)), [[0; 16], [1; 16], [0; 16]]);
+        gids.set_lids(vec![[2; 16], [1; 16]]);
+        assert_eq!([0, 1, 2, 3].map(|lid| gids.of_lid(lid)), [[0; 16], [2; 16], [1; 16], [0; 16]]);
+        assert!(gids.is_own(gids.of_lid(2)) && gids.is_others(gids.of_lid(1)));
+    }
 
     #[test]
     fn entries_are_set_and_emptied() {

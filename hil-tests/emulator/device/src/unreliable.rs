@@ -45,7 +45,8 @@ impl<M: Memory> Device<M> {
             _ => Payload::None,
         };
         let has_immediate = payload != Payload::None;
-        let datagram = Some(address.datagram(&self.gids, qp.qkey, data.len(), has_immediate));
+        let from = (self.profile.port, &self.gids);
+        let datagram = Some(address.datagram(from, qp.qkey, data.len(), has_immediate));
         let bytes = data.len() as u32;
         let solicited = wqe.control.flags().solicited();
         let request = Request::Send { data: Arc::new(data), payload, solicited };

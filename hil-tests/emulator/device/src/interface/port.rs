@@ -31,8 +31,7 @@ const GENERAL: &[Field] = &[
     number(0x8e, 0, 16, 255), // max_num_eqs
 ];
 
-/// Fields of `cmd_hca_cap` for an InfiniBand port: commands replace management packets (`ib_virt`). The port
-/// type is 0.
+/// Fields of `cmd_hca_cap` for an InfiniBand port: commands replace management packets (`ib_virt`).
 const INFINIBAND: &[Field] = &[flag(0x34, 2)];
 
 /// Adds to the general capabilities (`found`) the fields that only a driver of the function needs. Returns
@@ -40,9 +39,6 @@ const INFINIBAND: &[Field] = &[flag(0x34, 2)];
 pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
     put_all(&mut found, GENERAL);
     if port == Port::InfiniBand {
-        if let Some(byte) = found.get_mut(0x36) {
-            *byte &= !3;
-        }
         put_all(&mut found, INFINIBAND);
     } else {
         put_all(&mut found, ethernet::GENERAL);

@@ -6,7 +6,7 @@ use crate::device::{Device, Error};
 use crate::interface_state::Kind;
 use crate::memory::Memory;
 use crate::object::qp::{Peer, Qp, QpAttributes, ReceiveQueue};
-use crate::profile::{LID, Port};
+use crate::profile::Port;
 use alloc::vec::Vec;
 
 type Answer = Result<Vec<u8>, Refused>;
@@ -82,7 +82,8 @@ impl<M: Memory> Device<M> {
         let is_global = byte(5) & 0x80 != 0 || self.profile().port == Port::Ethernet;
         let gid = path.get(0x10..0x20).and_then(|gid| gid.try_into().ok());
         let is_own = gid.is_some_and(|gid| self.gids.is_own(gid));
-        stays || if is_global { is_own } else { u16::from_be_bytes([byte(6), byte(7)]) == LID }
+        let lid = u16::from_be_bytes([byte(6), byte(7)]);
+        stays || if is_global { is_own } else { self.gids.is_own(self.gids.of_lid(lid)) }
     }
 
     /// Returns the contexts of queue pairs that commands have created (PRM `qpc`), with their numbers.

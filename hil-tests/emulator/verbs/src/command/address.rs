@@ -4,18 +4,22 @@ use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
 use crate::ground::abi::{CreateAh, CreateAhResponse};
 use crate::ground::errno::Errno;
+use crate::ground::port::{gid_of_lid, subnet};
 use crate::state::object::Object;
 use crate::state::{State, port};
-use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathPort};
+use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathLid, PathPort};
 use zerocopy::IntoBytes;
 
 /// Carries out CREATE_AH: makes an address handle, and answers with the MAC address of its GID. The GID is
-/// one of this port or of another process's port.
+/// one of this port or of another process's port. On InfiniBand, the driver answers with no address.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
     call.pd(asked.pd)?;
     check_path(call.state, asked.port, asked.is_global, asked.source_gid_index)?;
-    let mac = call.state.resolve(asked.gid).ok_or(Errno::TIMEDOUT)?;
+    let mac = match call.state.port.is_infiniband() {
+        true => [0; 6],
+        false => call.state.resolve(asked.gid).ok_or(Errno::TIMEDOUT)?,
+    };
     let length = call.request.room(UHW_OUT).min(size_of::<CreateAhResponse>()) as u32;
     call.publish(Object::AddressHandle, |request, handle| {
         request.answer(CORE_OUT, &handle.to_ne_bytes())?;
@@ -25,15 +29,16 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Checks the way from this device to a peer as Linux does (`rdma_fill_sgid_attr`): an Ethernet port has only
-/// global addresses, and a path begins at a filled entry of the port's GID table.
+/// global addresses, and a global path begins at a filled entry of the port's GID table.
 ///
 /// # Errors
 /// [`Errno::INVAL`]; [`Errno::NODATA`] for an empty entry.
 pub(super) fn check_path(state: &State, number: u8, is_global: u8, gid_index: u8) -> Result<(), Errno> {
-    if number != port::NUMBER || is_global == 0 {
+    let by_lid = is_global == 0;
+    if number != port::NUMBER || by_lid && !state.port.is_infiniband() {
         return Err(Errno::INVAL);
     }
-    if has_gid(state, gid_index) { Ok(()) } else { Err(Errno::NODATA) }
+    if by_lid || has_gid(state, gid_index) { Ok(()) } else { Err(Errno::NODATA) }
 }
 
 /// Returns whether the entry `index` of the port's GID table is in use.
@@ -56,8 +61,15 @@ pub(super) fn leads_to_a_port(state: &mut State, path: &AddressPath) -> Option<b
     if PathFlags::from_bits(path.flags.get()).fl() {
         return (port <= port::NUMBER).then_some(true);
     }
+    let lid = PathLid::from_bits(path.lid.get());
+    if port == port::NUMBER && state.port.is_infiniband() && !lid.grh() {
+        return Some(gid_of_lid(lid.rlid()).is_some());
+    }
     if port != port::NUMBER || !has_gid(state, PathHops::from_bits(path.hops.get()).src_addr_index()) {
         return None;
+    }
+    if state.port.is_infiniband() {
+        return Some(subnet().contains(&path.rgid_rip));
     }
     // A MAC address of zeros is also allowed: programs such as pyverbs look the MAC address up at a network
     // interface, and find none.

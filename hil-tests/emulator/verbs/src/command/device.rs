@@ -201,8 +201,10 @@ pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
     let response = PortResponse {
         capabilities: PORT_CAPABILITIES,
         max_message: call.state.device.profile().max_message_bytes,
-        gid_table: port::GIDS as u32,
+        gid_table: port.gids() as u32,
         pkey_table: 1,
+        lid: port.lid,
+        sm_lid: if port.is_infiniband() { port::SUBNET_MANAGER } else { 0 },
         state,
         max_mtu: MTU_4096,
         active_mtu: port.mtu,
@@ -210,8 +212,9 @@ pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
         active_width: 2,  // 4X
         active_speed: 32, // EDR
         physical_state,
-        link_layer: 2, // Ethernet
-        flags: 1,      // a global route is required
+        // 1 InfiniBand, 2 Ethernet, which requires a global route (flag 1).
+        link_layer: if port.is_infiniband() { 1 } else { 2 },
+        flags: if port.is_infiniband() { 0 } else { 1 },
         ..PortResponse::default()
     };
     call.request.answer(1, response.as_bytes())
@@ -221,8 +224,9 @@ pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
 fn gid_entry(port: &Port, index: usize) -> Option<GidEntry> {
     let entry = port.entries.get(index)?;
     let kind = match entry.version {
-        Version::V1 => 1, // IB_UVERBS_GID_TYPE_ROCE_V1
-        Version::V2 => 2, // IB_UVERBS_GID_TYPE_ROCE_V2
+        _ if port.is_infiniband() => 0, // IB_UVERBS_GID_TYPE_IB
+        Version::V1 => 1,               // IB_UVERBS_GID_TYPE_ROCE_V1
+        Version::V2 => 2,               // IB_UVERBS_GID_TYPE_ROCE_V2
     };
     let interface = entry.interface.index;
     Some(GidEntry { gid: entry.gid, index: index as u32, port: NUMBER.into(), kind, interface })
@@ -249,7 +253,7 @@ pub(super) fn query_gid_table(call: &mut Call<'_>) -> Result<(), Errno> {
 pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
     known_port(call, 0)?;
     let index = call.request.number(1) as usize;
-    if index >= port::GIDS || call.request.number(2) != 0 {
+    if index >= call.state.port.gids() || call.request.number(2) != 0 {
         return Err(Errno::INVAL);
     }
     let entry = gid_entry(&call.state.port, index).ok_or(Errno::NODATA)?;

@@ -2,7 +2,7 @@
 //! (`rdma/rdma_netlink.h`; kernel `drivers/infiniband/core/nldev.c`).
 
 use crate::ground::netlink::{self, ACK, DUMP, MULTI, Message, attribute, attributes, u32_at};
-use crate::ground::port::{Port, guid};
+use crate::ground::port::{Port, SUBNET_MANAGER, guid};
 use crate::ground::sysfs;
 use crate::state::port::NUMBER;
 
@@ -25,6 +25,10 @@ mod kind {
     pub(super) const FIRMWARE: u16 = 5;
     pub(super) const NODE_GUID: u16 = 6;
     pub(super) const SYSTEM_GUID: u16 = 7;
+    pub(super) const SUBNET_PREFIX: u16 = 8;
+    pub(super) const LID: u16 = 9;
+    pub(super) const SUBNET_MANAGER_LID: u16 = 10;
+    pub(super) const LID_MASK: u16 = 11;
     pub(super) const PORT_STATE: u16 = 12;
     pub(super) const PHYSICAL_STATE: u16 = 13;
     pub(super) const NODE_TYPE: u16 = 14;
@@ -103,9 +107,12 @@ fn asked<'a>(message: &Message<'_>, is_dump: bool, ports: &'a [Port]) -> Result<
         return Err(libc::EINVAL);
     }
     match message.kind & 0x3ff {
-        GET if is_dump => Ok((0..ports.len()).map(|index| fill(move |out| device(index, out))).collect()),
+        GET if is_dump => {
+            let all = ports.iter().enumerate();
+            Ok(all.map(|(index, port)| fill(move |out| device(index, port, out))).collect())
+        }
         command @ (GET | PORT_GET) => match found {
-            Some((index, _)) if command == GET => Ok(vec![fill(move |out| device(index, out))]),
+            Some((index, port)) if command == GET => Ok(vec![fill(move |out| device(index, port, out))]),
             Some((index, port)) if is_dump || number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
                 Ok(vec![fill(move |out| port_of(index, port, out))])
             }
@@ -138,7 +145,7 @@ fn handle(index: usize, out: &mut Vec<u8>) {
     string(out, kind::DEVICE_NAME, &sysfs::device(index));
 }
 
-fn device(index: usize, out: &mut Vec<u8>) {
+fn device(index: usize, port: &Port, out: &mut Vec<u8>) {
     handle(index, out);
     // In a device's answer, this attribute is the number of ports.
     attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
@@ -148,12 +155,19 @@ fn device(index: usize, out: &mut Vec<u8>) {
     attribute(out, kind::NODE_GUID, &guid);
     attribute(out, kind::SYSTEM_GUID, &guid);
     attribute(out, kind::NODE_TYPE, &[CHANNEL_ADAPTER]);
-    string(out, kind::PROTOCOL, "roce");
+    string(out, kind::PROTOCOL, if port.is_infiniband() { "ib" } else { "roce" });
 }
 
 fn port_of(index: usize, port: &Port, out: &mut Vec<u8>) {
     handle(index, out);
     attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
+    if port.is_infiniband() {
+        let [prefix @ .., _, _, _, _, _, _, _, _] = port.default_gid();
+        attribute(out, kind::SUBNET_PREFIX, &u64::from_be_bytes(prefix).to_ne_bytes());
+        attribute(out, kind::LID, &u32::from(port.lid).to_ne_bytes());
+        attribute(out, kind::SUBNET_MANAGER_LID, &u32::from(SUBNET_MANAGER).to_ne_bytes());
+        attribute(out, kind::LID_MASK, &[0]);
+    }
     let (state, physical) = port.states();
     attribute(out, kind::PORT_STATE, &[state]);
     attribute(out, kind::PHYSICAL_STATE, &[physical]);

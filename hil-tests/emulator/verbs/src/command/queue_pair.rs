@@ -8,12 +8,13 @@ use crate::ground::abi::{
     CreateQp, CreateQpResponse, Destination, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse,
 };
 use crate::ground::errno::Errno;
-use crate::ground::port::is_link_local;
+use crate::ground::port::{gid_of_lid, is_link_local, subnet};
+use crate::state::State;
 use crate::state::object::{Base, Context, Object, Qp, state_number, state_of};
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
-use mlx5_softdev::{Access, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
+use mlx5_softdev::{Access, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Kinds of queue pairs (`enum ib_uverbs_qp_type`), each with its transport service.
@@ -242,8 +243,9 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     if asked.mask & mask::ADDRESS != 0 {
         let Destination { port, is_global, source_gid_index, gid, .. } = asked.destination;
         address::check_path(call.state, port, is_global, source_gid_index)?;
-        // The kernel asks the network for the MAC address of a GID, unless the GID contains the address.
-        if !is_link_local(gid) {
+        // On Ethernet, the kernel asks the network for the MAC address of a GID, unless the GID contains the
+        // address.
+        if !call.state.port.is_infiniband() && !is_link_local(gid) {
             call.state.resolve(gid).ok_or(Errno::TIMEDOUT)?;
         }
     }
@@ -270,6 +272,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     if asked.mask & mask::DESTINATION != 0 {
         let peer = call.state.peer(asked.destination_qpn & 0x00ff_ffff);
+        let peer = if leads_nowhere(call.state, &asked) { Peer::NOBODY } else { peer };
         call.state.device.connect(number, peer)?;
     }
     if asked.mask & mask::QKEY != 0 {
@@ -298,6 +301,14 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     // ib_uverbs_ex_modify_qp_resp`).
     call.request.answer(CORE_OUT, [0, 8].map(u32::to_ne_bytes).as_flattened())?;
     call.request.answer(UHW_OUT, &[0; 16])
+}
+
+/// Returns whether the path of a modification names a port that the InfiniBand subnet does not have. Linux
+/// accepts such a path, and the packets get lost.
+fn leads_nowhere(state: &State, asked: &ModifyQp) -> bool {
+    let Destination { is_global, lid, gid, .. } = asked.destination;
+    let is_there = if is_global == 0 { gid_of_lid(lid).is_some() } else { subnet().contains(&gid) };
+    state.port.is_infiniband() && asked.mask & mask::ADDRESS != 0 && !is_there
 }
 
 /// Returns the rights that a queue pair's attributes give to its peer. Linux gives the rights to reads and

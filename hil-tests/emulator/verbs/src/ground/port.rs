@@ -1,5 +1,5 @@
 //! The device's port and its table of addresses (GIDs). The table has the entries that Linux makes for a RoCE
-//! port.
+//! port, or the only entry of an InfiniBand port: the subnet prefix and the GUID.
 //!
 //! The first interface gives the port its MAC address. The default GIDs are the link-local ones of this
 //! address. All IP addresses of the first interface follow, then the addresses of the other interfaces. Linux
@@ -11,8 +11,17 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 
-/// The number of entries of the table. Most of them are empty.
+/// The number of entries of a RoCE port's table. Most of them are empty.
 pub(crate) const GIDS: usize = 256;
+
+/// The number of entries of an InfiniBand port's table.
+const INFINIBAND_GIDS: usize = 8;
+
+/// The environment variable with the kind of network of all ports: `ethernet` (the default) or `infiniband`.
+pub(crate) const PORT: &str = "MLX5_UVERBS_PORT";
+
+/// The LID of the subnet manager. Another node of the subnet would have it: the first port has it here.
+pub(crate) const SUBNET_MANAGER: u16 = 1;
 
 /// The environment variable that names the interface of each port, with commas between the names.
 pub(crate) const NETDEV: &str = "MLX5_UVERBS_NETDEV";
@@ -65,6 +74,8 @@ pub(crate) struct Entry {
 /// The port of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
+    /// The LID of an InfiniBand port; 0 for a RoCE port.
+    pub(crate) lid: u16,
     /// The interface that gives the port its MAC address.
     pub(crate) interface: Interface,
     /// Whether the interface is up and has a carrier.
@@ -85,6 +96,8 @@ pub(crate) struct View {
     netdevs: String,
     /// The number of devices as the environment has it. An empty string means one device.
     devices: String,
+    /// The kind of network as the environment has it. An empty string means Ethernet.
+    kind: String,
 }
 
 impl View {
@@ -92,8 +105,9 @@ impl View {
     /// environment names.
     pub(crate) fn from_environment() -> Self {
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |namespace| namespace.ino());
-        let [netdevs, devices] = [NETDEV, DEVICES].map(|name| std::env::var(name).unwrap_or_default());
-        Self { namespace, netdevs, devices }
+        let [netdevs, devices, kind] =
+            [NETDEV, DEVICES, PORT].map(|name| std::env::var(name).unwrap_or_default());
+        Self { namespace, netdevs, devices, kind }
     }
 
     /// Returns a part for file names that tells views with different namespaces or interfaces apart. Views
@@ -102,10 +116,11 @@ impl View {
         let netdevs = &self.netdevs;
         // Names of interfaces have no slash, but the environment may have one.
         format!(
-            "{}{}{}",
+            "{}{}{}{}",
             self.namespace,
             if netdevs.is_empty() { "" } else { "-" },
-            netdevs.replace('/', "-")
+            netdevs.replace('/', "-"),
+            if self.kind == "infiniband" { ".ib" } else { "" }
         )
     }
 
@@ -142,7 +157,13 @@ impl View {
     /// invalid.
     pub(crate) fn ports(&self) -> Result<Vec<Port>, String> {
         let names: Vec<&str> = self.netdevs.split(',').filter(|name| !name.is_empty()).collect();
-        Port::all(&netdevs::all(), &names, self.devices()?)
+        let devices = self.devices()?;
+        match self.kind.as_str() {
+            "" | "ethernet" => Port::all(&netdevs::all(), &names, devices),
+            "infiniband" if names.is_empty() => Ok((0..devices).map(Port::infiniband).collect()),
+            "infiniband" => Err(format!("{NETDEV}: an InfiniBand port has no network interface")),
+            other => Err(format!("{PORT} is `{other}`, but a port is ethernet or infiniband")),
+        }
     }
 }
 
@@ -187,6 +208,24 @@ impl Port {
         Ok((0..devices).map(port).collect())
     }
 
+    /// Returns the InfiniBand port of a device: active, without a network interface. Each device has the same
+    /// LID and GID in all processes.
+    fn infiniband(device: usize) -> Self {
+        let interface = Interface { index: 0, name: String::new(), mac: mac(device) };
+        let entry = Entry { gid: of_device(device), version: Version::V1, interface: interface.clone() };
+        Self { lid: 1 + device as u16, interface, is_active: true, mtu: 5, entries: vec![entry] }
+    }
+
+    /// Returns whether the port is an InfiniBand port.
+    pub(crate) const fn is_infiniband(&self) -> bool {
+        self.lid != 0
+    }
+
+    /// Returns the number of entries of the port's GID table, with the empty ones.
+    pub(crate) const fn gids(&self) -> usize {
+        if self.is_infiniband() { INFINIBAND_GIDS } else { GIDS }
+    }
+
     /// Returns the port of a device over these interfaces, of which the first is the port's own.
     fn of(netdevs: &[&Netdev], device: usize) -> Self {
         let interface = |netdev: &Netdev| Interface {
@@ -216,6 +255,7 @@ impl Port {
         }
         let first = netdevs.first();
         Self {
+            lid: 0,
             interface: own,
             is_active: first.is_none_or(|netdev| netdev.is_up && netdev.has_carrier),
             mtu: first.map_or(5, |netdev| mtu(netdev.mtu)),
@@ -237,6 +277,21 @@ impl Port {
     pub(crate) fn default_gid(&self) -> Gid {
         link_local(self.interface.mac)
     }
+}
+
+/// Returns the GID of a device's InfiniBand port: the default subnet prefix and the GUID.
+const fn of_device(device: usize) -> Gid {
+    link_local(mac(device))
+}
+
+/// Returns the GIDs of the InfiniBand ports of all devices, in the order of their LIDs.
+pub(crate) fn subnet() -> Vec<Gid> {
+    (0..MOST_DEVICES).map(of_device).collect()
+}
+
+/// Returns the GID of the InfiniBand port with this LID.
+pub(crate) fn gid_of_lid(lid: u16) -> Option<Gid> {
+    subnet().get(usize::from(lid).checked_sub(1)?).copied()
 }
 
 /// Returns the link-local GID of a MAC address, by EUI-64.
@@ -369,9 +424,39 @@ mod tests {
         assert!(Port::all(&netdevs, &["eth0", "eth1"], 1).unwrap_err().contains("more interfaces"));
         let [one, two] = Port::all(&[], &[], 2).unwrap().try_into().unwrap();
         assert_ne!(one.default_gid(), two.default_gid(), "each device has a MAC address of its own");
-        let view = |devices: &str| View { namespace: 7, netdevs: "a,b".into(), devices: devices.into() };
+        let view = |devices: &str| View {
+            namespace: 7,
+            netdevs: "a,b".into(),
+            devices: devices.into(),
+            kind: String::new(),
+        };
         assert_eq!([view(""), view("1"), view("2")].map(|view| view.name()), ["7-a,b", "7-a,b", "7-a,b.x2"]);
         assert!(["0", "9", "two"].iter().all(|devices| view(devices).ports().is_err()));
+    }
+
+    #[test]
+    fn an_infiniband_port_has_a_lid_and_the_gid_of_its_guid() {
+        let view = |kind: &str, netdevs: &str| View {
+            namespace: 7,
+            netdevs: netdevs.into(),
+            devices: "2".into(),
+            kind: kind.into(),
+        };
+        let ports = view("infiniband", "").ports().unwrap();
+        let told: Vec<_> = ports.iter().map(|port| (port.lid, port.entries.len(), port.gids())).collect();
+        assert_eq!(told, [(1, 1, 8), (2, 1, 8)]);
+        for (device, port) in ports.iter().enumerate() {
+            let [prefix @ .., _, _, _, _, _, _, _, _] = port.default_gid();
+            assert_eq!(
+                (prefix, &port.default_gid()[8..]),
+                ([0xfe, 0x80, 0, 0, 0, 0, 0, 0], &guid(device)[..])
+            );
+            assert_eq!(gid_of_lid(port.lid), Some(port.default_gid()));
+        }
+        assert_eq!([gid_of_lid(0), gid_of_lid(9)], [None, None]);
+        assert_eq!(view("infiniband", "").name(), "7.ib.x2");
+        assert!(view("infiniband", "eth0").ports().unwrap_err().contains("no network interface"));
+        assert!(view("token-ring", "").ports().unwrap_err().contains("token-ring"));
     }
 
     #[test]

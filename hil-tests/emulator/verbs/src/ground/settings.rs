@@ -2,7 +2,7 @@
 
 use crate::ground::fault::Plan;
 use crate::ground::port::{Port, View};
-use mlx5_softdev::{CryptoMode, DeviceProfile, Timestamps, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, Port as Network, Timestamps, XtsEngine};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -106,7 +106,9 @@ impl Settings {
         let ports = view.ports()?;
         let lacked = lacked(&std::env::var_os(LACKS).unwrap_or_default())?;
         let has = |feature| !lacked.contains(&feature);
+        let is_infiniband = ports.iter().any(Port::is_infiniband);
         let profile = DeviceProfile {
+            port: if is_infiniband { Network::InfiniBand } else { Network::Ethernet },
             cq_oi: has("cq-oi"),
             user_indices: has("cqe-version"),
             atomic: has("atomic"),

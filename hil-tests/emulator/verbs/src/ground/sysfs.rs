@@ -1,7 +1,7 @@
 //! The part of `/sys` by which libibverbs, DPDK and UCX find the device, as plain files.
 
 use crate::ground::counters::{self, LIFESPAN};
-use crate::ground::port::{Entry, GIDS, Interface, Port, Version, View, guid, shown};
+use crate::ground::port::{Entry, Interface, Port, SUBNET_MANAGER, Version, View, guid, shown};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -139,7 +139,7 @@ pub(crate) fn write(directory: &Path, view: &View, ports: &[Port]) -> io::Result
             }
         }
         // Empty entries of the GID table have no attributes.
-        for index in port.entries.len()..GIDS {
+        for index in port.entries.len()..port.gids() {
             for kind in ["types", "ndevs"] {
                 let name = format!("{}/ports/1/gid_attrs/{kind}/{index}", of_function(device));
                 let _ = fs::remove_file(root.join(name));
@@ -169,9 +169,14 @@ fn files(index: usize, port: &Port) -> Vec<(String, String)> {
         .chunks_exact(2)
         .map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect())
         .collect();
-    let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd00000001bc02sc00i00");
+    // The class of the function is that of an Ethernet controller, or of an InfiniBand controller.
+    let (layer, class, manager) = match port.is_infiniband() {
+        true => ("InfiniBand", "07", SUBNET_MANAGER),
+        false => ("Ethernet", "00", 0),
+    };
+    let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd00000001bc02sc{class}i00");
     let event = format!(
-        "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:101D\nPCI_SUBSYS_ID=15B3:0000\n\
+        "DRIVER=mlx5_core\nPCI_CLASS=2{class}00\nPCI_ID=15B3:101D\nPCI_SUBSYS_ID=15B3:0000\n\
          PCI_SLOT_NAME={slot}\nMODALIAS={modalias}"
     );
     let (state, physical) =
@@ -186,7 +191,7 @@ fn files(index: usize, port: &Port) -> Vec<(String, String)> {
         (function, "device", "0x101d"),
         (function, "subsystem_vendor", "0x15b3"),
         (function, "subsystem_device", "0x0000"),
-        (function, "class", "0x020000"),
+        (function, "class", &format!("0x02{class}00")),
         (function, "sriov_numvfs", "0"),
         (function, "resource", &[RESOURCE; 7].join("\n")),
         (function, "uevent", &event),
@@ -201,11 +206,11 @@ fn files(index: usize, port: &Port) -> Vec<(String, String)> {
         (of_function, "board_id", mlx5_softdev::PSID),
         (of_function, "ports/1/state", state),
         (of_function, "ports/1/phys_state", physical),
-        (of_function, "ports/1/link_layer", "Ethernet"),
+        (of_function, "ports/1/link_layer", layer),
         (of_function, "ports/1/rate", "100 Gb/sec (4X EDR)"),
-        (of_function, "ports/1/lid", "0x0"),
+        (of_function, "ports/1/lid", &format!("{:#x}", port.lid)),
         (of_function, "ports/1/lid_mask_count", "0"),
-        (of_function, "ports/1/sm_lid", "0x0"),
+        (of_function, "ports/1/sm_lid", &format!("{manager:#x}")),
         (of_function, "ports/1/sm_sl", "0"),
         (of_function, "ports/1/cap_mask", &format!("0x{CONNECTION_MANAGEMENT:08x}")),
         (of_function, "ports/1/pkeys/0", "0xffff"),
@@ -230,7 +235,7 @@ fn files(index: usize, port: &Port) -> Vec<(String, String)> {
         .filter(|_| !name.is_empty())
         .map(|(file, content)| (format!("{function}/net/{name}/{file}"), content.to_owned()))
         .collect();
-    let table = (0..GIDS).flat_map(|index| {
+    let table = (0..port.gids()).flat_map(|index| {
         let entry = port.entries.get(index);
         let ports = format!("{of_function}/ports/1");
         let version = |entry: &Entry| match entry.version {

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::ground::fault;
-use crate::ground::port::{Gid, Port, guid};
+use crate::ground::port::{Gid, Port, guid, subnet};
 use crate::ground::sysfs;
 use crate::state::news::News;
 
@@ -37,6 +37,9 @@ impl State {
         let entries = self.ports.iter().flat_map(|port| &port.entries);
         self.fabric.publish(entries.map(|entry| (entry.gid, entry.interface.mac)));
         self.device.set_gids(self.port.entries.iter().map(|entry| entry.gid).collect());
+        if self.port.is_infiniband() {
+            self.device.set_lids(subnet());
+        }
     }
 
     /// Takes over changes of the port, and reports them to the program by asynchronous events.

@@ -161,6 +161,44 @@ fn two_devices_of_a_process_reach_each_other() {
     });
 }
 
+/// The path of a queue pair on an InfiniBand port names a LID, or a GID. A path to a port that does not exist
+/// is accepted, and leads nowhere.
+#[test]
+fn an_infiniband_port_is_addressed_by_lid() {
+    let prepare = |command: &mut Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_PORT", "infiniband").env_remove("MLX5_UVERBS_NETDEV");
+    };
+    prepared("port::an_infiniband_port_is_addressed_by_lid", prepare, || {
+        let file = |name: &str| fs::read_to_string(format!("{PORT}/{name}")).unwrap();
+        assert_eq!([file("link_layer"), file("lid"), file("sm_lid")], ["InfiniBand\n", "0x1\n", "0x1\n"]);
+        assert!(fs::read_dir("/sys/class/infiniband/mlx5_0/device/net").is_err());
+        let own: Ipv6Addr = file("gids/0").trim().parse().unwrap();
+        /// Offsets in `struct ib_uverbs_qp_dest`.
+        const LID: usize = 20;
+        const IS_GLOBAL: usize = 30;
+        let by_lid = |lid| vec![(LID, lid), (IS_GLOBAL, 0)];
+        let by_gid = |gid: Ipv6Addr| gid.octets().into_iter().enumerate().collect::<Vec<_>>();
+        for (path, arrives) in [
+            (by_lid(1), true),
+            (by_lid(0), false),
+            (by_lid(9), false),
+            (by_gid(own), true),
+            (by_gid("fe80::9".parse().unwrap()), false),
+        ] {
+            let mut end = End::new();
+            end.context.modify(end.qp, 0x39, 1, 0).unwrap();
+            end.context.modify_with(end.qp, 0x12_9181, 2, end.qpn, &path).unwrap();
+            end.context.modify(end.qp, 0x1_2e01, 3, 0).unwrap();
+            end.write(8, end.data.0 + 512, end.key);
+            match arrives {
+                true => assert_eq!(end.poll().0, DONE, "{path:?}"),
+                // Transport retries exceeded.
+                false => assert_eq!(end.poll(), (REQUEST_FAILED, 0x15), "{path:?}"),
+            }
+        }
+    });
+}
+
 /// A program may change to a directory of the device and use relative paths, as a shell does for patterns.
 #[test]
 fn a_program_may_be_in_a_directory_of_the_device() {
