@@ -125,10 +125,9 @@ impl Orders {
         let mut line = String::new();
         BufReader::new((&stream).take(LONGEST)).read_line(&mut line).map_err(lost)?;
         let directory = self.network.display().to_string();
-        // The shell waits for programs that the order leaves in the background. `timeout` therefore ends them
-        // too when they take longer than 120 s, also after the check itself has been killed.
-        let waits = format!("{line}\nwait");
-        let words = ["--dir", &directory, "--", "timeout", "120", "sh", "-c", &waits].map(String::from);
+        // `timeout` ends an order that takes longer than 120 s. A program that the order leaves in the
+        // background needs a limit of its own.
+        let words = ["--dir", &directory, "--", "timeout", "120", "sh", "-c", &line].map(String::from);
         let mut command = emulate::with_library(&self.library, &words);
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.storage.display())).current_dir(&self.network);

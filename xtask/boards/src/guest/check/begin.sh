@@ -24,19 +24,28 @@ listen() {
     [ -p /tmp/open ] || mkfifo /tmp/open
     nc -l -p $1 0<> /tmp/open
 }
+# Waits until a program listens at a TCP port, at most 30 s.
+listens() {
+    for try in $(seq 300); do
+        grep -qi ":$(printf %04X $1) 0*:0000 0A" /proc/net/tcp /proc/net/tcp6 && return
+        sleep 0.1
+    done
+}
 # Loads the modules of a list that are not loaded yet.
 load() {
     while read -r module; do
         [ -d "/sys/module/$module" ] || insmod "/lib/modules/$module.ko" || failed "insmod $module"
     done < "$1"
 }
+# The TCP port at which the servers of rdma-core's and perftest's programs listen.
+programs=18515
 # Runs server and client of a program in this guest. Only the client gets the words after `--`.
 pair() {
     server=
     while [ $# != 0 ] && [ "$1" != -- ]; do server="$server $1"; shift; done
     [ $# = 0 ] || shift
     $server > /tmp/server 2>&1 &
-    sleep 1
+    listens $programs
     $server "$@" > /tmp/client 2>&1 && wait $! || {
         cat /tmp/server /tmp/client
         failed "$server failed"

@@ -18,13 +18,15 @@ address=$(sed -n 's/^.*GID\[ *1\]:[[:space:]]*\(fe80:[0-9a-f:]*\).*/\1/p' /tmp/p
 for local in $(ls $port/gids | sort -n); do
     grep -q '^fe80:' "$port/gids/$local" && grep -q 'RoCE v2' "$port/gid_attrs/types/$local" && break
 done
+# A line for the host: waits until a program listens at the port for data, at most 30 s.
+heard="for try in \$(seq 300); do grep -qi ':$(printf %04X $data) 0*:0000 0A' /proc/net/tcp \
+/proc/net/tcp6 && break; sleep 0.1; done"
 # Runs a server on the host, and the client in this guest. Each side has its own table of GIDs. The first word
 # is the program's option that selects an entry of this table.
 beside() {
     option=$1
     shift
-    ask "$* $option 1 -p $data > log 2>&1 &"
-    sleep 1
+    ask "timeout 120 $* $option 1 -p $data > log 2>&1 & $heard"
     timeout 60 "$@" "$option" "$local" -p "$data" 10.0.2.2 > /tmp/client 2>&1 ||
         failed "$*: $(cat /tmp/client) $(ask cat log)"
     echo "passed: guest and program: $*"
@@ -38,8 +40,8 @@ beside -x ib_write_bw -n 200
 beside -x ib_read_lat -n 200
 # The library on both sides: the initiator of the storage example behind Linux's own driver, the target on the
 # stand-in. Both devices have to report the blocks that the target corrupts, and no others.
-ask "storage_target --address 127.0.0.1:$data --gid-index 1 --blocks 4096 --corrupt 5 > log 2>&1 &"
-sleep 1
+ask "timeout 300 storage_target --address 127.0.0.1:$data --gid-index 1 --blocks 4096 --corrupt 5 \
+> log 2>&1 & $heard"
 storage_initiator --address "10.0.2.2:$data" --gid-index "$local" --ios 1000 > /tmp/client 2>&1 ||
     failed "storage: $(cat /tmp/client) $(ask cat log)"
 cat /tmp/client

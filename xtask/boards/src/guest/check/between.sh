@@ -3,7 +3,7 @@
 # Runs a server in the other guest, and the client in this guest. Each guest replaces `$gid` by the entry of
 # its own table of GIDs.
 between() {
-    order "$* > /tmp/server 2>&1 &"
+    order "$* > /tmp/server 2>&1 & listens $programs"
     eval "timeout 60 $* 192.0.2.1" > /tmp/client 2>&1 || failed "$*: $(cat /tmp/client)"
     echo "passed: between guests: $*"
 }
@@ -17,7 +17,7 @@ done
 echo "passed: between guests: ping over IPv4 (ARP) and IPv6 (neighbour discovery)"
 # TCP, whose data the device cuts into packets.
 dd if=/dev/urandom of=/tmp/sent bs=1M count=4 2> /dev/null
-order 'listen 7001 > /tmp/taken &'
+order 'listen 7001 > /tmp/taken & listens 7001'
 nc 192.0.2.1 7001 < /tmp/sent || failed "TCP"
 [ "$(md5sum < /tmp/sent)" = "$(answer 'sleep 1; md5sum < /tmp/taken')" ] || failed "the bytes of TCP"
 large=$(ethtool -S "$interface" | sed -n 's/^ *tx_tso_packets: //p')
