@@ -277,8 +277,11 @@ impl Subsystem {
             }
             _ => return Err(Status::INVALID_OPCODE),
         };
-        // A host may ask for a part of the bytes.
-        bytes.truncate(command.data.length());
+        // A host may ask for a part of the bytes. Zeros follow a short log.
+        bytes.resize(command.data.length().min(PAGE), 0);
+        if bytes.is_empty() {
+            return Err(Status::SGL_LENGTH);
+        }
         Ok(Step::Give(bytes))
     }
 

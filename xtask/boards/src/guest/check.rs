@@ -26,6 +26,7 @@ const SERVE: &str = include_str!("check/serve.sh");
 const ORDERS: &str = include_str!("check/orders.sh");
 const ISER: &str = include_str!("check/iser.sh");
 const INSERT: &str = include_str!("check/insert.sh");
+const OWN: &str = include_str!("check/own.sh");
 const TARGET: &str = include_str!("check/target.sh");
 const BETWEEN: &str = include_str!("check/between.sh");
 const BESIDE: &str = include_str!("check/beside.sh");
@@ -71,7 +72,7 @@ const ETHERNET: &[&str] =
 const FATAL: &str = "completion@600=fatal";
 
 /// The scripts of a guest that carries out the orders (shell commands) of another guest.
-const SERVES: &[&str] = &[BEGIN, VOLUME, DISK, SERVE];
+const SERVES: &[&str] = &[BEGIN, VOLUME, OWN, DISK, SERVE];
 
 /// The scripts of a guest that orders the other guest to be a storage target which inserts and strips
 /// protection information.
@@ -81,7 +82,7 @@ const INSERTED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, INSERT, END];
 const ORDERED: &[&str] = &[SECOND, BEGIN, ORDERS, VOLUME, BETWEEN, END];
 
 /// The scripts of a guest whose storage target is a program of this project.
-const OWN: &[&str] = &[BEGIN, VOLUME, TARGET, END];
+const OURS: &[&str] = &[BEGIN, VOLUME, OWN, TARGET, END];
 
 /// A guest with Debian 12's kernel on an InfiniBand port, alone.
 const USUAL: Part = Part {
@@ -126,8 +127,8 @@ const PARTS: &[Part] = &[
     Part { port: "ethernet", scripts: &[BEGIN, BESIDE, END], other: Other::Programs, ..USUAL },
     Part { port: "ethernet", scripts: &[BEGIN, DISK, ISER, END], about: "iSER", ..USUAL },
     Part { kernel: Some(SID), port: "ethernet", scripts: &[BEGIN, DISK, ISER, END], about: "iSER", ..USUAL },
-    Part { port: "ethernet", scripts: OWN, about: "our target", ..USUAL },
-    Part { kernel: Some(SID), port: "ethernet", scripts: OWN, about: "our target", ..USUAL },
+    Part { port: "ethernet", scripts: OURS, about: "our target", ..USUAL },
+    Part { kernel: Some(SID), port: "ethernet", scripts: OURS, about: "our target", ..USUAL },
     Part { device: "bluefield2", scripts: LOOK, ..USUAL },
     Part { device: "connectx6dx", port: "ethernet", scripts: LOOK, ..USUAL },
     Part { device: "connectx7", scripts: LOOK, ..USUAL },
@@ -173,9 +174,10 @@ impl Part {
     /// Builds the programs of this project that the scripts call.
     fn files(&self) -> Result<Vec<PathBuf>, String> {
         match self.other {
-            Other::None if self.scripts == OWN => host::nvme_target().map(|program| vec![program]),
-            Other::None => self.arch.scenarios().map(|scenarios| vec![scenarios]),
-            Other::Guest(_) | Other::Programs => self.arch.storage(),
+            Other::None if self.scripts == OURS => Ok(vec![host::nvme_target()?]),
+            Other::None => Ok(vec![self.arch.scenarios()?]),
+            Other::Guest(_) => Ok([self.arch.storage()?, vec![host::nvme_target()?]].concat()),
+            Other::Programs => self.arch.storage(),
         }
     }
 

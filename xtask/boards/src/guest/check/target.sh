@@ -9,20 +9,8 @@ failed() {
 }
 load /etc/storage
 echo 0 > /sys/module/nvme_core/parameters/max_retries
-# Prints the data of the first 256 KiB of the target's file, in which 8 bytes of protection information follow
-# each block.
-stored() {
-    head -c $((262144 / bytes * stride)) /tmp/volume |
-        hexdump -v -e "$stride/1 \"%02x\" \"\\n\"" | cut -c 1-$((bytes * 2)) | xxd -r -p
-}
 # Reads a block as Linux does: guard and reference tag are compared.
 block() { /bin/dd if="$volume" of=/tmp/block bs=$bytes skip="$1" count=1 iflag=direct 2> /dev/null; }
-# Changes a byte of block 9 in the target's file, at an offset in the block.
-change() {
-    before=$(dd if=/tmp/volume bs=1 skip=$((9 * stride + $1)) count=1 2> /dev/null | hexdump -e '1/1 "%d"')
-    printf "\\x$(printf %02x $((before ^ 1)))" |
-        dd of=/tmp/volume bs=1 seek=$((9 * stride + $1)) conv=notrunc 2> /dev/null
-}
 # Checks what the device of the initiator has reported since the last call: this number of errors of a kind (0
 # guard, 1 reference tag). The drivers have warned of nothing else.
 reported() {
@@ -55,17 +43,6 @@ wrong() {
     nvme error-log "${volume%n1}" -e 1 > /tmp/log || failed "the error log: $(cat /tmp/log)"
     grep -q "^lba[[:space:]]*: 0x9$" /tmp/log && grep -q "^status_field[[:space:]]*: $status" /tmp/log ||
         failed "wrong $words: the error log has $(cat /tmp/log)"
-}
-# Starts the target, and waits until it takes connections.
-start() {
-    nvme_target --address 192.0.2.1:4420 --nqn "$name" --volume /tmp/volume --blocks $((8388608 / bytes)) \
-        --block-bytes "$bytes" > /tmp/target 2>&1 &
-    process=$!
-    for second in 1 2 3 4 5 6 7 8 9 10; do
-        grep -q "^target: $name" /tmp/target 2> /dev/null && return
-        sleep 1
-    done
-    failed "the target does not start"
 }
 # Waits until the connection is in a state.
 until_state() {
