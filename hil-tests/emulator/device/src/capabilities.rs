@@ -86,6 +86,13 @@ const MASKED_ATOMICS: &[Field] = &[
     number(0x1a, 0, 16, 0xc), // atomic_size_dc
 ];
 
+/// The fields of `cmd_hca_cap_2` of a device whose send queues can do without a doorbell record.
+const DOORBELL_ALONE: &[Field] = &[
+    flag(0x5c, 0),          // send_dbr_mode_no_dbr_int
+    flag(0x5c, 1),          // send_dbr_mode_no_dbr_ext
+    number(0x5c, 3, 5, 15), // log_max_send_dbr_less_qp_sq
+];
+
 /// The fields of `roce_cap` that have the same value in all profiles.
 const ROCE: &[Field] = &[
     flag(0, 6),                  // fl_rc_qp_when_roce_enabled
@@ -167,6 +174,9 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
                 put(&mut bytes, &flag(0x24, 2)); // qpc_extension
                 put(&mut bytes, &flag(0xe9, 0)); // dma_mmo_qp
             }
+            if profile.doorbell_alone {
+                put(&mut bytes, &flag(4, 0)); // hca_cap_2
+            }
             let mut objects = 0;
             if crypto {
                 put(&mut bytes, &flag(0x8d, 1)); // crypto
@@ -210,6 +220,7 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
             put(&mut bytes, &number(0xa, 0, 8, 2)); // num_nv_import_keks
             put(&mut bytes, &number(0xb, 0, 8, 1)); // num_nv_credentials
         }
+        KIND_GENERAL_2 if profile.doorbell_alone => put_all(&mut bytes, DOORBELL_ALONE),
         KIND_GENERAL_2 => {}
         kind if KINDS_WITHOUT.contains(&kind) => {}
         _ => return None,

@@ -145,6 +145,9 @@ pub struct DeviceProfile {
     /// Whether a device with atomics also has masked ones, of 4 and of 8 bytes (`atomic_operations`,
     /// `atomic_size_qp`).
     pub masked_atomics: bool,
+    /// Whether a send queue can do without its doorbell record: the doorbell alone announces its requests
+    /// (`send_dbr_mode_no_dbr_ext`, `send_dbr_mode_no_dbr_int`).
+    pub doorbell_alone: bool,
     /// Whether mkeys can have entries of one length (KSM; capability `fixed_buffer_size`).
     pub fixed_entries: bool,
     /// Whether the device announces block signatures to Linux (capability `sho`). A device that does not
@@ -191,6 +194,7 @@ impl Default for DeviceProfile {
             user_indices: true,
             atomic: true,
             masked_atomics: true,
+            doorbell_alone: false,
             fixed_entries: true,
             signatures: true,
             crc32c: true,

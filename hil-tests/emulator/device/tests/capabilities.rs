@@ -37,6 +37,9 @@ fn kinds_with_little_in_them_are_there() {
     for op_mod in [0x20 << 1, 0x20 << 1 | 1] {
         assert_eq!(capabilities(op_mod, &profile), Some(vec![0; 0x1000]));
     }
+    let alone = DeviceProfile { doorbell_alone: true, ..profile };
+    let [general, more] = [0, 0x20].map(|kind| capabilities(kind << 1 | 1, &alone).unwrap());
+    assert_eq!((general[4] & 0x80, more[0x5c]), (0x80, 0xcf));
 }
 
 /// `nic_vport_context` has `roce_en`, the MTU, three GUIDs and the MAC address.

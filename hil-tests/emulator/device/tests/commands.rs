@@ -41,7 +41,11 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new() -> Self {
-        let mut host = Host::new();
+        Self::with(DeviceProfile::default())
+    }
+
+    pub(crate) fn with(profile: DeviceProfile) -> Self {
+        let mut host = Host::with(profile, |_| {});
         while host.device.read_register(0x1fc) >> 31 != 0 {}
         let queue = host.alloc(0x10000);
         host.device.write_register(0x10, (queue >> 32) as u32);

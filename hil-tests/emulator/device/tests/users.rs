@@ -167,6 +167,49 @@ fn nop(qp: u32, index: u16) -> [u8; 64] {
     block
 }
 
+/// A doorbell alone announces the requests of a queue pair without a doorbell record: the beginning of the
+/// last request, or the number of the next block without a size.
+#[test]
+fn a_doorbell_alone_announces_requests() {
+    let mut setup = Setup::with(mlx5_softdev::DeviceProfile { doorbell_alone: true, ..Default::default() });
+    let (user, eq) = (User::new(&mut setup), setup.eq);
+    user.clear(&mut setup.host, 0x800);
+    let cq = setup.good(user.cq(eq, 0x800));
+    let of_mode = |mode: u8| user.qp(cq, 0x2e00).u8(QPC + 0x10, mode << 6);
+    setup.refused(of_mode(3), BAD_PARAMETER, "no mode");
+    let qp = setup.good(of_mode(1));
+    for step in [to_init(qp, 0xe0), to_receive(qp, qp), to_send(qp, 0)] {
+        setup.good(by(user.uid, step));
+    }
+    for index in 0..4 {
+        setup.host.put(user.at(0x2e00 + 64 * u64::from(index)), &nop(qp, index));
+    }
+    // The record announces all requests. The device does not read it.
+    setup.host.put(user.at(0x3200 + 4), &4_u32.to_be_bytes());
+    let ring = |setup: &mut Setup, at: u64, doorbell: &[u8]| {
+        setup.host.device.write_uar(u64::from(user.uar) * 4096 + at, doorbell);
+        setup.host.device.query(qp).unwrap().hw_sq_wqebb_counter
+    };
+    assert_eq!(ring(&mut setup, 0x600, &nop(qp, 1)[..8]), 2, "the last request, and the one before");
+    let next = |index: u16| [&[0][..], &index.to_be_bytes(), &[0], &(qp << 8).to_be_bytes()].concat();
+    assert_eq!(ring(&mut setup, 0x800, &next(3)), 3, "the next block");
+    for index in [3, 2, 20] {
+        assert_eq!(
+            ring(&mut setup, 0x600, &next(index)),
+            3,
+            "nothing new, or more than the ring has: {index}"
+        );
+    }
+    assert_eq!(ring(&mut setup, 0x600, &next(4)), 4);
+    // A queue pair with a record has no doorbell at this place, and a device without the capability refuses
+    // the mode.
+    let mut setup = Setup::new();
+    let user = User::new(&mut setup);
+    user.clear(&mut setup.host, 0x800);
+    let cq = setup.good(user.cq(setup.eq, 0x800));
+    setup.refused(user.qp(cq, 0x2e00).u8(QPC + 0x10, 1 << 6), BAD_PARAMETER, "no such queue pairs");
+}
+
 #[test]
 fn a_umem_has_good_fields() {
     let mut setup = Setup::new();

@@ -71,12 +71,14 @@ impl Model {
     /// "Models"). Without crypto, the engine has no effect.
     pub const fn profile(self, profile: DeviceProfile) -> DeviceProfile {
         match self {
-            Self::BlueField3 => DeviceProfile { firmware: 32, ..profile },
+            Self::BlueField3 => DeviceProfile { firmware: 32, doorbell_alone: true, ..profile },
             Self::BlueField2 => DeviceProfile { firmware: 24, xts: XtsEngine::SingleBlock, ..profile },
             Self::ConnectX6Dx => {
                 DeviceProfile { firmware: 22, xts: XtsEngine::SingleBlock, log_max_copy: None, ..profile }
             }
-            Self::ConnectX7 => DeviceProfile { firmware: 28, log_max_copy: None, ..profile },
+            Self::ConnectX7 => {
+                DeviceProfile { firmware: 28, log_max_copy: None, doorbell_alone: true, ..profile }
+            }
         }
     }
 

@@ -129,6 +129,8 @@ pub struct QpCommand {
     pub timestamps: u8,
     /// Whether the queue pair may execute copies of memory (opcode MMO; PRM `mmo`).
     pub copies: bool,
+    /// Whether doorbells announce requests without the doorbell record (PRM `send_dbr_mode`).
+    pub doorbell_alone: bool,
     /// The context, as the command wrote it (PRM `qpc`).
     pub context: Context,
     has_receives: bool,
@@ -142,8 +144,8 @@ impl QpCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused`] for an unknown transport or kind of receive queue, and for a format of time stamps, copies
-    /// or draining that the device does not support.
+    /// [`Refused`] for an unknown transport or kind of receive queue, and for a format of time stamps,
+    /// copies, draining or doorbells that the device does not support.
     pub fn read(request: &Request, profile: &DeviceProfile) -> Result<Self, Refused> {
         let at = |offset: usize| QPC + offset;
         let (transport, number) = match request.u8(at(1))? {
@@ -167,6 +169,11 @@ impl QpCommand {
         if !profile.timestamps.take(timestamps) || drains && !profile.drain_sigerr {
             return Err(Refused::PARAMETER);
         }
+        let doorbell_alone = match request.u8(at(0x10))? >> 6 {
+            0 => false,
+            1 | 2 if profile.doorbell_alone => true,
+            _ => return Err(Refused::PARAMETER),
+        };
         let record = request.umem(request.u8(at(0xd0))? & 0x10 != 0, at(0xe4))?;
         let rings = request.umem(request.u8(0x10c)? & 0x80 != 0, 0x108)?;
         let pages = (request.u8(at(0x14))? & 0x1f, request.u16(at(0x92))? >> 6);
@@ -183,6 +190,7 @@ impl QpCommand {
             shared: if is_shared { Some(request.u24(at(0xad))?) } else { None },
             timestamps,
             copies: copies(request, profile)?.unwrap_or(false),
+            doorbell_alone,
             context,
             has_receives,
             has_sends,

@@ -25,6 +25,7 @@ impl<M: Memory> Device<M> {
         let qp = self.with_ring(opcode::CREATE_QP, places, command.record.umem, made)?;
         self.set_timestamps(qp, command.timestamps)?;
         self.set_copies(qp, command.copies)?;
+        self.qp_mut(qp)?.doorbell_alone = command.doorbell_alone;
         self.interface.contexts.insert(qp, command.context);
         self.want_pages();
         Ok(reply::number(qp))

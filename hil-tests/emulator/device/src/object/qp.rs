@@ -240,6 +240,8 @@ pub(crate) struct Qp {
     pub(crate) draining: bool,
     /// Whether requests may copy memory (PRM `mmo`).
     pub(crate) copies: bool,
+    /// Whether doorbells announce requests without the doorbell record (PRM `send_dbr_mode`).
+    pub(crate) doorbell_alone: bool,
     /// Whether the peer may use masked atomics (PRM `atomic_mode`), if it may use atomics.
     pub(crate) masked_atomics: bool,
     /// Whether time stamps are in real time (PRM `ts_format`).
@@ -267,6 +269,7 @@ impl Qp {
             alone: None,
             ruling: None,
             copies: false,
+            doorbell_alone: false,
             masked_atomics: true,
             real_time: false,
             sequence: 0,
