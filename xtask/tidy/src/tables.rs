@@ -226,7 +226,10 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
         "hil-tests/emulator/record/src/lib.rs",
         &[("capture", &[]), ("queue", &[]), ("line", &["queue"]), ("words", &["queue"])],
     ),
-    ("hil-tests/emulator/testing/src/lib.rs", &[("host", &[]), ("preload", &[]), ("secrets", &[])]),
+    (
+        "hil-tests/emulator/testing/src/lib.rs",
+        &[("host", &[]), ("loopback", &[]), ("preload", &[]), ("secrets", &[])],
+    ),
     (
         "hil-tests/emulator/verbs/src/lib.rs",
         &[

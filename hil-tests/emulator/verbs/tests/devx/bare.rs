@@ -6,9 +6,8 @@
 use crate::verbs::Opened;
 use crate::{MOMENT, TIMEOUT};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogAckInterval, LogMaxRdAtomic,
-    LogMessage, LogPageSize, Path, PathMtu, Pdn, Psn, QpAccess, Retries, RnrTimer, Rst2Init, Rtr2Rts,
-    SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
+    Command, CqSize, CqeSize, CreateCq, CreateQp, LogPageSize, Pdn, QpAccess, SendRingSize, TimestampFormat,
+    UarPage, UmemId, UmemSlice, UserIndex,
 };
 use mlx5_mkey::queue::{
     ArmFor, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig,
@@ -16,6 +15,7 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::{Cqn, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
+use mlx5_testing::loopback::{encoded, loopback};
 use mlx5_testing::preload::preloaded;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -59,11 +59,6 @@ struct Bare {
     completions: CompletionQueue<'static>,
     doorbell: UarCqDoorbell,
     send: SendQueue<'static, UarDoorbell>,
-}
-
-fn encoded<C: Command>(command: &C) -> Vec<u8> {
-    let mut mailbox = vec![0; C::INPUT];
-    command.encode(&mut mailbox).unwrap().to_vec()
 }
 
 fn create<C: Command>(opened: &Opened, command: &C) -> (*mut c_void, C::Reply) {
@@ -221,31 +216,8 @@ impl Bare {
 
 /// Connects a queue pair to itself.
 fn connect(opened: &Opened, qp: *mut c_void, qpn: Qpn) {
-    let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
-    let commands = [
-        encoded(&Rst2Init { qp: qpn, port: 1, pkey_index: 0, access: QpAccess::READ_WRITE }),
-        encoded(&Init2Rtr {
-            qp: qpn,
-            remote_qp: qpn,
-            path: Path::Loopback,
-            port: 1,
-            mtu: PathMtu::B1024,
-            log_max_message: LogMessage::new(30).unwrap(),
-            first_psn,
-            log_max_rd_atomic,
-            rnr_timer: RnrTimer::new(12).unwrap(),
-        }),
-        encoded(&Rtr2Rts {
-            qp: qpn,
-            first_psn,
-            log_max_rd_atomic,
-            ack_timeout: AckTimeout::new(14).unwrap(),
-            retries: Retries::MAX,
-            rnr_retries: Retries::MAX,
-            log_ack_interval: LogAckInterval::PACKETS_256,
-        }),
-    ];
-    for input in commands {
+    let (initialise, receive, send) = loopback(qpn, QpAccess::READ_WRITE);
+    for input in [encoded(&initialise), encoded(&receive), encoded(&send)] {
         let mut output = [0_u8; 16];
         let result = call!(&opened.mlx5, "mlx5dv_devx_obj_modify": fn(
             qp => *mut c_void,

@@ -5,9 +5,8 @@
 use super::dmabuf::exporter;
 use super::{Bench, Counts, TIMEOUT, page, preloaded, says, take};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateMemoryRegion, CreatePsv, CreateQp, Init2Rtr,
-    LogAckInterval, LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, Path, PathMtu, Psn, QpAccess,
-    QpState, QueryQp, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UserIndex,
+    Command, CqSize, CqeSize, CreateCq, CreateMemoryRegion, CreatePsv, CreateQp, LogPageSize, MkeyEntries,
+    QpAccess, QpState, QueryQp, SendRingSize, TimestampFormat, UserIndex,
 };
 use mlx5_mkey::devx::{
     Device, DevxError, DevxObject, ListMkey, PageSizes, ProtectionDomain, QueuePairSpec, Umem, UmemSpec,
@@ -23,6 +22,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wire::prm::command::{Opcode, ReplyHeader, RequestHeader};
 use mlx5_mkey::wqe::Remote;
+use mlx5_testing::loopback::loopback;
 use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -64,30 +64,10 @@ fn change<K>(object: &DevxObject<K>, command: &impl Command) {
 
 /// Connects a queue pair to itself.
 fn connect<K>(object: &DevxObject<K>, qp: Qpn) {
-    let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
-    change(object, &Rst2Init { qp, port: 1, pkey_index: 0, access: QpAccess::READ_WRITE });
-    let to_receive = Init2Rtr {
-        qp,
-        remote_qp: qp,
-        path: Path::Loopback,
-        port: 1,
-        mtu: PathMtu::B1024,
-        log_max_message: LogMessage::new(30).unwrap(),
-        first_psn,
-        log_max_rd_atomic,
-        rnr_timer: RnrTimer::new(12).unwrap(),
-    };
-    change(object, &to_receive);
-    let to_send = Rtr2Rts {
-        qp,
-        first_psn,
-        log_max_rd_atomic,
-        ack_timeout: AckTimeout::new(14).unwrap(),
-        retries: Retries::MAX,
-        rnr_retries: Retries::MAX,
-        log_ack_interval: LogAckInterval::PACKETS_256,
-    };
-    change(object, &to_send);
+    let (initialise, receive, send) = loopback(qp, QpAccess::READ_WRITE);
+    change(object, &initialise);
+    change(object, &receive);
+    change(object, &send);
 }
 
 /// Sends a CREATE_QP of the test itself, with a time stamp format that the device may lack.

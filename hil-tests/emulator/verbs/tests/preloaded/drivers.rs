@@ -2,50 +2,22 @@
 
 use crate::verbs::{Context, End, IGNORE_OVERRUN};
 use crate::{DONE, REQUEST_FAILED};
-use mlx5_mkey::command::{
-    AckTimeout, Command, Init2Rtr, LogAckInterval, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, QpAccess,
-    Retries, RnrTimer, Rst2Init, Rtr2Rts,
-};
+use mlx5_mkey::command::QpAccess;
 use mlx5_mkey::types::Qpn;
+use mlx5_testing::loopback::{encoded, loopback};
 use mlx5_testing::preload::preloaded;
 use std::fs;
 use std::path::PathBuf;
 
-fn encoded<C: Command>(command: &C) -> Vec<u8> {
-    let mut mailbox = vec![0; C::INPUT];
-    command.encode(&mut mailbox).unwrap().to_vec()
-}
-
 /// Offset of the path's port number in a command that changes the state.
 const PORT: usize = 0x18 + 0x18 + 0x25;
 
-/// Returns the commands that connect a queue pair to itself. The path forces loopback, without address and
-/// port.
-fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
-    let qp = Qpn::new(qpn).unwrap();
-    let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
-    let mut ready = encoded(&Init2Rtr {
-        qp,
-        remote_qp: qp,
-        path: Path::Loopback,
-        port: 1,
-        mtu: PathMtu::B4096,
-        log_max_message: LogMessage::new(30).unwrap(),
-        first_psn,
-        log_max_rd_atomic,
-        rnr_timer: RnrTimer::new(12).unwrap(),
-    });
-    assert_eq!(std::mem::take(&mut ready[PORT]), 1);
-    let send = Rtr2Rts {
-        qp,
-        first_psn,
-        log_max_rd_atomic,
-        ack_timeout: AckTimeout::new(14).unwrap(),
-        retries: Retries::MAX,
-        rnr_retries: Retries::MAX,
-        log_ack_interval: LogAckInterval::PACKETS_256,
-    };
-    [encoded(&Rst2Init { qp, port: 1, pkey_index: 0, access }), ready, encoded(&send)]
+/// Returns the commands that connect a queue pair to itself. The path has no port.
+fn without_port(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
+    let (initialise, receive, send) = loopback(Qpn::new(qpn).unwrap(), access);
+    let mut receive = encoded(&receive);
+    assert_eq!(std::mem::take(&mut receive[PORT]), 1);
+    [encoded(&initialise), receive, encoded(&send)]
 }
 
 #[test]
@@ -56,7 +28,7 @@ fn commands_connect_a_verbs_queue_pair_to_itself() {
         {
             let mut end = End::new();
             assert_eq!(end.context.query(end.qp), (0, 1), "port 1 in RESET");
-            for (step, input) in loopback(end.qpn, access).iter().enumerate() {
+            for (step, input) in without_port(end.qpn, access).iter().enumerate() {
                 assert_eq!(end.context.command(end.qp, input), Ok(()), "{step}");
             }
             assert_eq!(end.context.query(end.qp), (3, 1), "ready to send");
@@ -76,8 +48,8 @@ fn rights_may_come_late() {
     preloaded("drivers::rights_may_come_late", || {
         for (mask, outcome) in [(0b1110, DONE), (0b0010, REQUEST_FAILED), (0, REQUEST_FAILED)] {
             let mut end = End::new();
-            let [full, ..] = loopback(end.qpn, QpAccess::READ_WRITE);
-            let [initialise, mut ready, send] = loopback(end.qpn, QpAccess::default());
+            let [full, ..] = without_port(end.qpn, QpAccess::READ_WRITE);
+            let [initialise, mut ready, send] = without_port(end.qpn, QpAccess::default());
             for (at, _) in full.iter().zip(&initialise).enumerate().filter(|(_, (a, b))| a != b) {
                 ready[at] |= full[at];
             }
@@ -106,7 +78,7 @@ fn ports_are_bound_to_no_other() {
 fn a_path_that_is_no_loopback_needs_a_port() {
     preloaded("drivers::a_path_that_is_no_loopback_needs_a_port", || {
         let end = End::new();
-        let [initialise, mut ready, _] = loopback(end.qpn, QpAccess::READ_WRITE);
+        let [initialise, mut ready, _] = without_port(end.qpn, QpAccess::READ_WRITE);
         assert_eq!(end.context.command(end.qp, &initialise), Ok(()));
         // Clears `fl`, the first bit of the path, which forces loopback.
         ready[0x18 + 0x18] &= 0x7f;
