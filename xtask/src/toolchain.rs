@@ -78,6 +78,10 @@ const BARE: &str = "aarch64-unknown-none";
 /// The name of the target specification in `targets/`.
 const SPECIFICATION: &str = "aarch64-bluefield-none";
 
+/// The flag for bare metal that keeps the bitcode of libraries. A program with LTO can then use the same
+/// libraries as all others.
+const BITCODE: &str = "-Cembed-bitcode=yes";
+
 /// The linker for both systems.
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
@@ -94,7 +98,8 @@ pub struct Toolchain {
     /// Arguments for cargo that name the target, and that make cargo build the standard library of the target
     /// if necessary.
     target: Vec<String>,
-    /// Arguments for cargo that name the cores. They are empty if the code must run on any core.
+    /// Arguments for cargo that name the cores, and how crates are compiled for them. They are empty if the
+    /// code must run on any core.
     cores: Vec<String>,
     /// Flags for rustc, for code of the target only.
     flags: Vec<String>,
@@ -176,15 +181,21 @@ impl Toolchain {
     fn installed(board: Board, triple: &str, cargo: String, rustc: String) -> Self {
         let flags = match triple {
             LINUX => vec![format!("-Clinker={LINKER}")],
+            BARE => vec![BITCODE.into()],
             _ => Vec::new(),
         };
+        let mut cores = cores(board);
+        if triple == LINUX {
+            // No check measures or reads this code, and one codegen unit takes less time than many.
+            cores.extend(["--config", "profile.release.codegen-units=1"].map(Into::into));
+        }
         Self {
             name: format!("{rustc} with its library for {triple}"),
             triple: triple.into(),
             rustc,
             cargo,
             target: vec!["--target".into(), triple.into()],
-            cores: cores(board),
+            cores,
             flags,
         }
     }
@@ -206,10 +217,11 @@ impl Toolchain {
             target.push(format!("-Z{switch}"));
         }
         // The specification names `rust-lld`, which only rustup's toolchains contain.
-        let flags = match ask(&rustc, &["--print", "target-libdir"]) {
-            Some(library) if library.with_file_name("bin").join("rust-lld").exists() => Vec::new(),
-            _ => ["-Clinker=aarch64-linux-gnu-ld", "-Clinker-flavor=gnu"].map(Into::into).into(),
+        let linker: &[&str] = match ask(&rustc, &["--print", "target-libdir"]) {
+            Some(library) if library.with_file_name("bin").join("rust-lld").exists() => &[],
+            _ => &["-Clinker=aarch64-linux-gnu-ld", "-Clinker-flavor=gnu"],
         };
+        let flags = [&[BITCODE], linker].concat().into_iter().map(Into::into).collect();
         let name = format!("{rustc} with the sources of its library");
         Self { name, triple, rustc, cargo, target, cores: cores(board), flags }
     }
