@@ -22,8 +22,6 @@ written_and_read() {
 inserted() {
     type=$1 bytes=$2
     order "type=$1; bytes=$2; offer_protected > /tmp/offered 2>&1"
-    # The other guest takes this order when it has carried out the one before.
-    order true
     attach_volume ,queue_size=16,nr_io_queues=1,keep_alive_tmo=300
     # Each command is sent once, hence each error is reported once.
     echo 0 > /sys/module/nvme_core/parameters/max_retries
@@ -65,7 +63,6 @@ changed_guard() {
 own() {
     bytes=$1
     order "bytes=$1; stride=$(($1 + 8)); rm -f /tmp/volume; start > /tmp/started 2>&1"
-    order true
     attach_volume ,queue_size=16,nr_io_queues=1,keep_alive_tmo=300
     written_and_read
     answer 'stored | md5sum' > /tmp/sum
