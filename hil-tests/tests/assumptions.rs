@@ -52,9 +52,12 @@ fn in_the_code() -> Marks {
     count(marks)
 }
 
-/// Returns the places that the cell "Marked in" of each row names, and the names of cases in the cell "Asked
-/// by", or the reason that nobody asks.
-fn rows(page: &str) -> Vec<(Vec<String>, Result<Vec<&str>, &str>)> {
+/// A row: the places that the cell "Marked in" names, and the names of cases in the cell "Asked by", or the
+/// reason that nobody asks.
+type Row<'p> = (Vec<String>, Result<Vec<&'p str>, &'p str>);
+
+/// Returns the rows of the table.
+fn rows(page: &str) -> Vec<Row<'_>> {
     let (_, table) = page.split_once(TABLE).expect("the table");
     let cells = table.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     cells
