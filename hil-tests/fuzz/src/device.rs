@@ -242,8 +242,8 @@ impl World {
                 solicited,
             },
             3 => Request::Read { rkey, address, length },
-            4 => Request::CompareSwap { rkey, address, compare: input.any(), swap: input.any() },
-            5 => Request::FetchAdd { rkey, address, add: input.any() },
+            4 => Request::compare_swap(rkey, address, input.any(), input.any()),
+            5 => Request::fetch_add(rkey, address, input.any()),
             6 => {
                 let change = match input.any() {
                     true => Change::CompareSwap {
@@ -255,7 +255,7 @@ impl World {
                     false => Change::FetchAdd { add: input.any(), boundary: input.any() },
                 };
                 let width = if input.any() { Width::Four } else { Width::Eight };
-                Request::Masked { rkey, address, width, change }
+                Request::Atomic { rkey, address, width, change, masked: true }
             }
             _ => Request::Send { data: data.into(), payload: Payload::None, solicited },
         };

@@ -4,7 +4,7 @@
 use crate::datagram::AddressVector;
 use crate::memory::Memory;
 use crate::message::{Change, Width};
-use crate::object::posted::Posted;
+use crate::object::posted::{Posted, is_atomic, is_masked};
 use crate::object::qp::{Qp, QpAttributes, ReceiveRing, Transport};
 use crate::object::read_ahead::ReadAhead;
 use crate::object::srq::SrqAttributes;
@@ -76,11 +76,6 @@ pub(crate) enum Operation {
         scatter: Vec<DataSegment>,
     },
     Atomic {
-        remote: RemoteAddressSegment,
-        operands: AtomicSegment,
-        scatter: Vec<DataSegment>,
-    },
-    MaskedAtomic {
         remote: RemoteAddressSegment,
         width: Width,
         change: Change,
@@ -181,7 +176,7 @@ pub(crate) fn fetch(
     // (DEVICE.md, "Opcode modifiers").
     let other_modifier = match posted.opcode {
         Opcode::MMO => word.opmod() != MODIFIER_COPY,
-        Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => width(word).is_none(),
+        opcode if is_masked(opcode) => width(opcode, word).is_none(),
         Opcode::UMR | Opcode::SET_PSV => word.opmod() != 0,
         _ => false,
     };
@@ -238,14 +233,11 @@ impl Wqe {
                 Operation::Write { remote: rest.take()?, segments: segments(rest)? }
             }
             Opcode::RDMA_READ => Operation::Read { remote: rest.take()?, scatter: scatter(rest)? },
-            Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => {
-                Operation::Atomic { remote: rest.take()?, operands: rest.take()?, scatter: scatter(rest)? }
-            }
-            Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => {
+            opcode if is_atomic(opcode) => {
                 let word = self.control.opcode_word();
-                let width = width(word).ok_or(Reason::Modifier { opmod: word.opmod() })?;
-                let (remote, change) = (rest.take()?, change(self.posted.opcode, width, &mut rest)?);
-                Operation::MaskedAtomic { remote, width, change, scatter: scatter(rest)? }
+                let width = width(opcode, word).ok_or(Reason::Modifier { opmod: word.opmod() })?;
+                let (remote, change) = (rest.take()?, change(opcode, width, &mut rest)?);
+                Operation::Atomic { remote, width, change, scatter: scatter(rest)? }
             }
             Opcode::MMO => {
                 // Assumption: a copy ignores the opaque buffer, where other operations leave their results.
@@ -259,26 +251,27 @@ impl Wqe {
     }
 }
 
-/// Returns the number of bytes that a masked atomic changes, from its opcode modifier.
-const fn width(word: OpcodeWord) -> Option<Width> {
+/// Returns the number of bytes that an atomic changes: 8 without masks. The opcode modifier of one with masks
+/// tells the number.
+const fn width(opcode: Opcode, word: OpcodeWord) -> Option<Width> {
     match word.opmod() {
+        _ if !is_masked(opcode) => Some(Width::Eight),
         OpcodeWord::OPMOD_ATOMIC_4 => Some(Width::Four),
         OpcodeWord::OPMOD_ATOMIC_8 => Some(Width::Eight),
         _ => None,
     }
 }
 
-/// Reads the operands of a masked atomic (UCX `uct_rc_mlx5_txqp_dptr_post`). An addition of 4 bytes has 8
-/// reserved bytes behind its operands.
+/// Reads the operands of an atomic (UCX `uct_rc_mlx5_txqp_dptr_post`). An addition of 4 bytes has 8 reserved
+/// bytes behind its operands.
 fn change(opcode: Opcode, width: Width, rest: &mut Reader<'_>) -> Result<Change, Reason> {
-    let swaps = opcode == Opcode::ATOMIC_MASKED_CS;
     let (swap_add, compare, swap_mask, compare_mask) = match width {
         Width::Four => {
             let MaskedAtomic32Segment { swap_add, compare, swap_mask, compare_mask } = rest.take()?;
             let word = |word: zerocopy::big_endian::U32| u64::from(word.get());
             (word(swap_add), word(compare), word(swap_mask), word(compare_mask))
         }
-        Width::Eight if swaps => {
+        Width::Eight if opcode == Opcode::ATOMIC_MASKED_CS => {
             let MaskedAtomic64Segment { operands, swap_mask, compare_mask } = rest.take()?;
             (operands.swap_add.get(), operands.compare.get(), swap_mask.get(), compare_mask.get())
         }
@@ -287,10 +280,13 @@ fn change(opcode: Opcode, width: Width, rest: &mut Reader<'_>) -> Result<Change,
             (swap_add.get(), compare.get(), 0, 0)
         }
     };
-    Ok(match swaps {
-        true => Change::CompareSwap { compare, compare_mask, swap: swap_add, swap_mask },
-        false => Change::FetchAdd { add: swap_add, boundary: compare },
-    })
+    let change = match opcode {
+        Opcode::ATOMIC_CS | Opcode::ATOMIC_MASKED_CS => {
+            Change::CompareSwap { compare, compare_mask, swap: swap_add, swap_mask }
+        }
+        _ => Change::FetchAdd { add: swap_add, boundary: compare },
+    };
+    Ok(if is_masked(opcode) { change } else { change.without_masks() })
 }
 
 /// Reads the segments of a request one after the other.

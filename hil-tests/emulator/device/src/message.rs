@@ -41,40 +41,40 @@ pub enum Request {
         /// Length in wire bytes.
         length: u32,
     },
-    /// Atomic compare-and-swap of 8 bytes. The value in memory is little endian.
-    CompareSwap {
+    /// Atomic change of 4 or 8 bytes. The value in memory is little endian.
+    Atomic {
         /// The responder's key.
         rkey: u32,
         /// Address in the key's space.
         address: u64,
-        /// The value that the swap replaces. Another value in memory stays.
-        compare: u64,
-        /// The new value.
-        swap: u64,
-    },
-    /// Atomic addition to 8 bytes. The value in memory is little endian.
-    FetchAdd {
-        /// The responder's key.
-        rkey: u32,
-        /// Address in the key's space.
-        address: u64,
-        /// The number to add.
-        add: u64,
-    },
-    /// Atomic change of 4 or 8 bytes under masks. The value in memory is little endian.
-    Masked {
-        /// The responder's key.
-        rkey: u32,
-        /// Address in the key's space.
-        address: u64,
-        /// The number of bytes.
+        /// The number of bytes, 8 without masks.
         width: Width,
-        /// The change. If the width is 4 bytes, the upper halves of all values are 0.
+        /// The change, [without masks](Change::without_masks) for a plain atomic. If the width is 4 bytes,
+        /// the upper halves of all values are 0.
         change: Change,
+        /// Whether the opcode is that of an atomic under masks, which the responder may forbid apart.
+        masked: bool,
     },
 }
 
-/// The number of bytes that a masked atomic changes.
+impl Request {
+    /// Returns a plain compare-and-swap of 8 bytes: if the value in memory equals `compare`, the value
+    /// becomes `swap`.
+    #[must_use]
+    pub const fn compare_swap(rkey: u32, address: u64, compare: u64, swap: u64) -> Self {
+        let change = Change::CompareSwap { compare, compare_mask: u64::MAX, swap, swap_mask: u64::MAX };
+        Self::Atomic { rkey, address, width: Width::Eight, change, masked: false }
+    }
+
+    /// Returns a plain addition to 8 bytes.
+    #[must_use]
+    pub const fn fetch_add(rkey: u32, address: u64, add: u64) -> Self {
+        let change = Change::FetchAdd { add, boundary: 0 };
+        Self::Atomic { rkey, address, width: Width::Eight, change, masked: false }
+    }
+}
+
+/// The number of bytes that an atomic changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// 4 bytes.
@@ -93,7 +93,7 @@ impl Width {
     }
 }
 
-/// The change of a value by a masked atomic.
+/// The change of a value by an atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// If the value equals `compare` in the bits of `compare_mask`, the bits of `swap_mask` become those of
@@ -120,7 +120,7 @@ pub enum Change {
 
 impl Change {
     /// Returns the change of the plain atomic: all bits are compared and swapped, and the value is one field.
-    pub(crate) const fn without_masks(self) -> Self {
+    pub const fn without_masks(self) -> Self {
         match self {
             Self::CompareSwap { compare, swap, .. } => {
                 Self::CompareSwap { compare, compare_mask: u64::MAX, swap, swap_mask: u64::MAX }

@@ -5,7 +5,7 @@ use crate::data_path::{Range, Report};
 use crate::device::{Device, Event};
 use crate::faults::Faults;
 use crate::memory::Memory;
-use crate::message::{Payload, Request, Response, Width};
+use crate::message::{Change, Payload, Request, Response, Width};
 use crate::object::mkey::Mkey;
 use crate::object::qp::{QpAttributes, QpState};
 use crate::profile::DEFAULT_PKEY;
@@ -33,12 +33,8 @@ impl<M: Memory> Device<M> {
         let forbidden = match request {
             Request::Write { .. } if !rights.remote_write => Some(Reason::QueueForbidsWrite { qpn }),
             Request::Read { .. } if !rights.remote_read => Some(Reason::QueueForbidsRead { qpn }),
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. }
-                if !rights.remote_atomic =>
-            {
-                Some(Reason::QueueForbidsAtomics { qpn })
-            }
-            Request::Masked { .. } if !masked => Some(Reason::QueueForbidsMasked { qpn }),
+            Request::Atomic { .. } if !rights.remote_atomic => Some(Reason::QueueForbidsAtomics { qpn }),
+            Request::Atomic { masked: true, .. } if !masked => Some(Reason::QueueForbidsMasked { qpn }),
             _ => None,
         };
         if let Some(reason) = forbidden.filter(|_| !self.faults.qp_rights_ignored) {
@@ -57,18 +53,9 @@ impl<M: Memory> Device<M> {
                 let range = Range { key: rkey, address, length: length.into() };
                 self.respond_read(qpn, &attributes, range)
             }
-            Request::CompareSwap { rkey, address, compare, swap } => {
-                let swapped = move |value| if value == compare { swap } else { value };
-                self.respond_atomic(qpn, &attributes, (rkey, address, Width::Eight), swapped)
-            }
-            Request::FetchAdd { rkey, address, add } => {
-                let added = move |value: u64| value.wrapping_add(add);
-                self.respond_atomic(qpn, &attributes, (rkey, address, Width::Eight), added)
-            }
-            Request::Masked { rkey, address, width, change } => {
+            Request::Atomic { rkey, address, width, change, .. } => {
                 let change = if self.faults.atomic_masks_ignored { change.without_masks() } else { change };
-                let changed = move |value| change.of(value);
-                self.respond_atomic(qpn, &attributes, (rkey, address, width), changed)
+                self.respond_atomic(qpn, &attributes, (rkey, address, width), change)
             }
         }
     }
@@ -216,7 +203,7 @@ impl<M: Memory> Device<M> {
         qpn: u32,
         attributes: &QpAttributes,
         place: (u32, u64, Width),
-        change: impl Fn(u64) -> u64,
+        change: Change,
     ) -> Response {
         match self.atomic(qpn, attributes.pd, place, change) {
             Ok(value) if self.faults.atomic_replies_big_endian => Response::Original(value.swap_bytes()),
@@ -232,7 +219,7 @@ impl<M: Memory> Device<M> {
         qpn: u32,
         pd: u32,
         (rkey, address, width): (u32, u64, Width),
-        change: impl Fn(u64) -> u64,
+        change: Change,
     ) -> Result<u64, Cause> {
         let length = u64::from(width.bytes());
         if !address.is_multiple_of(length) && !self.faults.atomic_alignment_ignored {
@@ -254,7 +241,7 @@ impl<M: Memory> Device<M> {
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };
-        let changed = change(value).to_le_bytes().into_iter().take(bytes.len()).collect();
+        let changed = change.of(value).to_le_bytes().into_iter().take(bytes.len()).collect();
         path.scatter(&mut self.memory.host, range, Right::Atomic, changed)?;
         Ok(value)
     }

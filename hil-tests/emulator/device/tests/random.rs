@@ -179,8 +179,8 @@ proptest! {
             }
             2 => Request::Read { rkey, address: address & 0xfff, length },
             3 => Request::Read { rkey, address: address & 0xfff, length: length & 0xffff },
-            4 => Request::CompareSwap { rkey, address: address & 0xff8, compare: 0, swap: 1 },
-            _ => Request::FetchAdd { rkey, address, add: 1 },
+            4 => Request::compare_swap(rkey, address & 0xff8, 0, 1),
+            _ => Request::fetch_add(rkey, address, 1),
         };
         let datagram = (length % 2 == 0).then_some(Datagram { qkey: 0, route: [7; 40] });
         let unanswered = Message::Unanswered { from: 1, to, datagram, request: request.clone() };

@@ -55,8 +55,6 @@ const WRITE: u8 = 2;
 const READ: u8 = 3;
 const COMPARE_SWAP: u8 = 4;
 const FETCH_ADD: u8 = 5;
-const MASKED_COMPARE_SWAP: u8 = 6;
-const MASKED_FETCH_ADD: u8 = 7;
 
 const DONE: u8 = 1;
 const DATA: u8 = 2;
@@ -132,24 +130,14 @@ fn encode_request<'a>(request: &'a Request, out: &mut Vec<u8>) -> &'a [u8] {
             numbers(out, &[*rkey, *length]);
             long(out, &[*address]);
         }
-        Request::CompareSwap { rkey, address, compare, swap } => {
-            out.push(COMPARE_SWAP);
-            numbers(out, &[*rkey]);
-            long(out, &[*address, *compare, *swap]);
-        }
-        Request::FetchAdd { rkey, address, add } => {
-            out.push(FETCH_ADD);
-            numbers(out, &[*rkey]);
-            long(out, &[*address, *add]);
-        }
-        Request::Masked { rkey, address, width, change } => {
+        Request::Atomic { rkey, address, width, change, masked } => {
             let (kind, values) = match change {
                 Change::CompareSwap { compare, compare_mask, swap, swap_mask } => {
-                    (MASKED_COMPARE_SWAP, &[*compare, *compare_mask, *swap, *swap_mask][..])
+                    (COMPARE_SWAP, &[*compare, *compare_mask, *swap, *swap_mask][..])
                 }
-                Change::FetchAdd { add, boundary } => (MASKED_FETCH_ADD, &[*add, *boundary][..]),
+                Change::FetchAdd { add, boundary } => (FETCH_ADD, &[*add, *boundary][..]),
             };
-            out.extend_from_slice(&[kind, u8::from(*width == Width::Four)]);
+            out.extend_from_slice(&[kind, u8::from(*width == Width::Four), u8::from(*masked)]);
             numbers(out, &[*rkey]);
             long(out, &[*address]);
             long(out, values);
@@ -292,21 +280,16 @@ fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
             let (rkey, length, address) = (reader.u32()?, reader.u32()?, reader.u64()?);
             Request::Read { rkey, address, length }
         }
-        COMPARE_SWAP => Request::CompareSwap {
-            rkey: reader.u32()?,
-            address: reader.u64()?,
-            compare: reader.u64()?,
-            swap: reader.u64()?,
-        },
-        FETCH_ADD => Request::FetchAdd { rkey: reader.u32()?, address: reader.u64()?, add: reader.u64()? },
-        kind @ (MASKED_COMPARE_SWAP | MASKED_FETCH_ADD) => parse_masked(reader, kind == MASKED_COMPARE_SWAP)?,
+        kind @ (COMPARE_SWAP | FETCH_ADD) => parse_atomic(reader, kind == COMPARE_SWAP)?,
         _ => return None,
     })
 }
 
-/// Reads a masked atomic. The upper halves of the values are 0 if the atomic is of 4 bytes.
-fn parse_masked(reader: &mut Reader<'_>, swaps: bool) -> Option<Request> {
+/// Reads an atomic. The upper halves of the values are 0 if the atomic is of 4 bytes. A plain atomic is of 8
+/// bytes, and has no masks.
+fn parse_atomic(reader: &mut Reader<'_>, swaps: bool) -> Option<Request> {
     let width = if reader.flag()? { Width::Four } else { Width::Eight };
+    let masked = reader.flag()?;
     let (rkey, address) = (reader.u32()?, reader.u64()?);
     let mut value = || reader.u64().filter(|value| width == Width::Eight || value >> 32 == 0);
     let change = match swaps {
@@ -318,7 +301,8 @@ fn parse_masked(reader: &mut Reader<'_>, swaps: bool) -> Option<Request> {
         },
         false => Change::FetchAdd { add: value()?, boundary: value()? },
     };
-    Some(Request::Masked { rkey, address, width, change })
+    let is_plain = width == Width::Eight && change == change.without_masks();
+    (masked || is_plain).then_some(Request::Atomic { rkey, address, width, change, masked })
 }
 
 fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
@@ -370,19 +354,21 @@ mod tests {
                 solicited: false,
             },
             Request::Read { rkey: 4, address: 5, length: 6 },
-            Request::CompareSwap { rkey: 1, address: 8, compare: 2, swap: 3 },
-            Request::FetchAdd { rkey: 1, address: 8, add: 2 },
-            Request::Masked {
+            Request::compare_swap(1, 8, 2, 3),
+            Request::fetch_add(1, 8, 2),
+            Request::Atomic {
                 rkey: 1,
                 address: 8,
                 width: Width::Eight,
                 change: Change::CompareSwap { compare: 1, compare_mask: u64::MAX, swap: 2, swap_mask: 3 },
+                masked: true,
             },
-            Request::Masked {
+            Request::Atomic {
                 rkey: 1,
                 address: 4,
                 width: Width::Four,
                 change: Change::FetchAdd { add: 1, boundary: 0x8000_0000 },
+                masked: true,
             },
         ];
         let responses = [
@@ -425,6 +411,19 @@ mod tests {
             rest = &rest[length..];
         }
         assert_eq!(decode(rest), Ok(None));
+    }
+
+    #[test]
+    fn an_atomic_without_masks_has_none() {
+        let parsed = |width, change| {
+            let request = Request::Atomic { rkey: 1, address: 8, width, change, masked: false };
+            let mut bytes = Vec::new();
+            encode_request(&request, &mut bytes);
+            parse_request(&mut Reader(&bytes)) == Some(request)
+        };
+        assert!(parsed(Width::Eight, Change::FetchAdd { add: 1, boundary: 0 }));
+        assert!(!parsed(Width::Four, Change::FetchAdd { add: 1, boundary: 0 }));
+        assert!(!parsed(Width::Eight, Change::FetchAdd { add: 1, boundary: 2 }));
     }
 
     #[test]

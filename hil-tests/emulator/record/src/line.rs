@@ -132,19 +132,16 @@ pub fn asked(line: Line, from: u32, to: u32, request: &Request) -> String {
         Request::Read { rkey, address, length } => {
             line.text("words", format_args!("RDMA_READ, {length} bytes from {address:#x} key {rkey:#010x}"))
         }
-        Request::CompareSwap { rkey, address, .. } => {
-            line.text("words", format_args!("ATOMIC_CS at {address:#x} key {rkey:#010x}"))
-        }
-        Request::FetchAdd { rkey, address, .. } => {
-            line.text("words", format_args!("ATOMIC_FA at {address:#x} key {rkey:#010x}"))
-        }
-        Request::Masked { rkey, address, width, change } => {
-            let name = match change {
-                Change::CompareSwap { .. } => "ATOMIC_MASKED_CS",
-                Change::FetchAdd { .. } => "ATOMIC_MASKED_FA",
+        Request::Atomic { rkey, address, width, change, masked } => {
+            let kind = match change {
+                Change::CompareSwap { .. } => "CS",
+                Change::FetchAdd { .. } => "FA",
             };
-            let bytes = width.bytes();
-            line.text("words", format_args!("{name}, {bytes} bytes at {address:#x} key {rkey:#010x}"))
+            let (masks, bytes) = match masked {
+                true => ("MASKED_", format!(", {} bytes", width.bytes())),
+                false => ("", String::new()),
+            };
+            line.text("words", format_args!("ATOMIC_{masks}{kind}{bytes} at {address:#x} key {rkey:#010x}"))
         }
     }
     .end()

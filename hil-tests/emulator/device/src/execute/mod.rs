@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::message::{self, Message, Payload, Request, Response};
 use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
-use crate::object::posted::{Posted, is_atomic, pushes, sends};
+use crate::object::posted::{Posted, is_atomic, is_masked, pushes, sends};
 use crate::object::psv::PsvState;
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries, Transport};
 use crate::refusal::{Cause, Reason, Status};
@@ -210,13 +210,11 @@ impl<M: Memory> Device<M> {
     fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Cause> {
         let qp = self.objects.qps.get(qpn).ok_or(Reason::AnotherQueue { qpn })?;
         let QpAttributes { pd, transport, .. } = qp.attributes;
-        let lacks = match wqe.posted.opcode {
-            Opcode::MMO => !qp.copies,
-            Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA => !self.profile.masked_atomics,
-            _ => false,
-        };
-        if !transport.executes(wqe.posted.opcode) || lacks {
-            return Err(Reason::Opcode { opcode: wqe.posted.opcode.0 }.into());
+        let opcode = wqe.posted.opcode;
+        let masked = is_masked(opcode);
+        let lacks = opcode == Opcode::MMO && !qp.copies || masked && !self.profile.masked_atomics;
+        if !transport.executes(opcode) || lacks {
+            return Err(Reason::Opcode { opcode: opcode.0 }.into());
         }
         let solicited = wqe.control.flags().solicited();
         let immediate = wqe.control.imm.get();
@@ -265,22 +263,11 @@ impl<M: Memory> Device<M> {
                     Request::Read { rkey: remote.rkey.get(), address: remote.address.get(), length };
                 Ok(Outcome::Ask { request, scatter, bytes: length, reports: Vec::new() })
             }
-            Operation::Atomic { remote, operands, scatter } => {
-                self.path(qpn, pd).check_list(&scatter, 8)?;
-                let (rkey, address) = (remote.rkey.get(), remote.address.get());
-                let operand = operands.swap_add.get();
-                let request = if wqe.posted.opcode == Opcode::ATOMIC_CS {
-                    Request::CompareSwap { rkey, address, compare: operands.compare.get(), swap: operand }
-                } else {
-                    Request::FetchAdd { rkey, address, add: operand }
-                };
-                Ok(Outcome::Ask { request, scatter, bytes: 8, reports: Vec::new() })
-            }
-            Operation::MaskedAtomic { remote, width, change, scatter } => {
+            Operation::Atomic { remote, width, change, scatter } => {
                 let bytes = width.bytes();
                 self.path(qpn, pd).check_list(&scatter, bytes.into())?;
                 let (rkey, address) = (remote.rkey.get(), remote.address.get());
-                let request = Request::Masked { rkey, address, width, change };
+                let request = Request::Atomic { rkey, address, width, change, masked };
                 Ok(Outcome::Ask { request, scatter, bytes, reports: Vec::new() })
             }
         }

@@ -27,12 +27,14 @@ pub(crate) const fn pushes(opcode: Opcode) -> bool {
     )
 }
 
+/// Returns whether a request is an atomic under masks.
+pub(crate) const fn is_masked(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA)
+}
+
 /// Returns whether a request is an atomic, with or without masks.
 pub(crate) const fn is_atomic(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA
-    )
+    matches!(opcode, Opcode::ATOMIC_CS | Opcode::ATOMIC_FA) || is_masked(opcode)
 }
 
 /// Returns whether a request sends a message to the peer.

@@ -86,17 +86,12 @@ pub(super) fn numbers(request: &Request, mtu: usize) -> u32 {
     match request {
         Request::Send { data, .. } | Request::Write { data, .. } => count(data.len(), mtu),
         Request::Read { length, .. } => count(*length as usize, mtu),
-        Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. } => 1,
+        Request::Atomic { .. } => 1,
     }
 }
 
 fn reth(address: u64, rkey: u32, length: u32) -> Vec<u8> {
     [&address.to_be_bytes()[..], &rkey.to_be_bytes(), &length.to_be_bytes()].concat()
-}
-
-fn atomic_eth(address: u64, rkey: u32, change: u64, compare: u64) -> Vec<u8> {
-    let [address, change, compare] = [address, change, compare].map(u64::to_be_bytes);
-    [&address[..], &rkey.to_be_bytes(), &change, &compare].concat()
 }
 
 /// Hands the packets of a request to `emit`. The first packet has the sequence number `psn`.
@@ -128,18 +123,19 @@ pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl Fn
             Data { opcodes, data, headers, solicited, acknowledge: true }.each(mtu, psn, &mut emit);
         }
         Request::Read { rkey, address, length } => single(READ, &reth(*address, *rkey, *length), &mut emit),
-        Request::CompareSwap { rkey, address, compare, swap } => {
-            single(COMPARE_SWAP, &atomic_eth(*address, *rkey, *swap, *compare), &mut emit);
-        }
-        Request::FetchAdd { rkey, address, add } => {
-            single(FETCH_ADD, &atomic_eth(*address, *rkey, *add, 0), &mut emit);
-        }
-        Request::Masked { rkey, address, width, change } => {
-            let (opcode, values) = match *change {
+        Request::Atomic { rkey, address, width, change, masked } => {
+            let (swaps, values) = match *change {
                 Change::CompareSwap { compare, compare_mask, swap, swap_mask } => {
-                    (MASKED_COMPARE_SWAP, &[swap, compare, swap_mask, compare_mask][..])
+                    (true, &[swap, compare, swap_mask, compare_mask][..])
                 }
-                Change::FetchAdd { add, boundary } => (MASKED_FETCH_ADD, &[add, boundary][..]),
+                Change::FetchAdd { add, boundary } => (false, &[add, boundary][..]),
+            };
+            // A plain atomic has two values, of which an addition leaves the second one 0.
+            let (opcode, values) = match (swaps, *masked) {
+                (true, true) => (MASKED_COMPARE_SWAP, values),
+                (false, true) => (MASKED_FETCH_ADD, values),
+                (true, false) => (COMPARE_SWAP, values.get(..2).unwrap_or(values)),
+                (false, false) => (FETCH_ADD, values),
             };
             let mut headers = [&address.to_be_bytes()[..], &rkey.to_be_bytes()].concat();
             values.iter().for_each(|value| match width {

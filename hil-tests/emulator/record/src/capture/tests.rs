@@ -207,7 +207,7 @@ fn short_messages_are_one_packet() {
             vec![0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3],
         ),
         (
-            Request::CompareSwap { rkey: 1, address: 2, compare: 3, swap: 4 },
+            Request::compare_swap(1, 2, 3, 4),
             0x13,
             [
                 [0, 0, 0, 0, 0, 0, 0, 2],
@@ -219,26 +219,28 @@ fn short_messages_are_one_packet() {
                 .to_vec(),
         ),
         (
-            Request::FetchAdd { rkey: 1, address: 2, add: 5 },
+            Request::fetch_add(1, 2, 5),
             0x14,
             [vec![0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5], vec![0; 8]].concat(),
         ),
         (
-            Request::Masked {
+            Request::Atomic {
                 rkey: 1,
                 address: 2,
                 width: Width::Four,
                 change: Change::CompareSwap { compare: 5, compare_mask: 6, swap: 7, swap_mask: 8 },
+                masked: true,
             },
             0xd3,
             [0_u32, 2, 1, 7, 5, 8, 6].map(u32::to_be_bytes).concat(),
         ),
         (
-            Request::Masked {
+            Request::Atomic {
                 rkey: 1,
                 address: 2,
                 width: Width::Eight,
                 change: Change::FetchAdd { add: 5, boundary: 6 },
+                masked: true,
             },
             0xd4,
             [0_u32, 2, 1, 0, 5, 0, 6].map(u32::to_be_bytes).concat(),
@@ -260,7 +262,7 @@ fn answers_have_the_numbers_of_what_they_answer() {
     let requests = [
         write(600, None),
         Request::Read { rkey: 1, address: 2, length: 300 },
-        Request::FetchAdd { rkey: 1, address: 8, add: 5 },
+        Request::fetch_add(1, 8, 5),
         write(1, Some(1)),
     ];
     for (sequence, request) in (0..).zip(requests) {

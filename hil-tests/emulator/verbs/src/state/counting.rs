@@ -89,9 +89,7 @@ impl Tally {
                 Request::Send { .. } => {}
                 Request::Write { .. } => self.add(Counter::RxWriteRequests, 1),
                 Request::Read { .. } => self.add(Counter::RxReadRequests, 1),
-                Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. } => {
-                    self.add(Counter::RxAtomicRequests, 1)
-                }
+                Request::Atomic { .. } => self.add(Counter::RxAtomicRequests, 1),
             },
             Message::Response { response, .. } => match response {
                 Response::ReceiverNotReady => self.add(Counter::RnrNakRetry, 1),
@@ -138,9 +136,7 @@ impl Tally {
             Request::Write { data, .. } => of_data(data.len(), RETH + IMMEDIATE),
             Request::Read { .. } => of_data(0, RETH),
             // No public source describes the packet of a masked atomic.
-            Request::CompareSwap { .. } | Request::FetchAdd { .. } | Request::Masked { .. } => {
-                of_data(0, ATOMIC)
-            }
+            Request::Atomic { .. } => of_data(0, ATOMIC),
         };
         match message {
             Message::Request { request, .. } | Message::Unanswered { request, datagram: None, .. } => {
