@@ -3,16 +3,13 @@
 # not know the secret. `cargo xtask peer` starts the script as root of a user namespace, with the variables
 # FABRIC (the gateway), LIBRARY (the stand-in) and FOLDER.
 set -u
-fail() { echo "$1"; exit 1; }
+. "$(dirname "$0")/pair.sh"
 
 mkdir -p "$FOLDER/first" "$FOLDER/second" && cd "$FOLDER" || exit 1
-# The second namespace and the gateways end with the script.
-started=
-trap 'kill $started 2>/dev/null' EXIT
 echo 'a secret of 24 letters..' > secret; echo 'another secret of 24 letters' > other
 chmod 600 secret other
 
-# The second namespace lasts as long as its first process.
+# The second namespace lasts as long as its first process. The namespace and the gateways end with the script.
 unshare --net sleep 600 & second=$!
 started="$second"
 until [ "$(readlink /proc/$second/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
@@ -34,8 +31,6 @@ ready ready second/log
 [ ! -e third ] || fail 'the third has a directory'
 grep -q 'it does not know the secret' first/log || fail 'the hub does not say why it refuses the third'
 
-listens() { i=0; until grep -qi ":$(printf %04X "$1") 0*:0000 0A" /proc/net/tcp /proc/net/tcp6; do
-    sleep 0.05; i=$((i + 1)); [ $i -lt 600 ] || fail "nothing listens at $1"; done; }
 # Runs a server in the first namespace and a client in the second, at a TCP port.
 pair() {
     port=$1; shift

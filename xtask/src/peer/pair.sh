@@ -1,4 +1,4 @@
-# Functions for scripts that run a server on the first device and a client on the second.
+# Functions for scripts that run servers and clients. The processes in $started end with the script.
 fail() { echo "$1"; exit 1; }
 
 started=

@@ -484,7 +484,7 @@ impl<H: Host> Fabric<H> {
         self.outgoing.values_mut().for_each(|peer| peer.write([&[]; 2]));
     }
 
-    /// Returns for each of [`Fabric::prepare_sleep`] whether it is readable, or its connection has ended.
+    /// Returns for each of [`Fabric::descriptors`] whether it is readable, or its connection has ended.
     fn ready(&self) -> Vec<bool> {
         let mut polled: Vec<_> = self
             .descriptors()
