@@ -41,8 +41,8 @@ by_address() {
     started="$started $server"
     offers "$port"
     timeout 60 rping -c -C 5 -Vv -a "$address" -p "$port" > client.log 2>&1
-    # The last ping judges `rping`, and not its status: Debian's ends with an error when its thread asks for an
-    # event after the main thread has closed the channel.
+    # The last ping judges `rping`, and not its status: Debian's ends with an error when its thread asks for
+    # an event after the main thread has closed the channel.
     grep -q 'rdma-ping-4: ' client.log || { cat client.log server.log; fail "rping $address"; }
     wait "$server"
     [ "$(packets "$one")" -gt "$before" ] || fail "mlx5_$one has sent nothing to $address"

@@ -74,7 +74,7 @@ fn faults() -> io::Result<Vec<String>> {
         let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
         if let Some(folder) = name.strip_suffix("Cargo.toml") {
             packages.push(folder.to_string());
-        } else if name.ends_with(".rs") || name.ends_with(".md") {
+        } else if [".rs", ".md", ".sh"].iter().any(|ending| name.ends_with(ending)) {
             match Source::new(&name, fs::read_to_string(&path)?) {
                 Ok(source) => all.push(source),
                 Err(fault) => faults.push(fault),

@@ -66,7 +66,8 @@ own() {
     attach_volume ,queue_size=16,nr_io_queues=1,keep_alive_tmo=300
     written_and_read
     answer 'stored | md5sum' > /tmp/sum
-    grep -q "$(head -c 262144 /tmp/written | md5sum)" /tmp/sum || failed "the bytes of the file: $(cat /tmp/sum)"
+    grep -q "$(head -c 262144 /tmp/written | md5sum)" /tmp/sum ||
+        failed "the bytes of the file: $(cat /tmp/sum)"
     no_warning
     [ -z "$compares" ] || {
         order "change $bytes"

@@ -1,6 +1,6 @@
 # NVMe over fabrics with protection information of type 1: the target is a program of this project
-# (`hil-tests/examples/nvme_target`), and the initiator is Linux's. The devices of both compare the blocks that
-# pass. Each command is sent once, hence each error is reported once.
+# (`hil-tests/examples/nvme_target`), and the initiator is Linux's. The devices of both compare the blocks
+# that pass. Each command is sent once, hence each error is reported once.
 failed() {
     echo "$*"
     cat /tmp/target
@@ -59,8 +59,8 @@ own() {
     attach_volume ,queue_size=16,nr_io_queues=1,keep_alive_tmo=30,reconnect_delay=1,ctrl_loss_tmo=300
     grep -q T10-DIF-TYPE1-CRC "/sys/block/$(basename "$volume")/integrity/format" ||
         failed "the volume has no protection of type 1"
-    # The bytes are compared three ways: the ones that were written, the ones that come back over the wire, and
-    # the ones in the target's file.
+    # The bytes are compared three ways: the ones that were written, the ones that come back over the wire,
+    # and the ones in the target's file.
     write_and_read
     head -c 262144 /tmp/written > /tmp/first
     stored | cmp /tmp/first - || failed "the bytes of the file"
