@@ -106,6 +106,11 @@ pub struct OfWay {
 }
 
 impl Coverage {
+    /// Returns whether a count is 0.
+    pub(super) fn misses_a_feature(&self) -> bool {
+        self.counts().iter().any(|(_, count)| *count == 0)
+    }
+
     /// Returns each count with a description of what it counts.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let mut counts: Vec<(String, u64)> = [

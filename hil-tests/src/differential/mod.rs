@@ -47,8 +47,14 @@ pub use coverage::{Coverage, OfWay, Tally};
 use session::Session;
 use std::io;
 
-/// Posts random chains of requests until `count` configurations were tried. With `single_block` the AES-XTS
-/// engine of the software devices handles a single data unit per mkey.
+/// A run that has missed a feature goes on up to this multiple of the wanted number of configurations. Rare
+/// features, such as configurations across the end of a long ring, can be missing from a short run.
+const LONGEST: u64 = 4;
+
+/// Posts random chains of requests until `count` configurations were tried and no feature is missing. With
+/// `single_block` the AES-XTS engine of the software devices handles a single data unit per mkey.
+///
+/// A feature that is still missing after [`LONGEST`] times `count` configurations has a count of 0.
 ///
 /// # Errors
 /// An error of the installed libraries.
@@ -57,6 +63,10 @@ pub fn run(count: u64, seed: u64, single_block: bool) -> io::Result<Tally> {
     let mut pair = None;
     while session.tally.configurations < count {
         session.run_queue(count, &mut pair)?;
+    }
+    let most = count.saturating_mul(LONGEST);
+    while session.tally.configurations < most && session.tally.coverage.misses_a_feature() {
+        session.run_queue(most, &mut pair)?;
     }
     Ok(session.tally)
 }
