@@ -200,6 +200,7 @@ fn a_doorbell_alone_announces_requests() {
             "nothing new, or more than the ring has: {index}"
         );
     }
+    assert_eq!(ring(&mut setup, 0x808, &next(4)), 3, "a later word of a block");
     assert_eq!(ring(&mut setup, 0x600, &next(4)), 4);
     // A queue pair with a record has no doorbell at this place, and a device without the capability refuses
     // the mode.

@@ -65,6 +65,7 @@ impl<M: Memory> Device<M> {
             (register::TAKE_EQ, Some(first), _) => self.ring_event_queue(page, first >> 24, first, false),
             (at, Some(first), Some(second))
                 if (at == register::SEND_ALONE || register::SEND.contains(&at))
+                    && at.is_multiple_of(BUFFER)
                     && self.interface.rings(page, second >> 8)
                     && self.objects.qps.get(second >> 8).is_some_and(|qp| qp.doorbell_alone) =>
             {
