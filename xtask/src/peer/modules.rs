@@ -136,6 +136,9 @@ pub(super) const MODULES: &[Module] = &[
         (2, "Create Raw Packet QP without attrs is not supported"),
         (1, "Create Raw Packet QP without extended attrs is not supported"),
     ]),
+    module("test_rdmacm", 10, &[
+        (3, "Multicast is not supported on this device"),
+    ]),
     module("test_qpex", 20, &[
         (2, "Create XRCD is not supported"),
         (1, "Extended QP is not supported on this device"),

@@ -10,7 +10,7 @@ use crate::ground::port;
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::State;
 use crate::state::connection::{CONSUMER, QKEY};
-use crate::state::identifier::{Event, Id, Shown, Step};
+use crate::state::identifier::{ACK_TIMEOUT, Event, Id, Shown, Step};
 use crate::state::port::NUMBER;
 use mlx5_softdev::Memory;
 use std::net::{IpAddr, SocketAddr};
@@ -50,8 +50,6 @@ const READY_TO_RECEIVE: u32 = mask::STATE
 const READY_TO_SEND: u32 =
     mask::STATE | mask::TIMEOUT | mask::RETRIES | mask::RNR_RETRIES | mask::MAX_RD_ATOMIC | mask::SQ_PSN;
 
-/// Local acknowledgement timeout of connections: 4.096 µs times 2 to this power.
-const ACK_TIMEOUT: u8 = 18;
 /// The hop limit of the packets of a connection (kernel `IPV6_DEFAULT_HOPLIMIT`).
 const HOPS: u8 = 64;
 
@@ -410,7 +408,7 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
     };
     let deepest = state.device.profile().log_max_reads;
     let limited = |depth: u8| depth.min(1 << deepest.min(7));
-    out.extend([0, 0, limited(depth), limited(resources), 0, NUMBER, ACK_TIMEOUT, retries, rnr, 0, 0]);
+    out.extend([0, 0, limited(depth), limited(resources), 0, NUMBER, id.ack_timeout, retries, rnr, 0, 0]);
     out.resize(144, 0);
     command.answer(0, &out)
 }
@@ -424,8 +422,8 @@ fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
     out
 }
 
-/// Carries out SET_OPTION: sets an option of an `rdma_cm_id`. Only the shared use of a port has an effect;
-/// other known options are accepted.
+/// Carries out SET_OPTION: sets an option of an `rdma_cm_id`. The shared use of a port and the timeout of
+/// acknowledgements have an effect; other known options are accepted.
 fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
     let id = state.book.of_file(file, command.u32(8))?;
     let length = command.u32(20) as usize;
@@ -439,14 +437,23 @@ fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         Ok(u32::from_ne_bytes(bytes))
     };
     match (command.u32(12), command.u32(16)) {
-        // 0 is the type of service, 3 the timeout of acknowledgements.
-        (0, 0 | 3) => value(1).map(|_| ()),
+        // 0 is the type of service.
+        (0, 0) => value(1).map(|_| ()),
         (0, 1) => {
             id.may_share_port = value(4)? != 0;
             Ok(())
         }
         // 2 restricts the `rdma_cm_id` to IPv6.
         (0, 2) => value(4).map(|_| ()),
+        (0, 3) => {
+            let timeout = value(1)? as u8;
+            // A datagram service has no acknowledgements.
+            if id.is_for_datagrams() {
+                return Err(Errno::INVAL);
+            }
+            id.ack_timeout = timeout;
+            Ok(())
+        }
         _ => Err(Errno(libc::ENOSYS)),
     }
 }

@@ -5,7 +5,7 @@ use crate::fabric::News;
 use crate::fabric::connection::{Content, Notice, Parameters};
 use crate::ground::errno::Errno;
 use crate::ground::port::{Gid, Version, gid};
-use crate::state::identifier::{Channel, Event, EventKind, Id, Shown, Step};
+use crate::state::identifier::{ACK_TIMEOUT, Channel, Event, EventKind, Id, Shown, Step};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
@@ -80,6 +80,7 @@ impl State {
             has_device: false,
             owns_port: false,
             may_share_port: false,
+            ack_timeout: ACK_TIMEOUT,
             peer: None,
             own: Parameters::default(),
             theirs: Parameters::default(),
@@ -801,6 +802,8 @@ impl State {
             destination: Some(source),
             has_device: true,
             owns_port: false,
+            // The option of a listener does not apply to its connections (kernel `cma_ib_new_conn_id`).
+            ack_timeout: ACK_TIMEOUT,
             peer: Some(from),
             theirs: theirs.clone(),
             taken: 0,

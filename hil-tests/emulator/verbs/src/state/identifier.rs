@@ -75,6 +75,10 @@ pub(crate) enum Step {
     Over,
 }
 
+/// The local acknowledgement timeout of connections, unless the program sets one: 4.096 µs times 2 to this
+/// power.
+pub(crate) const ACK_TIMEOUT: u8 = 18;
+
 /// A connection identifier: the stand-in's side of the program's `struct rdma_cm_id`.
 #[derive(Clone, Debug)]
 pub(crate) struct Id {
@@ -92,6 +96,8 @@ pub(crate) struct Id {
     /// Whether the `rdma_cm_id` itself has bound its port. A new connection uses the port of its listener.
     pub(crate) owns_port: bool,
     pub(crate) may_share_port: bool,
+    /// The local acknowledgement timeout of the queue pair, as the device takes it.
+    pub(crate) ack_timeout: u8,
     /// The slot of the peer's process, and the number of the peer's `rdma_cm_id`.
     pub(crate) peer: Option<(u32, u32)>,
     /// The parameters that this side has sent.

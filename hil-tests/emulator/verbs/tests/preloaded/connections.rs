@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 
 const PORT_SPACE_TCP: u16 = 0x106;
+const PORT_SPACE_UDP: u16 = 0x111;
 const CREATE: u32 = 0;
 const DESTROY: u32 = 1;
 const BIND_IP: u32 = 2;
@@ -19,6 +20,7 @@ const REJECT: u32 = 9;
 const DISCONNECT: u32 = 10;
 const INIT_QP_ATTR: u32 = 11;
 const GET_EVENT: u32 = 12;
+const SET_OPTION: u32 = 14;
 const NOTIFY: u32 = 15;
 const JOIN: u32 = 22;
 
@@ -51,8 +53,13 @@ impl Client {
     }
 
     fn create(&self, name: u64) -> u32 {
+        self.create_in(name, PORT_SPACE_TCP)
+    }
+
+    /// Makes an `rdma_cm_id` of a port space.
+    fn create_in(&self, name: u64, space: u16) -> u32 {
         let (name, place) = (name.to_ne_bytes(), self.room.0.to_ne_bytes());
-        let space = u64::from(PORT_SPACE_TCP).to_ne_bytes();
+        let space = u64::from(space).to_ne_bytes();
         command(self.file, CREATE, 4, &[&name, &place, &space]).unwrap();
         u32::from_ne_bytes(self.room.read(0, 4).try_into().unwrap())
     }
@@ -101,6 +108,13 @@ impl Client {
     /// Waits up to ten seconds for an event.
     fn has_event(&self) -> bool {
         becomes_readable(self.file)
+    }
+
+    /// Sets the option of an `rdma_cm_id` for the timeout of acknowledgements.
+    fn set_ack_timeout(&self, id: u32, timeout: u8) -> Result<(), i32> {
+        self.room.write(0, &[timeout]);
+        let words = [id, 0, 3, 1].map(u32::to_ne_bytes);
+        command(self.file, SET_OPTION, 0, &[&self.room.0.to_ne_bytes(), words.as_flattened()])
     }
 
     fn attributes(&self, id: u32, state: u32) -> Result<Vec<u8>, i32> {
@@ -155,6 +169,11 @@ fn a_connection_lives_from_request_to_end() {
         // The packet number that one side sends first is the one that the other side expects.
         let (near, far) = (client.attributes(id, 3).unwrap(), server.attributes(child, 2).unwrap());
         assert_eq!(near[28..32], far[24..28]);
+        assert_eq!(near[134], 18, "the timeout of acknowledgements");
+        client.set_ack_timeout(id, 21).unwrap();
+        assert_eq!(client.attributes(id, 3).unwrap()[134], 21, "the program's timeout");
+        let datagrams = client.create_in(21, PORT_SPACE_UDP);
+        assert_eq!(client.set_ack_timeout(datagrams, 21), Err(libc::EINVAL));
         let ready = [&20_u64.to_ne_bytes()[..], &[0; 272], &id.to_ne_bytes(), &[0; 12]];
         command(client.file, ACCEPT, 0, &ready).unwrap();
         assert_eq!(server.event().2, 9, "established");
