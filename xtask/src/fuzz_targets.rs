@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub static ALL: [Target; 10] = [
+pub static ALL: [Target; 12] = [
     Target {
         name: "inspect",
         what: "the decoder of rings and completion entries",
@@ -70,6 +70,12 @@ pub static ALL: [Target; 10] = [
         longest: 1024,
     },
     Target {
+        name: "rings",
+        what: "rings between processes, with a hostile process",
+        part: Part::Bench,
+        longest: 1024,
+    },
+    Target {
         name: "parsers",
         what: "vectors, recordings, boards.toml, runners' protocol, hex dumps, fault plans, options",
         part: Part::Bench,
@@ -81,4 +87,5 @@ pub static ALL: [Target; 10] = [
         part: Part::StandIn,
         longest: 2048,
     },
+    Target { name: "rdma-cm", what: "commands to the rdma_cm file", part: Part::StandIn, longest: 1024 },
 ];

@@ -18,6 +18,7 @@ mod inspect;
 mod memory;
 mod parsers;
 mod replies;
+mod rings;
 mod values;
 
 pub use replies::commands;
@@ -49,11 +50,14 @@ pub fn functions(target: &Target) -> Option<Functions> {
         "device" => Functions { run: device::run, seeds: random },
         "function" => Functions { run: function::run, seeds: random },
         "fabric" => Functions { run: fabric::run, seeds: random },
+        "rings" => Functions { run: rings::run, seeds: random },
         "parsers" => Functions { run: parsers::run, seeds: parsers::seeds },
         #[cfg(feature = "libfuzzer")]
         "standin" => Functions { run: mlx5_uverbs::fuzz, seeds: random },
+        #[cfg(feature = "libfuzzer")]
+        "rdma-cm" => Functions { run: mlx5_uverbs::fuzz_connections, seeds: random },
         #[cfg(not(feature = "libfuzzer"))]
-        "standin" => return None,
+        "standin" | "rdma-cm" => return None,
         other => panic!("target `{other}` has no function"),
     };
     Some(functions)

@@ -260,6 +260,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("input", &[]),
             ("memory", &[]),
             ("fabric", &["input"]),
+            ("rings", &["input"]),
             ("completions", &["input", "memory"]),
             ("parsers", &["fault"]),
             ("replies", &["input"]),

@@ -37,4 +37,4 @@ mod process;
 mod state;
 
 #[cfg(any(test, feature = "fuzz"))]
-pub use process::fuzz::run as fuzz;
+pub use process::fuzz::{connections::run as fuzz_connections, run as fuzz};

@@ -33,9 +33,8 @@ const DATA: usize = 256;
 const EVENT: usize = 336;
 const OLD_EVENT: usize = 324;
 
-/// Numbers of commands (`enum` of `rdma/rdma_user_cm.h`).
+/// The number of the command that takes an event (`enum` of `rdma/rdma_user_cm.h`).
 pub(crate) const GET_EVENT: u32 = 12;
-pub(crate) const MIGRATE: u32 = 18;
 
 /// The attributes (`attr_mask`) with which a connection's queue pair goes to INIT, RTR and RTS. The step to
 /// INIT has one more attribute.
@@ -145,8 +144,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Carries out a command, except GET_EVENT, which waits, and MIGRATE, which names two files: the layer
-/// `process` carries out these two.
+/// Carries out a command, except GET_EVENT: the layer `process` waits for an event, and [`tell`] answers.
 ///
 /// # Errors
 /// The errno with which the kernel refuses the call.
@@ -215,6 +213,10 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
         16 | 17 | 22 => {
             missing::met(Missing::Multicast);
             Err(Errno::OPNOTSUPP)
+        }
+        18 => {
+            let taken = state.migrate_id(command.u32(12), file, command.u32(8))?;
+            command.answer(0, &taken.to_ne_bytes())
         }
         19 => query(state, file, command),
         // 13 is GET_OPTION, for which the kernel has no code either.

@@ -239,13 +239,7 @@ pub(crate) fn write_command(descriptor: RawFd, address: u64, count: usize) -> Re
     if !state.book.files.contains_key(&file) {
         return Err(Errno::IO);
     }
-    let outcome = match command.number {
-        manager::MIGRATE => {
-            let (number, from) = (command.u32(8), command.u32(12));
-            state.migrate_id(from, file, number).and_then(|taken| command.answer(0, &taken.to_ne_bytes()))
-        }
-        _ => manager::dispatch(state, file, &command),
-    };
+    let outcome = manager::dispatch(state, file, &command);
     // The command may leave work for the worker: messages to peers, and timeouts.
     bell::ring();
     outcome

@@ -1,8 +1,10 @@
-//! The entry of the fuzz target `standin`: makes the calls of the kernel's interface that arbitrary bytes
-//! encode. The calls go directly to the device, without an open file.
+//! The entries of the fuzz targets `standin` and `rdma-cm` (`connections.rs`): make the calls of the kernel's
+//! interface that arbitrary bytes encode. The calls go directly to the device, without an open file.
 //!
 //! All memory that a call can name is one arena at a fixed address. All other addresses count as unmapped.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+pub(crate) mod connections;
 
 use crate::command::commands::{COMMANDS, Command};
 use crate::command::dispatch;
@@ -145,12 +147,18 @@ thread_local! {
 
 /// Makes the calls that `bytes` encode, and closes the device. Panics if an object is left afterwards.
 pub fn run(bytes: &[u8]) {
+    with_devices(|[plaintext, wrapped]| {
+        let mut input = Input(bytes);
+        let state = if input.below(4) == 0 { wrapped } else { plaintext };
+        session(state, &mut input);
+    });
+}
+
+/// Calls `body` with the devices of this thread.
+fn with_devices(body: impl FnOnce(&mut [State; 2])) {
     STANDIN.with_borrow_mut(|standin| {
         let Standin { states, .. } = standin.get_or_insert_with(Standin::new);
-        let mut input = Input(bytes);
-        let [plaintext, wrapped] = states;
-        let state = if input.below(4) == 0 { wrapped } else { plaintext };
-        owner::as_device(|| session(state, &mut input));
+        owner::as_device(|| body(states));
     });
 }
 
@@ -445,15 +453,18 @@ mod tests {
             };
             let bytes: Vec<u8> = (0..512).map(|_| byte()).collect();
             run(&bytes);
+            connections::run(&bytes);
         }
-        inputs_that_fuzzing_found();
+        inputs_that_fuzzing_found("standin", run);
+        inputs_that_fuzzing_found("rdma-cm", connections::run);
         an_untold_channel_is_closed();
         events_are_asked_for();
     }
 
-    /// Runs the corpus of the fuzz target `standin`.
-    fn inputs_that_fuzzing_found() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/standin");
+    /// Runs the corpus of a fuzz target.
+    fn inputs_that_fuzzing_found(target: &str, run: fn(&[u8])) {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus");
+        let corpus = std::path::Path::new(corpus).join(target);
         let files: Vec<_> = std::fs::read_dir(corpus).expect("there is a corpus").collect();
         assert!(!files.is_empty());
         for file in files {
