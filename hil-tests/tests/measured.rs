@@ -46,7 +46,7 @@ fn each_gap_has_a_measurement_that_hardware_alone_runs() {
         assert!(facts.contains(&format!("| `{}` |", measurement.name)), "{}", measurement.name);
         names.insert(measurement.name);
     }
-    assert_eq!(names.len(), 13, "gaps that DEVICE.md lists");
+    assert_eq!(names.len(), 25, "gaps that DEVICE.md lists");
     assert!(scenarios::all().all(|scenario| !names.contains(scenario.name) && !scenario.needs.hardware));
 }
 
@@ -78,6 +78,22 @@ fn the_assumptions_are_found() {
         ("two blocks with a raw data size of 0xffffffff", "the expected bytes"),
         ("UMR with none on a configured mkey", "done"),
         ("a new layout, the signature stays", "the board has no clock"),
+        ("offset of a wrong digest behind 1500 bytes, Memory", "1503"),
+        ("bytes 0..1000 of a transaction of 1000 bytes", "the expected bytes"),
+        ("a digest on the wire, with check mask 00", "the expected bytes"),
+        ("a digest over ciphertext, encryption order 2", "the expected bytes"),
+        ("a copy of 64 bytes, of 32 by its source", "done; 32 bytes copied"),
+        ("a window over its region, its first 64 bytes", "bound: request 1: well; read: request 2: well"),
+        ("an RDMA READ without the DEK: the event", "AccessViolation"),
+        ("an RDMA READ that the queue pair denies: the event", "InvalidRequest"),
+        (
+            "a draining queue, without a fence behind the error",
+            "request 1: well; it stops at request 2; event Drained",
+        ),
+        (
+            "a signature error in what it receives",
+            "completion queue of sends: none; of receives: SIG_ERR, RESP_SEND",
+        ),
     ] {
         assert_eq!(told.get(what).map(String::as_str), Some(value), "{what}");
     }
@@ -88,6 +104,17 @@ fn the_assumptions_are_found() {
         ("job of 528 in units of 520", "0x13"),
         ("block size selector 5", "0x20"),
         ("UMR with CHECK_FREE on a configured mkey", "0x40"),
+        ("bytes 0..500 of a transaction of 1000 bytes", "0x12"),
+        ("the digest after a SET_PSV behind the data", "0x24"),
+        ("a message with two transactions", "0x20"),
+        ("512 bytes of an mkey with a cipher under another, Send", "0x0b"),
+        ("a list of entries in an mkey with a signature", "0x20"),
+        ("an atomic on an mkey with a signature", "0x89"),
+        ("RDMA WRITE from a key with another tag", "0x51"),
+        ("receive into a key of another queue pair", "0x56"),
+        ("a masked atomic, 8 bytes at 4", "0x8a"),
+        ("a masked atomic, opcode modifier 10", "0x30"),
+        ("a masked atomic, 4 bytes in the mode without masks", "0x8a"),
     ] {
         assert!(told[what].contains(&format!("vendor {vendor}")), "{what} = {}", told[what]);
     }
@@ -109,6 +136,15 @@ fn another_device_gives_other_values() {
     assert_eq!(measure(unmasked, "gap02")["bytes in memory that bit 7 checks, CRC32"], "0 1 2 3");
     let swapped = broken(Faults { crc_seed_inverted: true, ..Faults::default() });
     assert_eq!(measure(swapped, "gap12")["CRC32 with seed ones"], "699aca21");
+    let anywhere = Faults { atomic_alignment_ignored: true, ..Faults::default() };
+    let told = measure(broken(anywhere), "gap22");
+    assert!(told["a masked atomic, 8 bytes at 4"].starts_with("request 1: well"));
+    let all = Faults { qp_rights_ignored: true, ..Faults::default() };
+    let told = measure(broken(all), "gap22");
+    assert!(told["a masked atomic, 4 bytes in the mode without masks"].starts_with("request 1: well"));
+    let denied = Faults { denied_as_access: true, ..Faults::default() };
+    let what = "an RDMA READ that the queue pair denies: the event";
+    assert_eq!(measure(broken(denied), "gap21")[what], "AccessViolation");
     let still = broken(Faults { ref_tag_not_advancing: true, ..Faults::default() });
     let what = "reference tag wanted behind a block escaped by app tag";
     assert_eq!(measure(still, "gap08")[what], "first");

@@ -323,6 +323,24 @@ impl<'b> QpPairFixture<'b> {
         entries.first().copied().ok_or("no completion entry".into())
     }
 
+    /// Takes `count` completion entries of the near end as the device wrote them, or fewer if the board's
+    /// timeout ends first. Returns those of the send queue's completion queue (or of the only one), then
+    /// those of the receive queue's own. The caller must reconnect the pair afterwards.
+    pub fn wait_entries(&mut self, count: usize) -> [Vec<Cqe>; 2] {
+        let timeout = self.board.timeout();
+        let take = |pair: &mut Self| {
+            let queues = pair.near.queues();
+            let mut found: Vec<(bool, Cqe)> = Vec::new();
+            found.extend(core::iter::from_fn(|| queues.take_entry()).map(|entry| (false, entry)));
+            found.extend(core::iter::from_fn(|| queues.take_receive_entry()).map(|entry| (true, entry)));
+            Ok(found)
+        };
+        let entries = arrived(self, count, timeout, |pair| pair.board.nanoseconds(), take);
+        let entries = entries.unwrap_or_default();
+        let of = |wanted| entries.iter().filter(move |(own, _)| *own == wanted).map(|(_, entry)| *entry);
+        [of(false).collect(), of(true).collect()]
+    }
+
     fn wait(
         &mut self,
         count: usize,

@@ -98,6 +98,7 @@ struct Watched {
 struct ShimQueues {
     queue: QueuePair,
     completions: CqReader,
+    receive_completions: Option<CqReader>,
 }
 
 /// Posts each request to the queue pair on its own, without a batch.
@@ -160,7 +161,9 @@ impl EndQueues for ShimQueues {
     }
 
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>> {
-        self.completions.poll(&mut QpRouter { queues: &mut self.queue, mkeys })
+        let mut router = QpRouter { queues: &mut self.queue, mkeys };
+        let found = self.completions.poll(&mut router);
+        found.or_else(|| self.receive_completions.as_mut()?.poll(&mut router))
     }
 
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
@@ -171,8 +174,13 @@ impl EndQueues for ShimQueues {
         self.completions.take_entry()
     }
 
+    fn take_receive_entry(&mut self) -> Option<Cqe> {
+        self.receive_completions.as_mut()?.take_entry()
+    }
+
     fn restart(&mut self) -> [Vec<u64>; 2] {
-        let outstanding = self.queue.reset(&mut [&mut self.completions]);
+        let readers = [&mut self.completions].into_iter().chain(&mut self.receive_completions);
+        let outstanding = self.queue.reset(&mut readers.collect::<Vec<_>>());
         let Outstanding { sends, receives } = outstanding.expect("reset a queue pair of this board");
         [sends, receives]
     }
@@ -251,14 +259,16 @@ impl DevxBoard {
     }
 
     fn create_end(&mut self, spec: EndSpec) -> Result<QpEnd, DevxError> {
-        let EndSpec { drain_on_signature_error, denied, cqe_size, blue_flame } = spec;
-        let (cq, completions) =
-            self.device.create_cq(CqSpec { cqe_size, ..CqSpec::from(COMPLETIONS as u32) })?;
+        let EndSpec { drain_on_signature_error, denied, cqe_size, blue_flame, .. } = spec;
+        let size = CqSpec { cqe_size, ..CqSpec::from(COMPLETIONS as u32) };
+        let (cq, completions) = self.device.create_cq(size)?;
+        let own = spec.own_receive_completions.then(|| self.device.create_cq(size)).transpose()?;
+        let (receive_cq, receive_completions) = own.unzip();
         let access = QpAccess {
             remote_read: !denied.contains(Access::REMOTE_READ),
             remote_write: !denied.contains(Access::REMOTE_WRITE),
             remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
-            masked_atomic: self.capabilities().masked_atomics,
+            masked_atomic: self.capabilities().masked_atomics && !spec.plain_atomics,
         };
         let memcpy = self.capabilities().memcpy;
         let spec = QueuePairSpec {
@@ -270,12 +280,12 @@ impl DevxBoard {
             blue_flame,
             ..QueuePairSpec::default()
         };
-        let queue = self.device.create_qp(self.pd(), &cq, &cq, spec)?;
+        let queue = self.device.create_qp(self.pd(), &cq, receive_cq.as_ref().unwrap_or(&cq), spec)?;
         let number = queue.qpn().get().into();
         queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;
         queue.control().notify(&self.events, &EventKind::QP_ERRORS, number)?;
         self.queues.push(Watched { control: queue.control().clone(), cq });
-        Ok(QpEnd::new(ShimQueues { queue, completions }))
+        Ok(QpEnd::new(ShimQueues { queue, completions, receive_completions }))
     }
 
     /// Returns the protection domain in which the next objects are created.

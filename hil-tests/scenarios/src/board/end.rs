@@ -104,6 +104,10 @@ pub trait EndQueues {
     /// entry.
     fn take_entry(&mut self) -> Option<Cqe>;
 
+    /// Takes the next entry of the completion queue for receives, as [`EndQueues::take_entry`] does. Returns
+    /// `None` if one completion queue serves both queues.
+    fn take_receive_entry(&mut self) -> Option<Cqe>;
+
     /// Empties the queues, drops their completions, and returns the ids of outstanding requests: of sends,
     /// then of receives. The implementation by `devx` also resets the queue pair on the device. With other
     /// implementations, the board resets the queue pair before this call.
@@ -116,8 +120,10 @@ pub struct CoreQueues<D, E: CqeSlot = Cqe> {
     pub send: SendQueue<'static, D>,
     /// The receive queue.
     pub receive: ReceiveQueue<'static>,
-    /// The completion queue of both.
+    /// The completion queue of both, or of the send queue alone.
     pub completions: CompletionQueue<'static, E>,
+    /// The completion queue of the receive queue, if it has one of its own.
+    pub receive_completions: Option<CompletionQueue<'static, E>>,
 }
 
 impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
@@ -166,7 +172,9 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
     }
 
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>> {
-        self.completions.poll(&mut QpRouter { queues: (&mut self.send, &mut self.receive), mkeys })
+        let mut router = QpRouter { queues: (&mut self.send, &mut self.receive), mkeys };
+        let found = self.completions.poll(&mut router);
+        found.or_else(|| self.receive_completions.as_mut()?.poll(&mut router))
     }
 
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
@@ -177,9 +185,15 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
         self.completions.take_entry()
     }
 
+    fn take_receive_entry(&mut self) -> Option<Cqe> {
+        self.receive_completions.as_mut()?.take_entry()
+    }
+
     fn restart(&mut self) -> [Vec<u64>; 2] {
         let qpn = self.send.qpn();
-        self.completions.discard(|entry| entry.is_of(qpn));
+        for queue in [&mut self.completions].into_iter().chain(&mut self.receive_completions) {
+            queue.discard(|entry| entry.is_of(qpn));
+        }
         let [mut sends, mut receives] = [Vec::new(), Vec::new()];
         self.send.restart(|request| {
             if request.kind != RequestKind::MkeyConfigurePart {

@@ -224,32 +224,27 @@ impl SoftBoard {
     }
 
     fn create_end_with<E: CqeSlot>(&mut self, spec: EndSpec, unwritten: E) -> QpEnd {
+        let (completions, cqn) = self.create_completions(unwritten);
+        let (receive_completions, receive_cqn) = if spec.own_receive_completions {
+            let (queue, cqn) = self.create_completions(unwritten);
+            (Some(queue), cqn)
+        } else {
+            (None, cqn)
+        };
         let memory = self.device.memory_mut();
         // SAFETY: the references to rings and bookkeeping (`slots`, `ids`) go only into the queues that this
         // function creates. The device never gets the addresses of the bookkeeping.
-        let ((sq, sq_address), (rq, rq_address), (cq, cq_address), (slots, _), (ids, _)) = unsafe {
+        let ((sq, sq_address), (rq, rq_address), (slots, _), (ids, _)) = unsafe {
             (
                 memory.share(Wqebb::ZERO, SEND_BLOCKS),
                 memory.share(DataSegment::default(), RECEIVE_SLOTS * ENTRIES_PER_SLOT),
-                memory.share(unwritten, COMPLETIONS),
                 memory.share(SendSlot::EMPTY, SEND_BLOCKS),
                 memory.share(0_u64, RECEIVE_SLOTS),
             )
         };
-        // SAFETY: the references to the records go only into the queues that this function creates. The
-        // device only reads the records.
-        let ((qp_record, qp_record_address), (cq_record, cq_record_address)) =
-            unsafe { (memory.share_record(), memory.share_record()) };
-        let cqn = self
-            .device
-            .create_cq(softdev::CqAttributes {
-                ring: cq_address,
-                log_entries: COMPLETIONS.ilog2() as u8,
-                entry_bytes: size_of::<E>() as u8,
-                doorbell_record: cq_record_address,
-                ignore_overrun: false,
-            })
-            .expect("create CQ");
+        // SAFETY: the reference to the record goes only into the queues that this function creates. The
+        // device only reads the record.
+        let (qp_record, qp_record_address) = unsafe { memory.share_record() };
         let qpn = self
             .device
             .create_qp(softdev::QpAttributes {
@@ -264,7 +259,7 @@ impl SoftBoard {
                 }),
                 doorbell_record: qp_record_address,
                 send_cqn: cqn,
-                recv_cqn: Some(cqn),
+                recv_cqn: Some(receive_cqn),
                 user_index: 0,
                 drain_sigerr: spec.drain_on_signature_error,
                 rnr_retry: Retries::Infinite,
@@ -278,6 +273,7 @@ impl SoftBoard {
             ..softdev::Access::ALL
         };
         self.device.set_rights(qpn, allowed).expect("a new queue pair");
+        self.device.set_masked_atomics(qpn, !spec.plain_atomics).expect("a new queue pair");
         self.rings.push((qpn, sq_address));
         let qpn = Qpn::from_low_bits(qpn);
         let register = spec.blue_flame.then(|| {
@@ -297,8 +293,28 @@ impl SoftBoard {
         QpEnd::new(CoreQueues {
             send: SendQueue::new(send, sq, slots, qp_record, bell).expect("send queue"),
             receive: ReceiveQueue::new(receive, rq, ids, qp_record).expect("receive queue"),
-            completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
+            completions,
+            receive_completions,
         })
+    }
+
+    /// Creates a completion queue. Returns the queue and its number.
+    fn create_completions<E: CqeSlot>(&mut self, unwritten: E) -> (CompletionQueue<'static, E>, u32) {
+        let memory = self.device.memory_mut();
+        // SAFETY: the references go only into the queue that this function creates.
+        let (ring, ring_address) = unsafe { memory.share(unwritten, COMPLETIONS) };
+        // SAFETY: the reference goes only into the queue that this function creates. The device only reads
+        // the record.
+        let (record, record_address) = unsafe { memory.share_record() };
+        let attributes = softdev::CqAttributes {
+            ring: ring_address,
+            log_entries: COMPLETIONS.ilog2() as u8,
+            entry_bytes: size_of::<E>() as u8,
+            doorbell_record: record_address,
+            ignore_overrun: false,
+        };
+        let number = self.device.create_cq(attributes).expect("create CQ");
+        (CompletionQueue::new(ring, record).expect("completion queue"), number)
     }
 
     /// Enables requests of a queue pair that copy memory, if the device supports them. Returns the

@@ -27,6 +27,10 @@ pub struct EndSpec {
     /// Whether the queue pair has a BlueFlame register: the doorbell of a single request then writes the
     /// whole request to the device.
     pub blue_flame: bool,
+    /// Whether completions of receives go to a completion queue of their own.
+    pub own_receive_completions: bool,
+    /// Whether the peer's atomics may not have masks, though the device has them.
+    pub plain_atomics: bool,
 }
 
 /// One of the two protection domains that each board creates.

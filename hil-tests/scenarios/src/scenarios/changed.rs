@@ -6,16 +6,19 @@ use super::measured::measurement::side;
 use crate::board::SEND_BLOCKS;
 use crate::qp_pair::Verdict;
 use alloc::string::String;
+use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, SignatureChange};
 use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_mkey::wire::umr::MkeyMask;
 use zerocopy::IntoBytes;
 
 /// Offset of the flags byte of the UMR control segment, which follows the control segment of 16 bytes.
 pub(super) const FLAGS: usize = 16;
 /// Offsets of the mkey mask in the UMR control segment, and of the mkey context segment.
-pub(super) const MASK: usize = FLAGS + 8;
-pub(super) const CONTEXT: usize = 64;
+const MASK: usize = FLAGS + 8;
+const CONTEXT: usize = 64;
 /// Offset of the signature BSF in a UMR with three entries: the control segment, the UMR control segment and
 /// the mkey context fill two blocks of 64 bytes, the entries a third. The SET_PSV follows the BSF in a block
 /// of its own.
@@ -32,9 +35,30 @@ pub(super) fn configure(
     signature: Option<&BlockSignature>,
     changes: &[(usize, u8)],
 ) -> Result<Result<(), String>, String> {
-    let first = post(fixture, signature)?;
+    configure_as(fixture, &with_signature(signature), changes)
+}
+
+/// Configures the fixture's mkey over its memory as [`configure`] does, with any configuration.
+///
+/// # Errors
+/// If the request cannot be changed.
+pub(super) fn configure_as(
+    fixture: &mut MkeyFixture<'_>,
+    config: &MkeyConfig,
+    changes: &[(usize, u8)],
+) -> Result<Result<(), String>, String> {
+    let first = post_as(fixture, config)?;
     change(fixture, first, changes)?;
     run(fixture)
+}
+
+/// Returns the configuration with all rights and this signature, if any.
+fn with_signature(signature: Option<&BlockSignature>) -> MkeyConfig {
+    MkeyConfig {
+        access: Some(Access::ALL),
+        signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
+        crypto: None,
+    }
 }
 
 /// Posts a configuration of the fixture's mkey over its memory without ringing the doorbell. Returns the
@@ -43,15 +67,14 @@ pub(super) fn configure(
 /// # Errors
 /// If the library refuses the configuration.
 pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignature>) -> Result<u32, String> {
+    post_as(fixture, &with_signature(signature))
+}
+
+fn post_as(fixture: &mut MkeyFixture<'_>, config: &MkeyConfig) -> Result<u32, String> {
     let entries = fixture.entries();
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
-        crypto: None,
-    };
     fixture.pair.near.hold_back();
     let first = fixture.pair.near.queues().producer();
-    fixture.pair.try_configure(fixture.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
+    fixture.pair.try_configure(fixture.mkey, config, &entries).map_err(|error| format!("{error}"))?;
     Ok(first)
 }
 
@@ -93,4 +116,20 @@ pub(super) fn run(fixture: &mut MkeyFixture<'_>) -> Result<Result<(), String>, S
         fixture.pair.reconnect();
     }
     Ok(done)
+}
+
+/// Configures the fixture's mkey as [`configure`] does, and binds the mkey to the queue pair of the far end.
+/// Returns the result of the request.
+///
+/// # Errors
+/// If the request cannot be changed.
+pub(super) fn bind_to_far(fixture: &mut MkeyFixture<'_>) -> Result<Result<(), String>, String> {
+    let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
+    let holder = fixture.pair.far.qpn().get().to_be_bytes();
+    let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
+    // Only the bytes of the mask that are not 0 have to be changed in the request. Both bits are in the same
+    // byte.
+    let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
+    let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
+    configure(fixture, None, &changes)
 }

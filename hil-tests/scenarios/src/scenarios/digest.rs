@@ -42,13 +42,13 @@ fn text(error: impl core::fmt::Display) -> String {
 }
 
 /// Returns the digest of `data`, in the byte order in which it is stored behind the data.
-fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
+pub(super) fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
     expected::signature(&Signature::Crc32c(seed), data, 0)
 }
 
 /// Returns the bytes in memory and on the wire of an mkey with a digest. In the domain that holds the digest,
 /// it follows the data.
-fn images(digest: &Digest, data: &[u8]) -> Images {
+pub(super) fn images(digest: &Digest, data: &[u8]) -> Images {
     let (plain, protected) = (data.to_vec(), [data, &crc(digest.seed, data)].concat());
     match digest.domain {
         DomainKind::Wire => Images { memory: plain, wire: protected },
@@ -57,7 +57,12 @@ fn images(digest: &Digest, data: &[u8]) -> Images {
 }
 
 /// Writes the bytes to new memory, and configures the fixture's mkey over it, with a digest.
-fn install(fixture: &mut MkeyFixture<'_>, memory: &[u8], digest: Digest, crypto: Option<&Crypto>) -> Verdict {
+pub(super) fn install(
+    fixture: &mut MkeyFixture<'_>,
+    memory: &[u8],
+    digest: Digest,
+    crypto: Option<&Crypto>,
+) -> Verdict {
     fixture.memory = fixture.pair.region(memory);
     let entries = fixture.entries();
     let signature = SignatureChange::Digest(digest);

@@ -1,7 +1,7 @@
 //! Requests that use an object without permission: an object of another protection domain, an object that is
 //! bound to another queue pair, or a region without the right to write.
 
-use super::changed::{self, BSF, CONTEXT, FLAGS, MASK, SET_PSV};
+use super::changed::{self, BSF, FLAGS, SET_PSV};
 use super::crypto::nothing_moves;
 use super::fixture::{
     CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, pattern, rx_refusal,
@@ -20,8 +20,7 @@ use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::bsf::SignatureBsf;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wire::mkey_context::MkeyContext;
-use mlx5_mkey::wire::umr::{MkeyMask, UmrFlags};
+use mlx5_mkey::wire::umr::UmrFlags;
 use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -168,16 +167,7 @@ fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> 
 fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     fixture.memory = fixture.pair.region(&pattern(LENGTH, 1));
-    let first = changed::post(&mut fixture, None)?;
-    let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
-    let holder = fixture.pair.far.qpn().get().to_be_bytes();
-    let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
-    // Only the bytes of the mask that are not 0 have to be changed in the request. Both bits are in the same
-    // byte.
-    let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
-    let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
-    changed::change(&mut fixture, first, &changes)?;
-    let bound = changed::run(&mut fixture)?;
+    let bound = changed::bind_to_far(&mut fixture)?;
     if !assumed(fixture.pair.board, "binding an mkey to a queue pair", bound, Ok(()))? {
         return Ok(());
     }

@@ -34,7 +34,7 @@ fn text(error: impl core::fmt::Display) -> String {
 
 /// Makes a WQE with these segments. Its block number and queue pair number are placeholders, which the
 /// library replaces.
-fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
+pub(super) fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
     let octowords = 1 + segments.concat().len() / OCTOWORD_BYTES;
     let ds = u8::try_from(octowords).unwrap_or(u8::MAX);
     let control = ControlSegment {
@@ -45,7 +45,7 @@ fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
     [&[control.as_bytes()], segments].concat().concat()
 }
 
-fn data(sge: Sge) -> DataSegment {
+pub(super) fn data(sge: Sge) -> DataSegment {
     DataSegment { byte_count: sge.length.into(), lkey: sge.lkey.get().into(), address: sge.address.into() }
 }
 

@@ -763,7 +763,10 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
 /// Returns a fixture whose near send queue drains at signature errors. If `bad`, the mkey's memory contains a
 /// wrong signature. Also returns memory of the far end as the target of an RDMA WRITE, and a data segment
 /// over the whole mkey.
-fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
+pub(super) fn draining<'b>(
+    board: &'b mut dyn Board,
+    bad: bool,
+) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     fixture.pair.reconnect_as(EndSpec { drain_on_signature_error: true, ..EndSpec::default() });
     let own = domain(Signature::T10Dif(DIF));

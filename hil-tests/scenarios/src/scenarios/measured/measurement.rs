@@ -5,7 +5,8 @@ use super::super::scenario::Needs;
 use crate::board::Board;
 use crate::qp_pair::{Moved, Rx, Tx, Verdict};
 use alloc::string::String;
-use mlx5_mkey::queue::Failure;
+use alloc::vec::Vec;
+use mlx5_mkey::queue::{Failure, Outcome, WorkCompletion};
 
 /// The function by which a measurement reports a value: its arguments are the value's name and the value.
 pub type Tell<'t> = &'t mut dyn FnMut(&str, &str);
@@ -53,12 +54,22 @@ pub(crate) fn side(failure: Option<Failure>) -> String {
     }
 }
 
+/// Describes completions: the number of each request, and its result.
+pub(super) fn told(done: &[WorkCompletion]) -> String {
+    let words = |done: &WorkCompletion| match done.outcome {
+        Outcome::Failed(failure) => format!("request {}: {}", done.id, side(Some(failure))),
+        _ => format!("request {}: {}", done.id, side(None)),
+    };
+    let words: Vec<String> = done.iter().map(words).collect();
+    if words.is_empty() { "no completion".into() } else { words.join("; ") }
+}
+
 /// Returns the bytes on the wire of a successful transfer. After a failure, reconnects both ends and returns
 /// a description of the failure.
 pub(super) fn outcome(
     fixture: &mut MkeyFixture<'_>,
     moved: Result<Moved, String>,
-) -> Result<alloc::vec::Vec<u8>, String> {
+) -> Result<Vec<u8>, String> {
     match moved {
         Ok(Moved { wire, requester: None, receiver: None }) => Ok(wire),
         Ok(Moved { requester, receiver, .. }) => {
@@ -82,7 +93,7 @@ pub(super) fn send(
     way: Tx,
     offset: u64,
     length: usize,
-) -> Result<alloc::vec::Vec<u8>, String> {
+) -> Result<Vec<u8>, String> {
     let moved = fixture.pair.tx(way, fixture.mkey, offset, length);
     outcome(fixture, moved)
 }
@@ -93,14 +104,14 @@ pub(super) fn receive(
     way: Rx,
     offset: u64,
     wire: &[u8],
-) -> Result<alloc::vec::Vec<u8>, String> {
+) -> Result<Vec<u8>, String> {
     let moved = fixture.pair.rx(way, fixture.mkey, offset, wire);
     outcome(fixture, moved)
 }
 
 /// Describes the result of a transfer in words: the expected bytes, other bytes and where they differ, or the
 /// failure.
-pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u8]) -> String {
+pub(super) fn compared(found: Result<Vec<u8>, String>, expected: &[u8]) -> String {
     match found {
         Err(what) => what,
         Ok(found) if found == expected => "the expected bytes".into(),
@@ -115,7 +126,6 @@ pub(super) fn compared(found: Result<alloc::vec::Vec<u8>, String>, expected: &[u
 /// Returns, as one text, the names of those candidates (hypotheses about the device) that fit the measured
 /// value.
 pub(super) fn fitting<'a>(candidates: impl IntoIterator<Item = (&'a str, bool)>) -> String {
-    let names: alloc::vec::Vec<&str> =
-        candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();
+    let names: Vec<&str> = candidates.into_iter().filter(|(_, fits)| *fits).map(|(name, _)| name).collect();
     if names.is_empty() { "none of what was thought of".into() } else { names.join(" or ") }
 }

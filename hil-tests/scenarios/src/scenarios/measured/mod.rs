@@ -7,11 +7,17 @@
 mod cipher;
 mod integrity;
 pub(super) mod measurement;
+mod places;
+mod queues;
+mod refusals;
 mod requests;
+mod transactions;
 
 pub use measurement::{Measurement, Tell};
 
 /// Returns all measurements.
 pub fn all() -> impl Iterator<Item = &'static Measurement> {
-    [integrity::ALL, cipher::ALL, requests::ALL].into_iter().flatten()
+    [integrity::ALL, cipher::ALL, requests::ALL, places::ALL, transactions::ALL, refusals::ALL, queues::ALL]
+        .into_iter()
+        .flatten()
 }
