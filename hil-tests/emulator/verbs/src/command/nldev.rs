@@ -15,6 +15,7 @@ const PORT_GET: u16 = 5;
 const SYSTEM_GET: u16 = 6;
 const RESOURCES_GET: u16 = 9;
 const CHARACTER_DEVICE_GET: u16 = 15;
+const STATISTICS_GET: u16 = 17;
 
 /// Types of attributes (`enum rdma_nldev_attr`).
 mod kind {
@@ -41,6 +42,13 @@ mod kind {
     pub(super) const CHARACTER_DEVICE_ABI: u16 = 71;
     pub(super) const CHARACTER_DEVICE: u16 = 72;
     pub(super) const DRIVER: u16 = 73;
+    pub(super) const STATISTICS_OF_RESOURCES: u16 = 75;
+    pub(super) const COUNTERS: u16 = 80;
+    pub(super) const COUNTER: u16 = 81;
+    pub(super) const COUNTER_NAME: u16 = 82;
+    pub(super) const COUNTER_VALUE: u16 = 83;
+    /// The flag of an attribute that consists of attributes (`NLA_F_NESTED`).
+    pub(super) const NESTED: u16 = 1 << 15;
 }
 
 /// The device's node type (`RDMA_NODE_IB_CA`).
@@ -55,15 +63,18 @@ const ABI: u64 = 1;
 /// A function that appends the attributes of an answer.
 type Fill<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
 
+/// The function that returns the names and values of a device's hardware counters.
+pub(crate) type Counters<'a> = &'a dyn Fn(usize) -> Vec<(&'static str, u64)>;
+
 /// Returns the messages that answer a request of the netlink socket `socket`.
-pub(crate) fn answers(request: &[u8], socket: u32, ports: &[Port]) -> Vec<Vec<u8>> {
+pub(crate) fn answers(request: &[u8], socket: u32, ports: &[Port], counters: Counters<'_>) -> Vec<Vec<u8>> {
     netlink::messages(request)
         .filter(|message| message.flags & netlink::REQUEST != 0)
-        .flat_map(|message| answer(&message, socket, ports))
+        .flat_map(|message| answer(&message, socket, ports, counters))
         .collect()
 }
 
-fn answer(message: &Message<'_>, socket: u32, ports: &[Port]) -> Vec<Vec<u8>> {
+fn answer(message: &Message<'_>, socket: u32, ports: &[Port], counters: Counters<'_>) -> Vec<Vec<u8>> {
     let is_dump = message.flags & DUMP == DUMP;
     let to = [message.sequence, socket];
     let built = |kind, flags, fill: &dyn Fn(&mut Vec<u8>)| {
@@ -80,7 +91,7 @@ fn answer(message: &Message<'_>, socket: u32, ports: &[Port]) -> Vec<Vec<u8>> {
             out.extend([message.sequence, socket].into_iter().flat_map(u32::to_ne_bytes));
         })
     };
-    match (asked(message, is_dump, ports), is_dump) {
+    match (asked(message, is_dump, ports, counters), is_dump) {
         (Ok(fills), true) => {
             let mut all: Vec<_> = fills.iter().map(|fill| built(message.kind, MULTI, &**fill)).collect();
             all.push(built(netlink::DONE, MULTI, &|out| out.extend_from_slice(&[0; 4])));
@@ -98,7 +109,12 @@ fn answer(message: &Message<'_>, socket: u32, ports: &[Port]) -> Vec<Vec<u8>> {
 }
 
 /// Returns functions that append the answers to a request, or the errno of a refusal.
-fn asked<'a>(message: &Message<'_>, is_dump: bool, ports: &'a [Port]) -> Result<Vec<Fill<'a>>, i32> {
+fn asked<'a>(
+    message: &Message<'_>,
+    is_dump: bool,
+    ports: &'a [Port],
+    counters: Counters<'a>,
+) -> Result<Vec<Fill<'a>>, i32> {
     let has = |wanted| attributes(message.body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
     let number = |wanted| has(wanted).and_then(|value| u32_at(value, 0));
     let wanted = number(kind::DEVICE_INDEX).map(|index| index as usize);
@@ -125,6 +141,13 @@ fn asked<'a>(message: &Message<'_>, is_dump: bool, ports: &'a [Port]) -> Result<
             }
             (Some(_), _) => Err(libc::ENODEV),
             (None, _) => Err(libc::EINVAL),
+        },
+        // Counters that belong to queue pairs are not there.
+        STATISTICS_GET if !is_dump && has(kind::STATISTICS_OF_RESOURCES).is_none() => match found {
+            Some((index, _)) if number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
+                Ok(vec![fill(move |out| statistics(index, &counters(index), out))])
+            }
+            _ => Err(libc::EINVAL),
         },
         // The list is empty: only the kernel could know the objects of all processes.
         RESOURCES_GET if is_dump => Ok(Vec::new()),
@@ -177,6 +200,19 @@ fn port_of(index: usize, port: &Port, out: &mut Vec<u8>) {
     }
 }
 
+fn statistics(index: usize, counters: &[(&str, u64)], out: &mut Vec<u8>) {
+    handle(index, out);
+    attribute(out, kind::PORT_INDEX, &u32::from(NUMBER).to_ne_bytes());
+    let mut all = Vec::new();
+    for (name, value) in counters {
+        let mut one = Vec::new();
+        string(&mut one, kind::COUNTER_NAME, name);
+        attribute(&mut one, kind::COUNTER_VALUE, &value.to_ne_bytes());
+        attribute(&mut all, kind::COUNTER | kind::NESTED, &one);
+    }
+    attribute(out, kind::COUNTERS | kind::NESTED, &all);
+}
+
 fn character_device(index: usize, out: &mut Vec<u8>) {
     attribute(out, kind::CHARACTER_DEVICE, &sysfs::STAND_IN_NUMBERS.to_ne_bytes());
     attribute(out, kind::CHARACTER_DEVICE_ABI, &ABI.to_ne_bytes());
@@ -193,7 +229,7 @@ mod tests {
     fn ask(command: u16, flags: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<(u16, Vec<u8>)> {
         let mut request = Vec::new();
         netlink::message(&mut request, CLIENT | command, netlink::REQUEST | flags, [7, 0], fill);
-        let all: Vec<_> = answers(&request, 9, &[Port::alone()]).concat();
+        let all: Vec<_> = answers(&request, 9, &[Port::alone()], &|_| vec![("one", 5), ("two", 6)]).concat();
         let parsed = netlink::messages(&all).map(|message| {
             assert_eq!(message.sequence, 7);
             (message.kind, message.body.to_vec())
@@ -237,10 +273,37 @@ mod tests {
     }
 
     #[test]
+    fn a_port_has_counters() {
+        let statistics = |port: u32, flags| {
+            ask(STATISTICS_GET, flags, |out| {
+                attribute(out, kind::DEVICE_INDEX, &0_u32.to_ne_bytes());
+                attribute(out, kind::PORT_INDEX, &port.to_ne_bytes());
+            })
+        };
+        let answer = statistics(1, 0);
+        let of = |bytes: &[u8], wanted| -> Vec<Vec<u8>> {
+            attributes(bytes).filter(|(kind, _)| *kind == wanted).map(|(_, value)| value.to_vec()).collect()
+        };
+        let all = of(&answer[0].1, kind::COUNTERS);
+        let counters = of(&all[0], kind::COUNTER);
+        let names: Vec<_> = counters.iter().flat_map(|one| of(one, kind::COUNTER_NAME)).collect();
+        let values: Vec<_> = counters.iter().flat_map(|one| of(one, kind::COUNTER_VALUE)).collect();
+        assert_eq!(
+            (names, values),
+            (
+                vec![b"one\0".to_vec(), b"two\0".to_vec()],
+                [5_u64, 6].map(|value| value.to_ne_bytes().to_vec()).into()
+            )
+        );
+        assert_eq!(error(&statistics(2, 0)), libc::EINVAL);
+        assert_eq!(error(&statistics(1, DUMP)), libc::EOPNOTSUPP);
+    }
+
+    #[test]
     fn nonsense_is_answered_or_dropped() {
         for length in 0..64 {
             for byte in [0, 1, 0x14, 0xff] {
-                let _ = answers(&vec![byte; length], 1, &[Port::alone()]);
+                let _ = answers(&vec![byte; length], 1, &[Port::alone()], &|_| Vec::new());
             }
         }
         for command in 0..64 {

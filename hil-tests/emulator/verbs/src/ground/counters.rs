@@ -161,6 +161,18 @@ fn sums(directory: &Path, view: &str) -> Values {
     })
 }
 
+/// Returns names and values of the counters below `hw_counters`: the sums over all processes.
+pub(crate) fn hardware(directory: &Path, view: &str) -> Vec<(&'static str, u64)> {
+    let sums = sums(directory, view);
+    let hardware =
+        FILES.iter().filter_map(|(name, counter)| Some((name.strip_prefix("hw_counters/")?, counter)));
+    hardware.map(|(name, counter)| (name, value(&sums, *counter))).collect()
+}
+
+fn value(sums: &Values, counter: Option<Counter>) -> u64 {
+    counter.and_then(|counter| sums.get(counter as usize)).copied().unwrap_or(0)
+}
+
 /// Returns the folder of `ports/1` and the rest of `path`, if `path` names a folder of counters or anything
 /// below.
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -180,7 +192,7 @@ pub(crate) fn refresh(directory: &Path, view: &str, ports: &Path, wanted: &str) 
     let is_wanted =
         |name: &str| name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     for (name, counter) in FILES.iter().filter(|(name, _)| is_wanted(name)) {
-        let value = counter.and_then(|counter| sums.get(counter as usize)).copied().unwrap_or(0);
+        let value = value(&sums, *counter);
         // Another process may write the same file. Each file appears whole.
         let draft = draft(directory);
         let _ = fs::write(&draft, format!("{value}\n")).and_then(|()| fs::rename(&draft, ports.join(name)));

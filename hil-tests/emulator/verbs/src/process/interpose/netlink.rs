@@ -10,7 +10,7 @@ use super::paths;
 use crate::command::nldev;
 use crate::ground::errno::Errno;
 use crate::ground::port::View;
-use crate::ground::{descriptors, owner, sys};
+use crate::ground::{counters, descriptors, owner, settings, sys};
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::os::fd::RawFd;
@@ -72,8 +72,11 @@ fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
         *answering = Some((sys::pid(), socket));
     }
     let Some((_, socket)) = answering.as_ref() else { return Err(Errno::IO) };
-    let shown = View::from_environment().ports().map_err(|_| Errno::IO)?;
-    for message in nldev::answers(request, port, &shown) {
+    let view = View::from_environment();
+    let shown = view.ports().map_err(|_| Errno::IO)?;
+    let counters =
+        |device| counters::hardware(&settings::directory(), &View::device_name(&view.name(), device));
+    for message in nldev::answers(request, port, &shown, &counters) {
         // A failure is ignored: a program that leaves its socket full loses further answers. The kernel's
         // answers are lost in the same way.
         let _ = sys::send_to_netlink(socket, port, &message);
