@@ -61,6 +61,22 @@ pub const MOONCAKE: &[Package] = &[
     ("libcurl4", "/usr/lib/x86_64-linux-gnu/libcurl.so.4"),
 ];
 
+/// Tools that build the crate sideway: its bindings are made from headers of C.
+pub const SIDEWAY: &[Package] = &[
+    ("gcc", "/usr/bin/gcc"),
+    ("g++", "/usr/bin/g++"),
+    ("cmake", "/usr/bin/cmake"),
+    ("libclang-dev", "/usr/share/doc/libclang-dev"),
+];
+
+/// librpma, a library for access to remote persistent memory, and a compiler.
+pub const RPMA: &[Package] = &[
+    ("gcc", "/usr/bin/gcc"),
+    ("libc6-dev", "/usr/include/stdio.h"),
+    ("libibverbs-dev", "/usr/include/infiniband/verbs.h"),
+    ("librpma-dev", "/usr/include/librpma.h"),
+];
+
 /// The headers of libibverbs.
 pub const VERBS_HEADERS: &[Package] = &[("libibverbs-dev", "/usr/include/infiniband/verbs.h")];
 

@@ -68,7 +68,7 @@ cargo xtask TASK
                         make small changes to the library and the software device, one at a time;
                         tests must notice each
   package               build and test the library from its package
-  peer [--only TEXT | --dpdk | --pypi | --rdma-core DIR | --spdk DIR]
+  peer [--only TEXT | --dpdk | --pypi | --built | --rdma-core DIR | --spdk DIR]
                         run unchanged programs of others on the software device: rdma-core's tests,
                         perftest, UCX, qperf, fio, libfabric, DPDK, MPI; rdma-core, SPDK
   sanitize [address | valgrind]

@@ -4,6 +4,7 @@
 //! numbers of tests and skips, and the reasons of the skips. Every program has a time limit, because a test
 //! that misses a completion waits for ever.
 
+mod built;
 mod connected;
 mod device;
 mod dpdk;
@@ -31,7 +32,7 @@ use xtask::run;
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
-cargo xtask peer [--only TEXT | --dpdk | --pypi | --rdma-core DIR |
+cargo xtask peer [--only TEXT | --dpdk | --pypi | --built | --rdma-core DIR |
                   --spdk DIR [--record FILE]]
 
 Runs programs of others, unchanged, on the software device: rdma-core's tests, perftest, UCX, qperf,
@@ -45,6 +46,8 @@ installs missing Debian packages; else it names them. DPDK is only unpacked, bel
   --pypi           run two ranks of Open MPI 5 over UCX 1.20, over each of UCX's transports, and
                    Mooncake's transfer engine; they compare their data. Their Python packages are
                    installed below target
+  --built          build and run the tests of the crate sideway, below target, and a program over
+                   librpma, which compares its data
   --rdma-core DIR  run all tests of a checkout of rdma-core that was built in place (cmake with
                    -DIN_PLACE=1, in its folder build), on three kinds of device. No test may fail; a
                    table lists the tests that end with an error for a missing feature
@@ -67,6 +70,7 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("ibstat", &["CA 'mlx5_0'", "State: Active", "Physical state: LinkUp", "Link layer: Ethernet"]),
     ("ibstatus", &["'mlx5_0' port 1", "fe80:0000:0000:0000:", "4: ACTIVE", "5: LinkUp", "Ethernet"]),
     ("rdma link", &["link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev "]),
+    ("rdma statistic", &["link mlx5_0/1 ", "rx_write_requests ", "out_of_buffer "]),
     ("rdma -j dev", &["\"ifname\":\"mlx5_0\"", "\"node_type\":\"ca\""]),
     ("ibv_devinfo -v", &["GID[  0]:\t\tfe80:", "GID[  1]:\t\tfe80:", ", RoCE v1", ", RoCE v2"]),
 ];
@@ -76,6 +80,7 @@ struct Options {
     only: Option<String>,
     dpdk: bool,
     pypi: bool,
+    built: bool,
     rdma_core: Option<PathBuf>,
     spdk: Option<PathBuf>,
     record: Option<PathBuf>,
@@ -90,6 +95,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             }
             Options { dpdk: true, .. } => check_dpdk(),
             Options { pypi: true, .. } => on_device(pypi::run),
+            Options { built: true, .. } => on_device(built::run),
             Options { only, .. } => check(only.as_deref()),
         })
     })
@@ -102,16 +108,17 @@ fn parse(words: &mut run::Options) -> Result<Options, String> {
             "--only" => options.only = Some(words.value()?),
             "--dpdk" => options.dpdk = true,
             "--pypi" => options.pypi = true,
+            "--built" => options.built = true,
             "--rdma-core" => options.rdma_core = Some(words.value()?),
             "--spdk" => options.spdk = Some(words.value()?),
             "--record" => options.record = Some(words.value()?),
             other => return Err(run::unknown(other)),
         }
     }
-    let Options { only, dpdk, pypi, rdma_core, spdk, .. } = &options;
-    let chosen = [only.is_some(), *dpdk, *pypi, rdma_core.is_some(), spdk.is_some()];
+    let Options { only, dpdk, pypi, built, rdma_core, spdk, .. } = &options;
+    let chosen = [only.is_some(), *dpdk, *pypi, *built, rdma_core.is_some(), spdk.is_some()];
     if chosen.into_iter().filter(|chosen| *chosen).count() > 1 {
-        return Err("--only, --dpdk, --pypi, --rdma-core and --spdk exclude each other".into());
+        return Err("--only, --dpdk, --pypi, --built, --rdma-core and --spdk exclude each other".into());
     }
     if options.record.is_some() && options.spdk.is_none() {
         return Err("--record goes with --spdk".into());
@@ -276,6 +283,7 @@ mod tests {
             "--only UD --dpdk",
             "--dpdk --spdk spdk",
             "--dpdk --pypi",
+            "--pypi --built",
             "--rdma-core core --spdk spdk",
             "--record file",
             "--spdk",

@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use xtask::debian::{
-    BUILDERS, C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS,
+    BUILDERS, C, CXX, EMULATORS, PEERS, PIP, Package, RPMA, SIDEWAY, SPDK, SSH, VALGRIND, VERBS,
+    VERBS_HEADERS,
 };
 use xtask::host::{FIRMWARE, SELECTION};
 use xtask::run::{self, cargo, check, program, succeeds};
@@ -226,6 +227,10 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "pypi", lane: Side, tier: Nightly, programs: &[], packages: || [VERBS, PIP].concat(),
            run: || itself(&["peer", "--pypi"]).into(),
            what: "two ranks of Open MPI 5 over UCX 1.20, and Mooncake" },
+    Step { name: "built", lane: Side, tier: Nightly, programs: &[],
+           packages: || [VERBS, SIDEWAY, RPMA].concat(),
+           run: || itself(&["peer", "--built"]).into(),
+           what: "tests of the crate sideway, and a program over librpma" },
     Step { name: "rdma-core", lane: Side, tier: Nightly, programs: &[], packages: || [VERBS, PEERS].concat(),
            run: || with_checkout("RDMA_CORE", "--rdma-core"),
            what: "all tests of a checkout of rdma-core (variable RDMA_CORE)" },
