@@ -8,8 +8,8 @@ pub(crate) mod connections;
 
 use crate::command::commands::{COMMANDS, Command};
 use crate::command::dispatch;
-use crate::command::methods::METHODS;
-use crate::command::numbers::{COMMAND, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, QP, UHW_IN};
+use crate::command::methods::{METHODS, Method};
+use crate::command::numbers::{COMMAND, DEVICE, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, QP, UHW_IN};
 use crate::command::request::{Kind, Spec};
 use crate::fabric::News;
 use crate::fabric::codec::{Packet, decode, encode, encode_notice};
@@ -37,8 +37,8 @@ const QUEUES: u64 = ARENA + 0x8000;
 /// The descriptor of the device. No file has this number.
 const DESCRIPTOR: RawFd = 1_000_000;
 
-/// The index in [`METHODS`] of the method that opens a context.
-const GET_CONTEXT: usize = 1;
+/// Object and number of the method that opens a context.
+const GET_CONTEXT: (u16, u16) = (DEVICE, 3);
 
 /// Opcodes of commands of the device, and types of general objects. Seven of eight commands that the input
 /// makes have one of these opcodes or types.
@@ -174,7 +174,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     let mut made = Vec::new();
     // Most sequences begin with GET_CONTEXT, because almost all other calls need an open context.
     if input.below(16) != 0 {
-        call(state, GET_CONTEXT, &mut Input(&[]), &mut made);
+        call(state, get_context(), &mut Input(&[]), &mut made);
     }
     for _ in 0..CALLS {
         if input.0.is_empty() {
@@ -192,7 +192,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
             }
             2 => message(state, input),
             _ => {
-                let method = input.below(METHODS.len());
+                let method = &METHODS[input.below(METHODS.len())];
                 call(state, method, input, &mut made);
             }
         }
@@ -240,16 +240,22 @@ fn message(state: &mut State, input: &mut Input<'_>) {
     }
 }
 
+/// Returns the method that opens a context.
+fn get_context() -> &'static Method {
+    let method = METHODS.iter().find(|method| (method.object, method.method) == GET_CONTEXT);
+    method.expect("a context can be opened")
+}
+
 /// Makes a call of a method with mostly valid attributes.
-fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<RawFd>) {
-    let Some(method) = METHODS.get(method) else { return };
+fn call(state: &mut State, method: &Method, input: &mut Input<'_>, made: &mut Vec<RawFd>) {
     let mut call = Vec::new();
     let (mut inputs, mut outputs, mut count) = (INPUTS, OUTPUTS, 0_u16);
-    let is_write = (method.object, method.method) == INVOKE_WRITE;
+    let number = (method.object, method.method);
+    let is_write = number == INVOKE_WRITE;
     let command = is_write.then(|| &COMMANDS[input.below(COMMANDS.len())]);
     let is_devx = matches!(method.object, DEVX | DEVX_OBJECT | DEVX_COMMANDS);
-    let opens = std::ptr::eq(method, &METHODS[GET_CONTEXT]);
-    let (makes_qp, mut limits) = ((method.object, method.method) == (QP, 0), INPUTS);
+    let opens = number == GET_CONTEXT;
+    let (makes_qp, mut limits) = (number == (QP, 0), INPUTS);
     for spec in method.attributes {
         if !spec.required && !is_write && input.below(3) == 0 {
             continue;
@@ -323,7 +329,7 @@ fn attribute(
         Kind::NewObject => (0, 0),
         Kind::Flags => (8, input.number()),
         Kind::In(least, ..=8) => (least, input.number()),
-        // Only one input has a minimum of 2 bytes: the list of events of DEVX_SUBSCRIBE_EVENT.
+        // Only one input has a minimum of 2 bytes: the list of events of DEVX_SUBSCRIBE_EVENT (a test counts).
         Kind::In(2, _) => events(input, inputs),
         Kind::In(least, _) => {
             let least = match command {
@@ -440,6 +446,13 @@ mod tests {
         assert_eq!(types, BTreeSet::from(TYPES));
     }
 
+    /// [`attribute`] recognizes the list of events by its minimum of 2 bytes.
+    #[test]
+    fn one_input_has_a_minimum_of_two_bytes() {
+        let specs = METHODS.iter().flat_map(|method| method.attributes);
+        assert_eq!(specs.filter(|spec| matches!(spec.kind, Kind::In(2, 9..))).count(), 1);
+    }
+
     // One test makes all these calls, since the process has only one arena.
     #[test]
     fn calls_of_any_kind_leave_nothing_behind() {
@@ -495,7 +508,7 @@ mod tests {
         STANDIN.with_borrow_mut(|standin| {
             let [state, _] = &mut standin.as_mut().expect("it was made").states;
             state.open(DESCRIPTOR);
-            call(state, GET_CONTEXT, &mut Input(&[]), &mut Vec::new());
+            call(state, get_context(), &mut Input(&[]), &mut Vec::new());
             // The call is CREATE_COMP_CHANNEL, with an unmapped address for the answer.
             let attributes = [[0_u64, 8, 0], [1, 4, 0x10], [2, 8, 17]];
             let mut bytes: Vec<u8> = [72_u16, 0, 0, 3].iter().flat_map(|word| word.to_ne_bytes()).collect();
