@@ -213,6 +213,35 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     assert!(matches!(parse(&cut).body(), Body::Unknown));
 }
 
+/// Each opcode with a name has its parts in `heads` or in the form of an operation, or is in this list. The
+/// parts of these requests are unknown, as in the test above; a NOP has none.
+#[test]
+fn the_opcodes_without_known_parts_are_these() {
+    let has_parts = |opcode: u8| {
+        (0..16).map(|opmod| request(opcode, opmod, &[&[0; 64]])).any(|bytes| {
+            let second = |queue| parse(&bytes).on_queue(queue).segments().nth(1).unwrap().kind;
+            [QueueKind::Connected, QueueKind::Ethernet].map(second) != [SegmentKind::Unknown; 2]
+        })
+    };
+    let names = (0..=u8::MAX)
+        .filter(|opcode| !has_parts(*opcode))
+        .filter_map(|opcode| parse(&request(opcode, 0, &[])).opcode().name());
+    let wanted = [
+        "NOP",
+        "BIND_MW",
+        "FMR",
+        "LOCAL_INVAL",
+        "CONFIG_CMD",
+        "GET_PSV",
+        "CHECK_PSV",
+        "RGET_PSV",
+        "RCHECK_PSV",
+        "FLOW_TBL_ACCESS",
+        "ACCESS_ASO",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), wanted);
+}
+
 /// UCC's all-to-all has header and entries of an interleaved layout in registered memory. The entries map
 /// more bytes than a list with the same number of entries could.
 #[test]

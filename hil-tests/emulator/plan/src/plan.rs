@@ -311,6 +311,7 @@ impl Plan {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use mlx5_faults::{CallKind, DeviceEvent, QueueEvent, Status};
 
     fn asked(plan: &mut Plan, place: Place, times: usize) -> Vec<Option<Fault>> {
         (0..times).map(|_| plan.at(Visit::to(place))).collect()
@@ -419,6 +420,32 @@ mod tests {
         assert_eq!(names("seed=1"), [""; 0]);
         assert_eq!(names("seed=1,only=read+call"), ["call", "read"]);
         assert_eq!(names("wire@2=short,end@1=EBUSY"), ["end", "wire"]);
+    }
+
+    /// `EMULATOR.md` and the header for C have the names of calls, statuses and events, and the page has the
+    /// faults from which a seed chooses. The page does not list errors of the kernel.
+    #[test]
+    fn the_page_and_the_header_have_the_words_of_rules() {
+        let page = include_str!("../../EMULATOR.md");
+        let header = include_str!("../../faults/include/mlx5_faults.h");
+        let calls = CallKind::ALL.into_iter().map(CallKind::name);
+        let statuses = Status::ALL.iter().map(|status| status.name());
+        let queues = QueueEvent::ALL.iter().map(|event| event.name());
+        for word in calls.chain(statuses).chain(queues) {
+            assert!(page.contains(&format!("`{word}`")), "EMULATOR.md lacks {word}");
+            assert!(header.contains(&format!("\"{word}\"")), "mlx5_faults.h lacks {word}");
+        }
+        for word in DeviceEvent::ALL.iter().map(|event| event.name()) {
+            assert!(page.contains(&format!("`{word}`")), "EMULATOR.md lacks {word}");
+            assert!(header.contains(&format!("\"now={word}\"")), "mlx5_faults.h lacks {word}");
+        }
+        for place in Place::ALL {
+            assert!(page.contains(&format!("\n| `{}` | ", place.name())), "no row of {}", place.name());
+            let faults = Fault::of(place).iter().filter(|fault| !matches!(fault, Fault::Fails { .. }));
+            for word in faults.map(Fault::to_string) {
+                assert!(page.contains(&format!("`{word}`")), "EMULATOR.md lacks {word}");
+            }
+        }
     }
 
     #[test]

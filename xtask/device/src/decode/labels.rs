@@ -49,3 +49,28 @@ pub(super) fn begins(place: &Place<'_>) -> String {
         Place::Log(place) => (*place).to_owned(),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use mlx5_mkey::inspect::QueueKind;
+    use std::collections::BTreeSet;
+
+    /// [`colour`] names the class of all segments of requests, except these.
+    #[test]
+    fn the_segments_without_a_colour_are_these() {
+        let mut without = BTreeSet::new();
+        for (opcode, opmod) in (0..=u8::MAX).flat_map(|opcode| (0..16).map(move |opmod| (opcode, opmod))) {
+            for queue in [QueueKind::Connected, QueueKind::Ethernet, QueueKind::ExtendedConnected] {
+                let mut bytes = [0; 256];
+                (bytes[0], bytes[3], bytes[7]) = (opmod, opcode, 16);
+                let request = WorkRequest::parse(&bytes).unwrap().on_queue(queue);
+                let kinds = request.segments().map(|segment| segment.kind);
+                without.extend(kinds.filter(|kind| colour(*kind) == "unknown").map(SegmentKind::name));
+            }
+        }
+        let wanted = ["tag matching segment", "transpose segment", "unknown", "wait segment"];
+        assert_eq!(without, BTreeSet::from(wanted));
+    }
+}
