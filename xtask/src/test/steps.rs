@@ -138,7 +138,7 @@ pub(super) const STEPS: &[Step] = &[
            what: "a copy of shared memory is made once and checked, also with fat LTO" },
     Step { name: "peer", lane: Main, tier: Rest, programs: &["xtask-device"],
            packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
-           what: "rdma-core's tests, perftest and DPDK's crypto driver, on the software device" },
+           what: "rdma-core's tests, perftest, UCX, qperf, fio, libfabric and DPDK's crypto driver" },
     Step { name: "storage", lane: Main, tier: Rest, programs: &[], packages: || [VERBS].concat(),
            run: || storage::test().and_then(|()| chaos::test()).into(),
            what: "the storage example: data, corrupt blocks, killed targets; 1,300 seeds of faults" },

@@ -69,6 +69,7 @@ mod tests {
             CallId::new(0, 0, 25),
             CallId::new(5, 0, 0),
         ];
+        assert_eq!(calls.len(), CallKind::ALL.len());
         for (at, call) in calls.into_iter().enumerate() {
             let kinds: Vec<_> = CallKind::ALL.into_iter().filter(|kind| call.is(*kind)).collect();
             assert_eq!(kinds.first(), CallKind::ALL.get(at));

@@ -329,7 +329,7 @@ fn attribute(
         Kind::NewObject => (0, 0),
         Kind::Flags => (8, input.number()),
         Kind::In(least, ..=8) => (least, input.number()),
-        // Only one input has a minimum of 2 bytes: the list of events of DEVX_SUBSCRIBE_EVENT (a test counts).
+        // Only one input has a minimum of 2 bytes: the list of events of DEVX_SUBSCRIBE_EVENT.
         Kind::In(2, _) => events(input, inputs),
         Kind::In(least, _) => {
             let least = match command {
