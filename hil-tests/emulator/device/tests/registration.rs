@@ -250,6 +250,18 @@ fn entries_come_from_memory_and_from_an_offset_on() {
     }
 }
 
+/// An entry at a large offset makes the device allocate memory for all entries before it, so the room of a
+/// region has a limit.
+#[test]
+fn the_room_of_a_region_has_a_limit() {
+    let mut driver = Driver::new();
+    for octowords in [(1 << 22) + 1, u32::MAX] {
+        let words = driver.free_key(octowords);
+        driver.setup.refused(words, BAD_PARAMETER, "too many entries");
+    }
+    driver.created(1 << 22);
+}
+
 /// A page without rights cannot be accessed, whatever the rights of the key. If a command contains the page
 /// entries, they contain rights only with `pg_access`.
 #[test]

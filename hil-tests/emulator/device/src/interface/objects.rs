@@ -29,6 +29,10 @@ const EQS: core::ops::Range<u32> = 1..0x100;
 /// Logarithm of the most entries of an event queue.
 const LOG_MAX_EVENTS: u8 = 22;
 
+/// The most octowords of page entries of a region: 32 GiB of pages of 4 KiB. The limit belongs to this
+/// device. It bounds the memory that one UMR with a large offset makes the device allocate.
+const MOST_PAGE_ENTRIES: u32 = 1 << 22;
+
 type Answer = Result<Vec<u8>, Refused>;
 
 impl<M: Memory> Device<M> {
@@ -231,6 +235,9 @@ impl<M: Memory> Device<M> {
                 self.insert_mkey(Mkey { tag, relaxed_ordering, ..Mkey::region(pd, 0, 0, u64::MAX, access) })?
             }
             KeySpace::Pages { start, length, log_page, umr, entries } => {
+                if attributes.translations > MOST_PAGE_ENTRIES {
+                    return Err(Refused::PARAMETER);
+                }
                 let mut mkey = Mkey { start, length, umr, ..Mkey::on_pages(attributes, log_page) };
                 if let Layout::Pages(_, pages) = &mut mkey.layout {
                     pages.extend(entries.into_iter().map(PageEntry));
