@@ -141,10 +141,9 @@ impl<M: Memory> Device<M> {
             return qp.expected.is_none().then_some(Response::Unreachable);
         }
         let response = self.respond(qpn, request);
-        if response != Response::ReceiverNotReady
-            && let Some(qp) = self.objects.qps.get_mut(qpn)
-        {
-            qp.expected = Some(message::next(sequence));
+        if let Some(qp) = self.objects.qps.get_mut(qpn) {
+            let is_repeated = response == Response::ReceiverNotReady;
+            qp.expected = Some(if is_repeated { sequence } else { message::next(sequence) });
         }
         Some(response)
     }
