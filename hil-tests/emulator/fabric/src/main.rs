@@ -48,8 +48,13 @@ const LINKS: usize = 64;
 /// The most bytes that are read at once.
 const CHUNK: usize = 1 << 16;
 
-/// The most bytes that wait to be written to a link. A link for which more bytes wait is dropped.
+/// The most bytes that wait to be written to a link, in addition to the windows of its channels. A link for
+/// which more bytes wait is dropped.
 const MOST_WAITING: usize = 1 << 26;
+
+/// The most connections whose channels are over, and whose processes have not taken all bytes yet. The bytes
+/// of further ones are lost.
+const MOST_ENDING: usize = 256;
 
 struct Options {
     role: Role,
@@ -155,6 +160,8 @@ struct Gateway {
     /// Connections of processes of this directory to the sockets in `shown`.
     reading: BTreeMap<Channel, UnixStream>,
     writing: BTreeMap<Channel, Writing>,
+    /// Connections whose channels are over. They end when their processes have taken the waiting bytes.
+    ending: Vec<Writing>,
 }
 
 fn run(options: &Options) -> Result<(), String> {
@@ -170,6 +177,7 @@ fn run(options: &Options) -> Result<(), String> {
         shown: BTreeMap::new(),
         reading: BTreeMap::new(),
         writing: BTreeMap::new(),
+        ending: Vec::new(),
     };
     match options.role {
         Role::Hub => {
@@ -204,16 +212,18 @@ impl Gateway {
     fn link(&mut self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        let nonce = nonce()?;
         let number = self.next_link;
         self.next_link = number.wrapping_add(1);
         self.links.insert(number, Link { stream, waiting: VecDeque::new(), since: Instant::now() });
-        self.node.connect(number, nonce()?);
+        self.node.connect(number, nonce);
         Ok(())
     }
 
     /// Does all work that there is, then waits for more.
     fn turn(&mut self) -> Result<(), String> {
         self.accept();
+        self.drop_silent();
         self.read_links();
         self.look();
         self.read_processes();
@@ -236,6 +246,10 @@ impl Gateway {
                 let _ = self.link(stream);
             }
         }
+    }
+
+    /// Drops links whose peers have not proven in time that they know the secret.
+    fn drop_silent(&mut self) {
         let late = |link: &Link| link.since.elapsed() > GREETING;
         let slow = self.links.iter().filter(|(number, link)| late(link) && !self.node.is_up(**number));
         for number in slow.map(|(number, _)| *number).collect::<Vec<_>>() {
@@ -339,9 +353,8 @@ impl Gateway {
                 }
                 Effect::Close(channel) => {
                     self.reading.remove(&channel);
-                    if let Some(mut writing) = self.writing.remove(&channel) {
-                        write(&mut writing.stream, &mut writing.waiting);
-                    }
+                    let ended = self.writing.remove(&channel);
+                    self.ending.extend(ended.filter(|_| self.ending.len() < MOST_ENDING));
                 }
             }
         }
@@ -351,12 +364,16 @@ impl Gateway {
     /// Writes waiting bytes, as far as the others take them.
     fn flush(&mut self) {
         for (number, link) in &mut self.links {
+            let is_over = |more| more > self.node.window_of(*number);
             if write(&mut link.stream, &mut link.waiting).is_none() {
                 self.node.drop_link(*number, "its connection is broken");
-            } else if link.waiting.len() > MOST_WAITING {
+            } else if link.waiting.len().checked_sub(MOST_WAITING).is_some_and(is_over) {
                 self.node.drop_link(*number, "it takes no bytes");
             }
         }
+        self.ending.retain_mut(|writing| {
+            write(&mut writing.stream, &mut writing.waiting).is_some() && !writing.waiting.is_empty()
+        });
         self.writing.retain(|channel, writing| {
             let Some(taken) = write(&mut writing.stream, &mut writing.waiting) else {
                 self.node.close(*channel);
@@ -391,7 +408,7 @@ impl Gateway {
                 polled.push(PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN));
             }
         }
-        for writing in self.writing.values() {
+        for writing in self.writing.values().chain(&self.ending) {
             let out = if writing.waiting.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             polled.push(PollFd::from_borrowed_fd(writing.stream.as_fd(), PollFlags::IN | out));
         }

@@ -136,6 +136,12 @@ impl Node {
         self.channels.get(&channel).map_or(0, |route| route.room as usize)
     }
 
+    /// Returns the most bytes of channels that may be on their way over a link.
+    pub fn window_of(&self, link: u32) -> usize {
+        let over = self.channels.values().filter(|route| self.link_to(route.acceptor) == Some(link));
+        over.count().saturating_mul(WINDOW as usize)
+    }
+
     /// Notes a new link. `nonce` is a fresh random number.
     pub fn connect(&mut self, link: u32, nonce: Nonce) {
         self.links.insert(link, Link { stage: Stage::Silent { own: nonce }, inbox: Vec::new() });

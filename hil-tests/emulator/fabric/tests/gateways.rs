@@ -129,6 +129,79 @@ fn programs_of_two_directories_reach_each_other() {
     }
 }
 
+/// Starts a hub and a member, and a program of the hub. Returns them with the path by which programs of the
+/// member reach this program.
+fn pair(home: &Path) -> (Gateway, Gateway, UnixListener, PathBuf) {
+    let address = free_address();
+    let hub = start(home, "hub", "--listen", &address);
+    let member = start(home, "member", "--connect", &address);
+    let program = program(&hub, 0, "::ffff:192.0.2.1 026d6c783501\n");
+    // The gateway's own connection, which notices the program's end.
+    std::mem::forget(program.accept().unwrap());
+    let socket = member.directory.join("slot-0.socket");
+    wait("the program is shown", || socket.exists());
+    (hub, member, program, socket)
+}
+
+/// The bytes of all channels may wait for a link whose peer takes none for a while. Together they are more
+/// than any other kind of bytes that may wait.
+#[test]
+fn a_link_has_room_for_the_windows_of_its_channels() {
+    const BYTES: usize = 1 << 20;
+    let home = tempfile::tempdir().unwrap();
+    let (hub, _member, program, socket) = pair(home.path());
+    let signal = |name: &str| {
+        let id = hub.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    };
+    signal("-STOP");
+    let streams: Vec<_> = (0..96)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            stream.write_all(&[7; BYTES]).unwrap();
+            stream
+        })
+        .collect();
+    signal("-CONT");
+    for _ in &streams {
+        let (mut accepted, _) = program.accept().unwrap();
+        accepted.set_read_timeout(Some(LIMIT)).unwrap();
+        accepted.read_exact(&mut vec![0; BYTES]).unwrap();
+    }
+}
+
+/// A program ends while its peer still reads. The peer gets all bytes.
+#[test]
+fn the_last_bytes_of_a_program_arrive() {
+    const BYTES: usize = 1_000_000;
+    let home = tempfile::tempdir().unwrap();
+    let (_hub, _member, program, socket) = pair(home.path());
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.write_all(&[7; BYTES]).unwrap();
+    drop(stream);
+    let (mut accepted, _) = program.accept().unwrap();
+    // The end of a second channel arrives behind the end of the first one.
+    drop(UnixStream::connect(&socket).unwrap());
+    let (mut second, _) = program.accept().unwrap();
+    second.set_read_timeout(Some(LIMIT)).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap(), 0);
+    accepted.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut received = Vec::new();
+    accepted.read_to_end(&mut received).unwrap();
+    assert_eq!(received.len(), BYTES);
+}
+
+/// A gateway whose peer never proves that it knows the secret ends, and says so.
+#[test]
+fn a_member_does_not_wait_for_a_silent_peer() {
+    let (home, silent) = (tempfile::tempdir().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = silent.local_addr().unwrap().to_string();
+    let mut member = command(home.path(), "member", "--connect", &address, SECRET);
+    let output = member.stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("has not proven in time"));
+}
+
 #[test]
 fn a_directory_is_reserved_before_programs_start() {
     let (home, address) = (tempfile::tempdir().unwrap(), free_address());
