@@ -10,18 +10,18 @@ use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The most descriptors of a message.
 const DESCRIPTORS: usize = 16;
 
-/// A BlueFlame write arrives in several messages. The server waits this many nanoseconds for the next one.
-/// After this time, the first 8 bytes count as a plain doorbell. Each message of the client (QEMU) ends the
-/// wait, so the client is never delayed.
-const BLOCK_NS: i64 = 20_000_000;
-/// The time in nanoseconds after which the server repeats requests whose receiver was not ready, and looks at
-/// receives of failed queue pairs. A message of the client ends this wait too.
-const WAIT_NS: i64 = 1_000_000;
+/// A BlueFlame write arrives in several messages. After each message of the client (QEMU), the server waits
+/// this long for the next part. After this time, the first 8 bytes count as a plain doorbell.
+const BLOCK: Duration = Duration::from_millis(20);
+/// The time after which the server repeats requests whose receiver was not ready, looks at receives of failed
+/// queue pairs, and writes late completions. Messages of the client and of the network do not prolong it.
+const WAIT: Duration = Duration::from_millis(1);
 
 /// The number of kinds of interrupts, and the number of the kind MSI-X. The kinds are INTx, MSI, MSI-X,
 /// errors, requests of the host (`VFIO_PCI_*_IRQ_INDEX`).
@@ -62,8 +62,9 @@ impl Message {
 /// # Errors
 /// The system's error of the socket.
 pub fn serve(listener: &UnixListener, function: &mut Function) -> std::io::Result<()> {
+    let mut due = None;
     loop {
-        wait(listener, function)?;
+        wait(listener, function, &mut due)?;
         let (stream, _) = listener.accept()?;
         // An error of one client's connection ends only this connection.
         let _ = serve_stream(stream, function);
@@ -81,8 +82,9 @@ pub fn serve_stream(mut stream: UnixStream, function: &mut Function) -> std::io:
 }
 
 fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result<()> {
+    let mut due = None;
     loop {
-        wait(&*stream, function)?;
+        wait(&*stream, function, &mut due)?;
         let Some(message) = receive(stream)? else { return Ok(()) };
         let is_silent = message.header.flags.get() & flag::NO_REPLY != 0;
         let Header { id, command, flags, .. } = message.header;
@@ -103,34 +105,39 @@ fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result
 
 /// Waits until the client's socket is readable. Meanwhile the function does the work that is due, and takes
 /// messages of its network. Without due work and without a network, returns at once: the caller's next read
-/// of the socket waits.
-fn wait(socket: impl AsFd, function: &mut Function) -> std::io::Result<()> {
+/// of the socket waits. `due` is the time since which work is due, which outlasts one call.
+fn wait(socket: impl AsFd, function: &mut Function, due: &mut Option<Instant>) -> std::io::Result<()> {
+    let begun = Instant::now();
     loop {
-        let is_due = function.is_due();
-        let nanoseconds = if function.device_mut().has_open_doorbell() { BLOCK_NS } else { WAIT_NS };
-        let limit = Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+        let now = Instant::now();
+        *due = function.is_due().then(|| due.unwrap_or(now));
+        let end = match *due {
+            Some(_) if function.device_mut().has_open_doorbell() => Some(begun + BLOCK),
+            since => since.map(|since| since + WAIT),
+        };
+        if end.is_some_and(|end| end <= now) {
+            function.run();
+            *due = None;
+            continue;
+        }
+        let limit = end.map(|end| Timespec { tv_sec: 0, tv_nsec: (end - now).as_nanos() as i64 });
         let mut polled = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
         polled.extend(function.prepare_sleep().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
-        if !is_due && polled.len() == 1 {
+        if limit.is_none() && polled.len() == 1 {
             return Ok(());
         }
-        let count = match poll(&mut polled, is_due.then_some(&limit)) {
+        let count = match poll(&mut polled, limit.as_ref()) {
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(count) => count,
         };
         let is_readable = polled.first().is_some_and(|first| !first.revents().is_empty());
         drop(polled);
-        if is_readable {
-            if count > 1 {
-                function.receive();
-            }
-            return Ok(());
-        }
-        if count == 0 {
-            function.run();
-        } else {
+        if count > usize::from(is_readable) {
             function.receive();
+        }
+        if is_readable {
+            return Ok(());
         }
     }
 }
