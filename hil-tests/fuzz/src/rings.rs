@@ -250,7 +250,9 @@ fn step(
             hostile.append(&bytes);
         }
         1 => {
-            let length = input.below(0x4_0200) as usize;
+            // A long message fills the ring, and takes most of the target's time.
+            let longest = if input.one_in(4) { 0x4_0200 } else { 0x1000 };
+            let length = input.below(longest) as usize;
             let mut bytes = (length.saturating_sub(4) as u32).to_le_bytes().to_vec();
             bytes.resize(length, input.any());
             hostile.append(&bytes);
@@ -279,7 +281,7 @@ fn step(
         5 | 6 => {
             // A request to a process that has ended gets an answer, so nothing is asserted.
             let number = input.any::<u8>().into();
-            let length = input.pick(&[0, 100, 5000, 100_000, 300_000]);
+            let length = input.pick(&[0, 100, 100, 100, 5000, 5000, 100_000, 300_000]);
             one.fabric.send(&one.message(HOSTILE, number, length));
             hostile.accept();
         }

@@ -3,6 +3,7 @@
 
 use mlx5_fabric::{Table, member_of};
 use rustix::fs::{FlockOperation, flock};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -129,11 +130,13 @@ impl Directory {
         changes
     }
 
-    /// Connects to the process of a slot.
+    /// Connects to the process of a slot, and never waits. Returns `None` if there is no process, or if the
+    /// process accepts no connections at the moment.
     pub(crate) fn connect(&self, slot: u8) -> Option<UnixStream> {
-        let stream = UnixStream::connect(self.file(slot, "socket")).ok()?;
-        stream.set_nonblocking(true).ok()?;
-        Some(stream)
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        rustix::net::connect(&stream, &SocketAddrUnix::new(self.file(slot, "socket")).ok()?).ok()?;
+        Some(stream.into())
     }
 
     /// Writes the lists of a process of another member, so that the programs of this directory find the

@@ -19,7 +19,10 @@ use mlx5_softdev::{Message, Response};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendmsg,
+    socket_with,
+};
 use std::cell::Cell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -472,7 +475,8 @@ impl<H: Host> Fabric<H> {
 
     /// Returns whether a living process has this slot.
     pub fn is_alive(&self, slot: u32) -> bool {
-        UnixStream::connect(socket(&self.directory, slot)).is_ok()
+        // A process whose queue of connections is full is there, but may accept none for any time.
+        matches!(connect(&socket(&self.directory, slot)), Ok(_) | Err(Errno::AGAIN))
     }
 
     fn services(&self, slot: u32) -> PathBuf {
@@ -580,6 +584,18 @@ fn try_lock(file: &File) -> bool {
 /// The system's error.
 pub fn send(stream: &UnixStream, pieces: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
     sendmsg(stream, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+}
+
+/// Connects to a socket, and never waits for the process that has the socket. The returned stream does not
+/// block.
+///
+/// # Errors
+/// The system's error. [`Errno::AGAIN`] if the process accepts no connections at the moment.
+fn connect(socket: &Path) -> rustix::io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(stream.into())
 }
 
 fn socket(directory: &Path, slot: u32) -> PathBuf {
@@ -708,8 +724,7 @@ impl Incoming {
 
 impl Outgoing {
     fn connect<H: Host>(directory: &Path, slot: u32) -> io::Result<Self> {
-        let stream = UnixStream::connect(socket(directory, slot))?;
-        stream.set_nonblocking(true)?;
+        let stream = connect(&socket(directory, slot))?;
         H::keep(&stream);
         let takes_rings = rings_file(directory, slot).exists();
         let ring = takes_rings.then(|| Writer::hand(&stream).ok()).flatten();
@@ -916,6 +931,22 @@ mod tests {
             good.send(&write(&good, &other, 1, vec![1; 8]));
             assert_eq!(carry(&mut good, &mut other, 1).len(), 1);
         }
+    }
+
+    #[test]
+    fn a_process_that_accepts_no_connection_makes_nobody_wait() {
+        let home = tempfile::tempdir().unwrap();
+        let mut one = Fabric::<Plain>::join(home.path()).unwrap();
+        let full = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&full, &SocketAddrUnix::new(socket(home.path(), 1)).unwrap()).unwrap();
+        rustix::net::listen(&full, 0).unwrap();
+        for attempt in 0..4 {
+            assert!(one.is_alive(1), "{attempt}");
+        }
+        let request = Request::Read { rkey: 1, address: 2, length: 3 };
+        let message = Message::Request { from: one.qpns().0, to: 1 << SLOT_SHIFT, sequence: 0, request };
+        let answer = one.send(&message);
+        assert!(matches!(answer, Some(Message::Response { response: Response::Unreachable, .. })));
     }
 
     #[test]
