@@ -108,18 +108,24 @@ static void sizes_are_those_of_the_queues(void)
     mlx5mk_size configure = mlx5mk_configure_size(&encrypted, 4, 1), transfer = mlx5mk_request_size(&write);
     CHECK(configure.blocks + transfer.blocks == 7 && configure.requests + transfer.requests == 3);
     CHECK(mlx5mk_cq_entries(2, 256, 64, 32) == 1024);
+    /* An mkey with signatures needs the BSF of its signature even if no domain has one. */
+    CHECK(mlx5mk_configure_size(&encrypted, 4, 0).blocks == mlx5mk_configure_size(&encrypted, 4, 1).blocks - 1);
+    CHECK(mlx5mk_configure_size(&encrypted, 4, MLX5MK_NO_SIGNATURES).blocks == 4);
     CHECK(mlx5mk_configure_size(NULL, 4, 1).blocks == 0 && mlx5mk_request_size(NULL).blocks == 0);
     static const struct {
         uint32_t operation, bytes, blocks;
     } SIZES[] = {{MLX5MK_OP_NOP, 0, 1},        {MLX5MK_OP_SEND, 0, 1},       {MLX5MK_OP_SEND, 60, 2},
                  {MLX5MK_OP_SEND, 44, 1},      {MLX5MK_OP_RDMA_WRITE, 44, 2}, {MLX5MK_OP_RDMA_READ, 0, 1},
                  {MLX5MK_OP_COMPARE_SWAP, 0, 1}, {MLX5MK_OP_MEMCPY, 0, 1},     {MLX5MK_OP_INVALIDATE, 0, 2},
-                 {MLX5MK_OP_MASKED_FETCH_ADD, 0, 1}, {MLX5MK_OP_MASKED_COMPARE_SWAP, 0, 2}};
+                 {MLX5MK_OP_MASKED_FETCH_ADD, 0, 1}, {MLX5MK_OP_MASKED_COMPARE_SWAP, 0, 2},
+                 {MLX5MK_OP_BIND, 0, 3}};
     for (size_t i = 0; i < sizeof(SIZES) / sizeof(SIZES[0]); i++) {
         mlx5mk_request one = {.operation = SIZES[i].operation, .sges = sges, .sge_count = 2};
         one.inline_data = SIZES[i].bytes ? pages : NULL, one.inline_bytes = SIZES[i].bytes;
         CHECK(mlx5mk_request_size(&one).blocks == SIZES[i].blocks && mlx5mk_request_size(&one).requests == 1);
     }
+    mlx5mk_request raw = {.operation = MLX5MK_OP_RAW};
+    CHECK(mlx5mk_request_size(&raw).blocks == 0);
 }
 
 static void options_of_a_connection_are_checked(void)
@@ -456,6 +462,10 @@ static void crcs_of_blocks_make_the_crc_of_all(void)
     /* The CRC of one block is its own. */
     const uint64_t block = 0x6482d367eb22b64e;
     DONE(mlx5mk_crc64_combine(0, &block, 1, 4096, MLX5MK_SEED_ONES, &long_crc, &error));
+    CHECK(long_crc == block);
+    DONE(mlx5mk_crc32c_combine(UINT32_MAX, &last, 1, 512, MLX5MK_SEED_ZEROS, &crc, &error));
+    CHECK(crc == last);
+    DONE(mlx5mk_crc64_combine(UINT64_MAX, &block, 1, 4096, MLX5MK_SEED_ZEROS, &long_crc, &error));
     CHECK(long_crc == block);
     REFUSED(MLX5MK_ARGUMENT, "crc is NULL", mlx5mk_crc64_combine(0, &block, 1, 4096, 1, NULL, &error));
 }

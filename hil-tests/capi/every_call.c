@@ -48,6 +48,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_key(NULL, no_mkey, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_check(NULL, no_mkey, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "pool is NULL", mlx5mk_mkey_forget(NULL, no_mkey, &error));
+    REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_forget_lost_errors(NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "prepared is NULL", mlx5mk_prepared_set_tweak(NULL, 0, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "prepared is NULL", mlx5mk_prepared_set_tags(NULL, 0, 0, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "prepared is NULL", mlx5mk_prepared_set_dek(NULL, NULL, NULL, &error));
@@ -403,6 +404,7 @@ static void mkeys_are_in_use_or_not(void)
     REFUSED(MLX5MK_CONFIG, "must give a layout",
             mlx5mk_post_configure(first, 63, 0, pool, mkey, prepared, NULL, 0, &error));
     DONE(mlx5mk_mkey_forget(pool, mkey, &error));
+    DONE(mlx5mk_cq_forget_lost_errors(cq, &error));
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);
 }

@@ -183,6 +183,9 @@ impl fmt::Display for Completion {
                 self.hardware,
                 self.hardware_type
             ),
+            MLX5MK_BAD_SIGNATURE if self.mkey.is_none() => {
+                f.write_str("an mkey that was put back to its pool has a signature error")
+            }
             MLX5MK_BAD_SIGNATURE => {
                 write!(f, "mkey {} of the pool has a signature error", self.mkey.pooled().position())
             }
@@ -276,6 +279,22 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
         Ok(poll(cq, room, &mut odd))
     })();
     tell(polled, odd, error)
+}
+
+/// Ends the state in which mlx5mk_mkey_check reports lost errors for each mkey of the device. Signature
+/// errors are lost if too many of them arrive for mkeys of pools that belong to other completion queues. Call
+/// this function after all data that moved until now were taken for wrong, for example moved again.
+///
+/// Errors: MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_forget_lost_errors(
+    cq: Option<&mut Cq>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        given(cq, "cq")?.reader.forget_lost_errors();
+        Ok(0)
+    })
 }
 
 /// As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room

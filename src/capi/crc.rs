@@ -9,10 +9,11 @@ use crate::mkey::{Crc32cCombine, Crc64Combine};
 use core::mem::MaybeUninit;
 
 /// Writes to `crc` the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes
-/// each. `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the
-/// blocks, as MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these
-/// CRCs, MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function needs only the CRCs, not the data. For each
-/// block it multiplies two polynomials of 32 bits.
+/// each. `blocks` are the CRCs of the blocks, as MLX5MK_CRC32C writes them (little endian in memory). `seed`
+/// is the start value of all these CRCs, MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. `first` is the CRC of the
+/// first part. If there is no first part, `first` is the CRC of no data: 0 with MLX5MK_SEED_ONES, UINT32_MAX
+/// with MLX5MK_SEED_ZEROS. The function needs only the CRCs, not the data. For each block, the function
+/// multiplies two polynomials of 32 bits.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn mlx5mk_crc32c_combine(
 }
 
 /// As mlx5mk_crc32c_combine, for CRCs as MLX5MK_CRC64_XP10 writes them (CRC-64/NVME, little endian in
-/// memory).
+/// memory). With MLX5MK_SEED_ZEROS, the CRC of no data is UINT64_MAX.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

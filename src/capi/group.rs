@@ -186,6 +186,11 @@ pub struct TakenMkey {
 impl TakenMkey {
     pub(super) const NONE: Self = Self { opaque: [0; 3] };
 
+    /// Returns whether the name is that of no mkey.
+    pub(super) const fn is_none(self) -> bool {
+        matches!(self.opaque, [0, 0, 0])
+    }
+
     pub(super) const fn pooled(self) -> PooledMkey {
         PooledMkey(Handle::from_numbers(self.opaque))
     }

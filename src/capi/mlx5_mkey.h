@@ -14,8 +14,9 @@
 //   used after its destroy function has returned, unless that function returned MLX5MK_IN_USE.
 // - **Results** are 0 or a count; a negative result is one of the codes `MLX5MK_…`. After an error, the last
 //   argument receives the same code with a message, if it is not NULL. After a success nothing is written to
-//   it (except by mlx5mk_cq_poll and mlx5mk_cq_wait, for malformed entries). A function that failed has
-//   changed nothing, unless its description says so, and has written to no other argument.
+//   it (except by mlx5mk_cq_poll, mlx5mk_cq_poll_stamped and mlx5mk_cq_wait, for malformed entries). A
+//   function that failed has changed nothing, unless its description says so, and has written to no other
+//   argument.
 // - **Arguments** may be NULL only where a function says so. Otherwise the code is `MLX5MK_ARGUMENT`, as
 //   for an invalid number. Any other pointer is not checked: it must lead to an object of its type. The
 //   library accesses this object during the call only, except registered memory, also that of lists, and
@@ -176,6 +177,10 @@
 // Flag of mlx5mk_cq_create: entries of the completion queue have 128 bytes instead of 64. On hosts with
 // cache lines of 128 bytes, each entry then has a cache line of its own.
 #define MLX5MK_CQ_LONG_ENTRIES 1
+
+// In place of a number of domains: the pool of the mkey was created without a completion queue, so its mkeys
+// have no signatures.
+#define MLX5MK_NO_SIGNATURES UINT32_MAX
 
 // Flag of a queue pair: every send request has a completion.
 #define MLX5MK_QP_SIGNAL_ALL 1
@@ -1229,6 +1234,14 @@ int32_t mlx5mk_cq_poll(struct mlx5mk_cq *cq,
                        uint32_t max,
                        struct mlx5mk_error *error);
 
+// Ends the state in which mlx5mk_mkey_check reports lost errors for each mkey of the device. Signature
+// errors are lost if too many of them arrive for mkeys of pools that belong to other completion queues. Call
+// this function after all data that moved until now were taken for wrong, for example moved again.
+//
+// Errors: MLX5MK_ARGUMENT.
+int32_t mlx5mk_cq_forget_lost_errors(struct mlx5mk_cq *cq,
+                                     struct mlx5mk_error *error);
+
 // As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room
 // for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format:
 // mlx5mk_clock_nanoseconds and mlx5mk_real_time_nanoseconds convert them.
@@ -1301,15 +1314,16 @@ uint64_t mlx5mk_real_time_nanoseconds(uint64_t timestamp);
 
 // Returns the largest size of a configuration (mlx5mk_post_configure) of an mkey of a pool: `entries` is the
 // largest number of entries of its layout, plus one for an interleaved layout, or 0 if the mkey keeps its
-// layout. `domains` is the largest number of domains with a signature, 0 to 2; for a digest 1. If `pool` is
-// NULL, all numbers of the size are 0.
+// layout. `domains` is the largest number of domains with a signature, 0 to 2; for a digest 1;
+// MLX5MK_NO_SIGNATURES for a pool without signatures. If `pool` is NULL, all numbers of the size are 0.
 struct mlx5mk_size mlx5mk_configure_size(const struct mlx5mk_pool_spec *pool,
                                          uint32_t entries,
                                          uint32_t domains);
 
-// Returns the size of a request that moves data (mlx5mk_post), or of an invalidation (MLX5MK_OP_INVALIDATE).
-// Only `operation`, `sge_count`, `inline_data` and `inline_bytes` of the request matter, and the function
-// does not follow pointers. If `request` is NULL, all numbers of the size are 0.
+// Returns the size of a request that moves data (mlx5mk_post), of an invalidation (MLX5MK_OP_INVALIDATE), or
+// of the binding of a memory window (MLX5MK_OP_BIND). Only `operation`, `sge_count`, `inline_data` and
+// `inline_bytes` of the request matter, and the function does not follow pointers. If `request` is NULL or
+// has another operation, all numbers of the size are 0.
 struct mlx5mk_size mlx5mk_request_size(const struct mlx5mk_request *request);
 
 // Returns the number of entries of a completion queue for `queue_pairs` queue pairs, each with up to `sends`
@@ -1995,10 +2009,11 @@ int32_t mlx5mk_windows_put(struct mlx5mk_windows *windows,
 void mlx5mk_windows_destroy(struct mlx5mk_windows *windows);
 
 // Writes to `crc` the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes
-// each. `first` is the CRC of the first part, 0 if there is no first part. `blocks` are the CRCs of the
-// blocks, as MLX5MK_CRC32C writes them (little endian in memory). `seed` is the start value of all these
-// CRCs, MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. The function needs only the CRCs, not the data. For each
-// block it multiplies two polynomials of 32 bits.
+// each. `blocks` are the CRCs of the blocks, as MLX5MK_CRC32C writes them (little endian in memory). `seed`
+// is the start value of all these CRCs, MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. `first` is the CRC of the
+// first part. If there is no first part, `first` is the CRC of no data: 0 with MLX5MK_SEED_ONES, UINT32_MAX
+// with MLX5MK_SEED_ZEROS. The function needs only the CRCs, not the data. For each block, the function
+// multiplies two polynomials of 32 bits.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_crc32c_combine(uint32_t first,
@@ -2010,7 +2025,7 @@ int32_t mlx5mk_crc32c_combine(uint32_t first,
                               struct mlx5mk_error *error);
 
 // As mlx5mk_crc32c_combine, for CRCs as MLX5MK_CRC64_XP10 writes them (CRC-64/NVME, little endian in
-// memory).
+// memory). With MLX5MK_SEED_ZEROS, the CRC of no data is UINT64_MAX.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_crc64_combine(uint64_t first,

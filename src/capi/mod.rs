@@ -11,8 +11,9 @@
 //!   used after its destroy function has returned, unless that function returned MLX5MK_IN_USE.
 //! - **Results** are 0 or a count; a negative result is one of the codes `MLX5MK_…`. After an error, the last
 //!   argument receives the same code with a message, if it is not NULL. After a success nothing is written to
-//!   it (except by mlx5mk_cq_poll and mlx5mk_cq_wait, for malformed entries). A function that failed has
-//!   changed nothing, unless its description says so, and has written to no other argument.
+//!   it (except by mlx5mk_cq_poll, mlx5mk_cq_poll_stamped and mlx5mk_cq_wait, for malformed entries). A
+//!   function that failed has changed nothing, unless its description says so, and has written to no other
+//!   argument.
 //! - **Arguments** may be NULL only where a function says so. Otherwise the code is [`MLX5MK_ARGUMENT`], as
 //!   for an invalid number. Any other pointer is not checked: it must lead to an object of its type. The
 //!   library accesses this object during the call only, except registered memory, also that of lists, and

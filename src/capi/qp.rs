@@ -7,7 +7,8 @@ use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Member, Qp};
 use super::values::{only, room};
 use crate::command::{
-    FlowLabel, LogAckInterval, PathMtu, Psn, QpAccess, QpState, Retries, RnrTimer, TimestampFormat,
+    FlowLabel, LogAckInterval, PathMtu, PeerAtomics, Psn, QpAccess, QpState, Retries, RnrTimer,
+    TimestampFormat,
 };
 use crate::devx::{AdoptSpec, ConnectOptions, DevxError, QpAddress, QueuePair, QueuePairSpec};
 use crate::types::Qpn;
@@ -213,6 +214,11 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
         // SAFETY: the caller vouches for the handles.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let each = send_cq.members.spec()?;
+        let atomics = match spec.flags & MLX5MK_QP_MASKED_ATOMICS {
+            0 if !pd.device.capabilities().atomic => PeerAtomics::None,
+            0 => PeerAtomics::Plain,
+            _ => PeerAtomics::Masked,
+        };
         let wanted = QueuePairSpec {
             send_blocks: size("send_blocks", or(spec.send_blocks, 256))?,
             receive_slots: size("receive_slots", or(spec.receive_slots, 16))?,
@@ -223,7 +229,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
             memcpy: spec.flags & MLX5MK_QP_MEMCPY != 0,
             blue_flame: spec.flags & MLX5MK_QP_BLUE_FLAME != 0,
             timestamps: timestamps(spec.timestamps)?,
-            access: QpAccess { masked_atomic: spec.flags & MLX5MK_QP_MASKED_ATOMICS != 0, ..each.access },
+            access: QpAccess { atomics, ..each.access },
             port: u8::try_from(or(spec.port, each.port.into()))
                 .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
             ..each

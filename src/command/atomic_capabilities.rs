@@ -9,10 +9,11 @@ use crate::wire::prm::query_hca_cap::{ATOMIC, CURRENT, QueryHcaCapReply, QueryHc
 /// Capabilities of atomics (PRM `atomic_caps`).
 ///
 /// ```
-/// use mlx5_mkey::command::{AtomicCapabilities, QpAccess};
+/// use mlx5_mkey::command::{AtomicCapabilities, PeerAtomics, QpAccess};
 /// /// Returns the rights of the peer: all that the device has.
 /// fn rights(device: &AtomicCapabilities) -> QpAccess {
-///     QpAccess { remote_atomic: true, masked_atomic: device.masked, ..QpAccess::READ_WRITE }
+///     let atomics = if device.masked { PeerAtomics::Masked } else { PeerAtomics::Plain };
+///     QpAccess { atomics, ..QpAccess::READ_WRITE }
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -105,6 +105,11 @@ pub enum CommandError {
         /// The largest length that the space can have.
         max: u64,
     },
+    /// The device gave a new object the number of an object that exists. The new object is destroyed.
+    NumberInUse {
+        /// The command.
+        command: Opcode,
+    },
 }
 
 impl fmt::Display for CommandError {
@@ -121,6 +126,9 @@ impl fmt::Display for CommandError {
             }
             Self::Misaligned { what, address, alignment } => {
                 write!(f, "{what} at {address:#x}: its address is no multiple of {alignment}")
+            }
+            Self::NumberInUse { command } => {
+                write!(f, "{command}: the device gave the number of an object that exists")
             }
             Self::PageAtZero => f.write_str("firmware takes no page at address 0"),
             Self::BitmapTooShort { words, needed } => {

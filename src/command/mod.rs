@@ -85,9 +85,9 @@ pub use numbers::{
 pub use pages::PageList;
 pub use psv::{CreatePsv, DestroyPsv};
 pub use qp::{
-    CreateQp, CreateQpOnPages, DestroyQp, InfinibandPath, Init2Init, Init2Rtr, Path, PathMtu, QpAccess,
-    QpChange, QpInfo, QpState, QpToError, QpToReset, QueryQp, ReceiveRing, RocePath, Rst2Init, Rtr2Rts,
-    Rts2Rts, SqErr2Rts, Sqd2Rts, TimestampFormat,
+    CreateQp, CreateQpOnPages, DestroyQp, InfinibandPath, Init2Init, Init2Rtr, Path, PathMtu, PeerAtomics,
+    QpAccess, QpChange, QpInfo, QpState, QpToError, QpToReset, QueryQp, ReceiveRing, RocePath, Rst2Init,
+    Rtr2Rts, Rts2Rts, SqErr2Rts, Sqd2Rts, TimestampFormat,
 };
 pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
 pub use roce_capabilities::{QueryRoceCapabilities, RoceCapabilities, TimestampSupport};

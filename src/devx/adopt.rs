@@ -214,7 +214,8 @@ impl Device {
         let send = SendQueue::new(config, send, books.send, record, doorbell)?;
         let config = ReceiveQueueConfig { qpn, entries_per_slot };
         let receive = ReceiveQueue::new(config, receive, books.receive, record)?.starting_at(receives);
-        let set_aside = [send_cq.set_aside(max_requests)?, receive_cq.set_aside(slots)?];
+        let set_aside =
+            [send_cq.set_aside(&self.context, max_requests)?, receive_cq.set_aside(&self.context, slots)?];
         set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
         let spec = QueuePairSpec {
             send_blocks: blocks,

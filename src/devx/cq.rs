@@ -319,22 +319,25 @@ impl Cq {
         self.0.room.entries.saturating_sub(self.0.room.set_aside.load(Ordering::Relaxed))
     }
 
-    /// Sets an entry aside for the signature error of an mkey.
+    /// Sets an entry aside for the signature error of an mkey of the device `context`.
     ///
     /// # Errors
-    /// [`DevxError::ErrorsOverwritten`], [`DevxError::CompletionQueueTooSmall`].
-    pub(super) fn set_error_aside(&self) -> Result<SetAside, DevxError> {
+    /// [`DevxError::ErrorsOverwritten`], and the errors of [`Cq::set_aside`].
+    pub(super) fn set_error_aside(&self, context: &sys::Context) -> Result<SetAside, DevxError> {
         if self.0.room.entries == u32::MAX {
             return Err(DevxError::ErrorsOverwritten { cq: self.0.number });
         }
-        self.set_aside(1)
+        self.set_aside(context, 1)
     }
 
-    /// Sets entries aside.
+    /// Sets entries aside for an object of the device `context`.
     ///
     /// # Errors
-    /// [`DevxError::CompletionQueueTooSmall`].
-    pub(super) fn set_aside(&self, entries: u32) -> Result<SetAside, DevxError> {
+    /// [`DevxError::CompletionQueueTooSmall`]. [`AdoptError::OtherDevice`](super::AdoptError::OtherDevice) if
+    /// the queue is of another device: commands name a completion queue by its number only, and the number
+    /// would mean another queue.
+    pub(super) fn set_aside(&self, context: &sys::Context, entries: u32) -> Result<SetAside, DevxError> {
+        context.expect_own(self.0.object.context())?;
         let room = &self.0.room;
         let add = |set: u32| set.checked_add(entries).filter(|sum| *sum <= room.entries);
         match room.set_aside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
@@ -525,6 +528,12 @@ impl CqReader {
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.forget_departed();
         with_queue!(&mut self.queue, queue => queue.check(mkey))
+    }
+
+    /// Ends the state in which checks return [`CheckError::ErrorsLost`], for all readers of the device; see
+    /// [`CompletionQueue::forget_lost_errors`].
+    pub fn forget_lost_errors(&mut self) {
+        with_queue!(&mut self.queue, queue => queue.forget_lost_errors());
     }
 
     /// Takes the next entry without decoding it, for [`crate::inspect`], and frees its place in the ring. The

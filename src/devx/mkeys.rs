@@ -146,7 +146,9 @@ impl ProtectionDomain {
     /// # Errors
     /// [`DevxError::Command`] where the device lacks a property of `spec`, or refuses;
     /// [`DevxError::CompletionQueueTooSmall`] where the completion queue has no entry left for signature
-    /// errors; [`DevxError::ErrorsOverwritten`] where the completion queue could lose signature errors.
+    /// errors; [`DevxError::ErrorsOverwritten`] where the completion queue could lose signature errors;
+    /// [`DevxError::Adopt`] with [`AdoptError::OtherDevice`](super::AdoptError::OtherDevice) for a completion
+    /// queue of another device.
     pub fn create_mkey(&self, spec: MkeySpec<'_>) -> Result<MkeyObject, DevxError> {
         self.make_mkey(spec, None)
     }
@@ -194,7 +196,7 @@ impl ProtectionDomain {
         let max_entries = EntryCount::new(spec.max_entries)?;
         let command = CreateMkey { pd: self.number()?, max_entries, features, tag: 0 };
         command.check(&self.report.general)?;
-        let set_aside = spec.signature.map(Cq::set_error_aside).transpose()?;
+        let set_aside = spec.signature.map(|cq| cq.set_error_aside(&self.context)).transpose()?;
         let psvs = match shared {
             _ if !features.block_signature => None,
             Some(shared) => Some(shared.clone()),

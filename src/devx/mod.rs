@@ -264,18 +264,28 @@ type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 /// Creates an object for whose number `is_taken` returns false. Until then, the function creates object after
 /// object, and keeps those with taken numbers, so that the device gives other numbers. They are destroyed at
 /// the end. The object uses the resources `kept`.
+///
+/// # Errors
+/// [`CommandError::NumberInUse`] if the device gives two of these objects the same number: a device that
+/// repeats its numbers would never give another one.
 fn create_unlike<C: Command, K>(
     context: &Arc<sys::Context>,
     kept: &Arc<K>,
     command: &C,
     is_taken: impl Fn(&C::Reply) -> bool,
-) -> Result<Created<Arc<K>, C>, DevxError> {
-    let mut held = vec::Vec::new();
+) -> Result<Created<Arc<K>, C>, DevxError>
+where
+    C::Reply: PartialEq,
+{
+    let mut held: vec::Vec<Created<Arc<K>, C>> = vec::Vec::new();
     loop {
         let made =
             carry(command, |request, reply| sys::Object::create(context, kept.clone(), request, reply))?;
         if !is_taken(&made.1) {
             return Ok(made);
+        }
+        if held.iter().any(|(_, number)| *number == made.1) {
+            return Err(CommandError::NumberInUse { command: C::OPCODE }.into());
         }
         held.push(made);
     }

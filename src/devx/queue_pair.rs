@@ -7,8 +7,9 @@ use super::sys::Allocation;
 use super::{Buffer, Device, DevxError, ProtectionDomain, QpDoorbell, carry, create_unlike, sys};
 use crate::command::error::CommandError;
 use crate::command::{
-    Command, CreateQp, Init2Init, LogPageSize, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp,
-    ReceiveRing, Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
+    Command, CreateQp, Init2Init, LogPageSize, PeerAtomics, QpAccess, QpChange, QpInfo, QpToError, QpToReset,
+    QueryQp, ReceiveRing, Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage,
+    UserIndex,
 };
 use crate::mkey::{Access, SignatureFault};
 use crate::queue::{
@@ -97,7 +98,7 @@ impl Default for QueuePairSpec {
             memcpy: false,
             user_index: UserIndex::default(),
             port: 1,
-            access: QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE },
+            access: QpAccess { atomics: PeerAtomics::Plain, ..QpAccess::READ_WRITE },
             blue_flame: false,
             timestamps: None,
         }
@@ -136,6 +137,9 @@ pub struct QueuePair {
     /// The memory in which the queues keep records of their requests. Dropped after the queues, which use it.
     _books: Allocation,
 }
+
+/// Number of data segments of receive requests in 64 bytes.
+const ENTRIES_PER_BLOCK: u32 = (WQEBB_BYTES / size_of::<DataSegment>()) as u32;
 
 const _: () = assert!(size_of::<QueuePair>() <= 1536, "a queue pair is small enough to be moved");
 
@@ -184,6 +188,8 @@ impl Device {
     /// After an error nothing is left on the device.
     /// - [`DevxError::Queue`] with [`QueueError::Size`](crate::error::QueueError::Size) unless `send_blocks`
     ///   is a power of two up to 2^15, `receive_slots` one up to 2^15, and `entries_per_slot` one up to 2^7.
+    /// - [`DevxError::Adopt`] with [`AdoptError::OtherDevice`](super::AdoptError::OtherDevice) for a protection
+    ///   domain or completion queue of another device.
     /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all possible
     ///   completions.
     /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,
@@ -200,16 +206,17 @@ impl Device {
         receive_cq: &Cq,
         spec: QueuePairSpec,
     ) -> Result<QueuePair, DevxError> {
+        self.context.expect_own(&pd.context)?;
         let send_ring = SendRingSize::new(spec.send_blocks)?;
         let slots = SlotCount::new(spec.receive_slots)?;
         let (blocks, receives) = (spec.send_blocks as usize, spec.receive_slots as usize);
-        let receive_ring = ReceiveRing { slots, stride: SlotStride::of_entries(spec.entries_per_slot)? };
+        // As libmlx5 does, give the receive ring 64 bytes or more. Nothing public says where the device would
+        // look for the send ring behind a shorter one.
+        let entries_per_slot = spec.entries_per_slot.max(ENTRIES_PER_BLOCK / slots.get());
+        let receive_ring = ReceiveRing { slots, stride: SlotStride::of_entries(entries_per_slot)? };
         let stride = receive_ring.stride.get() as usize;
-        drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
-        spec.access.check(&self.report.general)?;
-        if spec.access.masked_atomic && !self.atomics().is_some_and(|atomics| atomics.masked) {
-            return Err(unsupported("masked atomics"));
-        }
+        drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general, self.atomics())?;
+        spec.access.check(&self.report.general, self.atomics())?;
         if self.report.general.cqe_version == 0 && spec.user_index != UserIndex::default() {
             return Err(unsupported("user indices in completions (cqe_version is 0)"));
         }
@@ -218,20 +225,20 @@ impl Device {
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
         // Each request has at least one block, so a ring holds at most as many requests as blocks.
         let set_aside = [
-            send_cq.set_aside(max_requests.min(spec.send_blocks))?,
-            receive_cq.set_aside(spec.receive_slots)?,
+            send_cq.set_aside(&self.context, max_requests.min(spec.send_blocks))?,
+            receive_cq.set_aside(&self.context, spec.receive_slots)?,
         ];
         let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
-        // The PRM demands that the receive ring comes first. The send ring begins at a multiple of 64 bytes.
-        let send_at = (receives * stride).next_multiple_of(WQEBB_BYTES);
+        // The PRM demands that the receive ring comes first.
+        let send_at = receives * stride;
         let record_at = send_at + blocks * WQEBB_BYTES;
         let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
         // SAFETY: the queue pair keeps the memory and its queues do not leave it. `slots` is called once for
         // each ring, `record` once.
         let (receive_slots, send_slots, record) = unsafe {
             (
-                rings.slots(0, receives * spec.entries_per_slot as usize, DataSegment::default())?,
+                rings.slots(0, receives * entries_per_slot as usize, DataSegment::default())?,
                 rings.slots(send_at, blocks, Wqebb::ZERO)?,
                 rings.record(record_at)?,
             )
@@ -284,7 +291,7 @@ impl Device {
         let object = QpObject { qpn, spec, cqs, addresses, blue_flame, object };
         let books = Books::new(blocks, receives)?;
         let send = SendQueue::new(config, send_slots, books.send, record, doorbell)?;
-        let config = ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot };
+        let config = ReceiveQueueConfig { qpn, entries_per_slot };
         let receive = ReceiveQueue::new(config, receive_slots, books.receive, record)?;
         let queue = QueuePair::new(object, send, receive, books.memory);
         queue.control.init()?;
@@ -581,8 +588,10 @@ impl QueuePair {
         }
         self.control.modify(&QpToReset(*qpn))?;
         // In RESET the device writes no more completions. After RESET the device reads the rings from their
-        // beginning, so the queues are emptied here.
-        readers.iter_mut().for_each(|reader| reader.discard(*qpn));
+        // beginning, so the queues are emptied here. A queue pair of another device may have the same number,
+        // so readers of other completion queues keep their entries.
+        let own = readers.iter_mut().filter(|reader| cqs.contains(reader.cq()));
+        own.for_each(|reader| reader.discard(*qpn));
         let outstanding = &mut self.outstanding;
         self.send.restart(|request| outstanding.add_send(request));
         self.receive.restart(|id| outstanding.receives.push(id));

@@ -11,8 +11,10 @@ macro_rules! combine {
         #[doc = concat!("use mlx5_mkey::{mkey::", stringify!($name), ", types::Seed};")]
         #[doc = concat!("const BLOCK: ", stringify!($name), " =")]
         #[doc = concat!("    ", stringify!($name), "::behind(512, Seed::Ones);")]
-        /// // The CRC of no data is 0, so a loop over blocks begins with 0.
-        /// assert_eq!(BLOCK.combine(0, 0x1234), 0x1234);
+        #[doc = concat!("const NOTHING: ", stringify!($crc), " =")]
+        #[doc = concat!("    ", stringify!($name), "::of_nothing(Seed::Ones);")]
+        /// // A loop over blocks begins with the CRC of no data.
+        /// assert_eq!(BLOCK.combine(NOTHING, 0x1234), 0x1234);
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -20,8 +22,8 @@ macro_rules! combine {
             /// The polynomial x to the power of the number of bits in the second block, modulo the CRC's
             /// polynomial.
             power: $crc,
-            /// A value that `combine` adds to the first CRC by XOR. It cancels the effect of the second CRC's
-            /// start value.
+            /// The CRC of no data, which `combine` subtracts from the first CRC by XOR: the second CRC counts
+            /// it already.
             start: $crc,
         }
 
@@ -30,6 +32,14 @@ macro_rules! combine {
             const POLYNOMIAL: $crc = $polynomial;
             /// The polynomial 1.
             const ONE: $crc = 1 << (<$crc>::BITS - 1);
+
+            /// Returns the CRC of no data: 0 if CRCs begin with all ones, and all ones if they begin with 0.
+            pub const fn of_nothing(seed: Seed) -> $crc {
+                match seed {
+                    Seed::Ones => 0,
+                    Seed::Zeros => <$crc>::MAX,
+                }
+            }
 
             /// Creates the value that combines the CRC of a block of `bytes` bytes with the CRC of the data
             /// before the block. This takes up to 128 multiplications of polynomials, and no table.
@@ -42,12 +52,8 @@ macro_rules! combine {
                     square = Self::multiply(square, square);
                     rest >>= 1;
                 }
-                // CRCs are inverted at the end. If CRCs also begin with all ones, both effects cancel out.
-                let start = match seed {
-                    Seed::Ones => 0,
-                    Seed::Zeros => <$crc>::MAX,
-                };
-                Self { power, start }
+                // A CRC of no data must have no effect.
+                Self { power, start: Self::of_nothing(seed) }
             }
 
             /// Returns the CRC of all data. `first` is the CRC of the data before the block, `second` is the
@@ -87,7 +93,8 @@ combine! {
     /// const BLOCK: Crc32cCombine = Crc32cCombine::behind(512, Seed::Ones);
     /// /// Returns the CRC of an object, from the CRCs that the device wrote behind its blocks.
     /// fn of_object(blocks: &[[u8; 4]]) -> u32 {
-    ///     blocks.iter().fold(0, |object, block| BLOCK.combine(object, u32::from_le_bytes(*block)))
+    ///     let nothing = Crc32cCombine::of_nothing(Seed::Ones);
+    ///     blocks.iter().fold(nothing, |object, block| BLOCK.combine(object, u32::from_le_bytes(*block)))
     /// }
     /// // The CRC of "123456789" from the CRCs of "1234" and "56789".
     /// assert_eq!(Crc32cCombine::behind(5, Seed::Ones).combine(0xf63a_f4ee, 0x83b5_65d8), 0xe306_9283);
@@ -109,7 +116,8 @@ combine! {
     /// /// Returns the CRC of an object of blocks of 4096 bytes and a rest, as object stores keep it.
     /// fn of_object(blocks: &[u64], (rest, rest_bytes): (u64, u64)) -> u64 {
     ///     let block = Crc64Combine::behind(4096, Seed::Ones);
-    ///     let whole = blocks.iter().fold(0, |object, crc| block.combine(object, *crc));
+    ///     let nothing = Crc64Combine::of_nothing(Seed::Ones);
+    ///     let whole = blocks.iter().fold(nothing, |object, crc| block.combine(object, *crc));
     ///     Crc64Combine::behind(rest_bytes, Seed::Ones).combine(whole, rest)
     /// }
     /// assert_eq!(of_object(&[0x6482_d367_eb22_b64e], (0, 0)), 0x6482_d367_eb22_b64e);
@@ -155,7 +163,8 @@ mod tests {
     #[test]
     fn nothing_behind_changes_nothing_and_lengths_have_64_bits() {
         for (seed, crc) in CRC32C {
-            let (of_nothing, some) = (crc.checksum(&[]), crc.checksum(b"some"));
+            let (of_nothing, some) = (Crc32cCombine::of_nothing(seed), crc.checksum(b"some"));
+            assert_eq!(of_nothing, crc.checksum(&[]));
             assert_eq!(Crc32cCombine::behind(0, seed).combine(some, of_nothing), some);
             assert_eq!(Crc32cCombine::behind(4, seed).combine(of_nothing, some), some);
         }

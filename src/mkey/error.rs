@@ -334,7 +334,8 @@ pub enum CheckError {
         domain: u8,
     },
     /// The completion queue had to drop reports: more errors arrived for mkeys that no router contained than
-    /// the queue can store. The data of any mkey may be wrong.
+    /// the queue can store. The data of any mkey may be wrong. Checks return this error until
+    /// [`CompletionQueue::forget_lost_errors`](crate::queue::CompletionQueue::forget_lost_errors).
     ErrorsLost,
 }
 

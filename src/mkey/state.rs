@@ -252,7 +252,8 @@ impl Mkey {
         self.kind_word.set_mkey(self.kind_word.mkey().with_state_unknown(false));
     }
 
-    const fn is_unknown(&self) -> bool {
+    /// Returns whether the state on the device is unknown, as after an invalidation.
+    pub(crate) const fn is_unknown(&self) -> bool {
         self.kind_word.mkey().state_unknown()
     }
 

@@ -130,7 +130,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// # Errors
     /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that matches no domain
     /// of this mkey; the call returns this error only once. [`CheckError::ErrorsLost`] if routers lacked more
-    /// than 8 mkeys with errors: the data may be wrong.
+    /// than 8 mkeys with errors: the data of any mkey may be wrong. Every check of an mkey without an error
+    /// of its own then returns this error, until [`CompletionQueue::forget_lost_errors`].
     pub fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.unclaimed.check(mkey)
     }
@@ -139,6 +140,12 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// mkey: another mkey may get the same number.
     pub fn forget_mkey(&mut self, mkey: MkeyIndex) {
         self.unclaimed.forget(mkey);
+    }
+
+    /// Ends the state in which checks return [`CheckError::ErrorsLost`]. Call this function after all data
+    /// that moved until now were taken for wrong, for example moved again.
+    pub fn forget_lost_errors(&mut self) {
+        self.unclaimed.forget_lost();
     }
 
     /// From now on, keeps unclaimed signature errors in `shared`, where other completion queues keep theirs

@@ -109,8 +109,11 @@ impl RequestNumber {
         Self(bits)
     }
 
-    /// Returns the number of the first request of a new life.
-    pub(super) fn of_new_life() -> Self {
+    /// Returns the number of the first request of a new life of a queue. `last` is the greatest number that
+    /// the queue has used so far, `NONE` for a new queue. A life of more than 2^40 blocks runs into the
+    /// numbers of the next lives, which its queue therefore skips.
+    pub(super) fn of_new_life(last: Self) -> Self {
+        NEXT_LIFE.fetch_max((last.0 >> BLOCK_BITS) + 1, Ordering::Relaxed);
         Self(NEXT_LIFE.fetch_add(1, Ordering::Relaxed) << BLOCK_BITS)
     }
 
@@ -122,8 +125,23 @@ impl RequestNumber {
 
     /// Returns whether the success of this request proves that the other request was executed. This is so if
     /// both are of one life, and the other one is not the later: a queue pair executes the requests of a life
-    /// in order, and stops at a failure.
+    /// in order, and stops at a failure. If block 2^40 of a life is between the two, the function finds no
+    /// proof, and the program has to invalidate the key again.
     pub(super) const fn proves(self, other: Self) -> bool {
         self.0 >> BLOCK_BITS == other.0 >> BLOCK_BITS && self.0 >= other.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_life_proves_nothing_of_a_life_that_was_longer_than_its_numbers() {
+        let first = RequestNumber::of_new_life(RequestNumber::NONE);
+        let overrun = first.after((3 << BLOCK_BITS) + 10);
+        let next = RequestNumber::of_new_life(overrun);
+        assert!(!next.after(11).proves(overrun));
+        assert!(overrun.after(1).proves(overrun));
     }
 }

@@ -198,14 +198,15 @@ impl<'m> MkeyPool<'m> {
     /// and no check detects its card.
     ///
     /// # Errors
-    /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed or the
-    /// completion is of an earlier request or of another queue pair. The mkey is still in use.
+    /// [`PoolError::KeyInService`] if the completion is no such proof, because the request failed, the
+    /// completion is of an earlier request or of another queue pair, or the mkey was configured again after
+    /// the invalidation. The mkey is still in use.
     /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no mkey in use in this
     /// pool.
     pub fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
         let taken = self.mkey_mut(mkey)?;
-        let key = taken.key();
-        self.slots.put(mkey.0, key, completion)?;
+        let state = (taken.key(), taken.is_unknown());
+        self.slots.put(mkey.0, state, completion)?;
         if let Some(free) = self.mkeys.as_mut().get_mut(mkey.position()) {
             // If the peer has invalidated the key, no request of this side has noted it yet.
             free.note_invalidated();

@@ -199,7 +199,7 @@ impl<'r> SendRing<'r> {
         let first = u64::from(config.first_block);
         let flags = if config.signal_all { RequestFlags::SIGNALED } else { RequestFlags::NONE };
         let flags_after_umr = flags.with(config.umr_fence_flags());
-        let numbers = RequestNumber::of_new_life();
+        let numbers = RequestNumber::of_new_life(RequestNumber::NONE);
         Ok(Self {
             last_block: blocks.len() - 1,
             blocks,
@@ -222,11 +222,11 @@ impl<'r> SendRing<'r> {
 
     /// Forgets all work requests. The next one begins at block 0.
     pub(super) fn restart(&mut self) {
+        self.numbers = RequestNumber::of_new_life(self.next_number());
         (self.producer, self.contiguous_end, self.published, self.tail) = (0, 0, 0, 0);
         (self.next_flags, self.limit) = (self.flags, Limit::new(self.limit.most, 0));
         // Blocks are counted from 0 again, so slots must not name earlier requests.
         empty(&mut self.filed);
-        self.numbers = RequestNumber::of_new_life();
     }
 
     /// Posts a work request of `blocks` blocks, and `psvs` SET_PSVs after it, all named `id`: reserves the
@@ -488,7 +488,7 @@ impl<'r> SendRing<'r> {
         if any_invalidation {
             // The NOP completes as the invalidation would have, but its completion must not prove that the
             // key is out of service. Therefore all requests get other numbers.
-            self.numbers = RequestNumber::of_new_life();
+            self.numbers = RequestNumber::of_new_life(self.next_number());
         }
         // When the queue pair leaves SQD, the device continues to read requests, and must see the NOPs.
         barrier::blocks_before_record();

@@ -42,6 +42,11 @@ impl<const N: usize> Faults<N> {
         self.faults.retain(|kept| kept.mkey != mkey);
     }
 
+    /// Forgets that errors were dropped.
+    fn forget_lost(&mut self) {
+        self.lost = false;
+    }
+
     /// Moves a kept error into its mkey, and returns the mkey's first error.
     fn check(&mut self, mkey: &mut Mkey) -> Result<Option<SignatureError>, CheckError> {
         self.faults.retain(|kept| !mkey.record(kept));
@@ -118,6 +123,14 @@ impl Unclaimed {
             Self::Own(own) => own.forget(mkey),
             #[cfg(feature = "devx")]
             Self::Shared(shared) => shared.forget(mkey),
+        }
+    }
+
+    pub(super) fn forget_lost(&mut self) {
+        match self {
+            Self::Own(own) => own.forget_lost(),
+            #[cfg(feature = "devx")]
+            Self::Shared(shared) => shared.change(Faults::forget_lost),
         }
     }
 

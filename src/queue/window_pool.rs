@@ -155,8 +155,10 @@ impl<'m> WindowPool<'m> {
     /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no window in use in this
     /// pool.
     pub fn put(&mut self, window: PooledWindow, completion: &WorkCompletion) -> Result<(), PoolError> {
-        let key = self.window_mut(window)?.key();
-        self.slots.put(window.0, key, completion)?;
+        // The window has been bound until now, and a bound window takes no other binding: the invalidation is
+        // the last request that changed it.
+        let state = (self.window_mut(window)?.key(), true);
+        self.slots.put(window.0, state, completion)?;
         if let Some(free) = self.windows.as_mut().get_mut(window.position()) {
             free.note_invalidated();
         }

@@ -2,6 +2,7 @@
 
 use super::masked_atomic::MaskedAtomic;
 use super::memcpy::Memcpy;
+use super::window::BIND_BLOCKS;
 use crate::mkey::MkeyKind;
 use crate::wire::{OCTOWORD_BYTES, UMR_HEAD_BLOCKS, blocks_of};
 
@@ -58,6 +59,16 @@ impl RequestSize {
     /// Returns the size of a request that invalidates a key.
     pub const fn invalidate() -> Self {
         Self { blocks: UMR_HEAD_BLOCKS as u32, requests: 1 }
+    }
+
+    /// Returns the size of a request that binds a memory window.
+    pub const fn bind_window() -> Self {
+        Self { blocks: BIND_BLOCKS as u32, requests: 1 }
+    }
+
+    /// Returns the size of a request that sets a PSV.
+    pub const fn set_psv() -> Self {
+        Self { blocks: 1, requests: 1 }
     }
 
     /// Returns the size of a SEND with `sges` data segments.

@@ -263,6 +263,7 @@ pub fn entry_foreign_poll(
 ) -> bool {
     if completions.check(mkey).is_err() {
         completions.forget_mkey(mkey.key().index());
+        completions.forget_lost_errors();
     }
     if let Some(completion) = completions.poll(switch) {
         each(completion);

@@ -12,8 +12,8 @@ use super::{
 use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyEntries, QpAccess, QpState,
-    TimestampFormat, XtsKey,
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyEntries, PeerAtomics, QpAccess,
+    QpState, TimestampFormat, XtsKey,
 };
 use mlx5_mkey::devx::{
     Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, ListMkey, Login, MappedClock,
@@ -267,8 +267,11 @@ impl DevxBoard {
         let access = QpAccess {
             remote_read: !denied.contains(Access::REMOTE_READ),
             remote_write: !denied.contains(Access::REMOTE_WRITE),
-            remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
-            masked_atomic: self.capabilities().masked_atomics && !spec.plain_atomics,
+            atomics: match self.capabilities().masked_atomics && !spec.plain_atomics {
+                _ if denied.contains(Access::REMOTE_ATOMIC) => PeerAtomics::None,
+                false => PeerAtomics::Plain,
+                true => PeerAtomics::Masked,
+            },
         };
         let memcpy = self.capabilities().memcpy;
         let spec = QueuePairSpec {

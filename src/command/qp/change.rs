@@ -3,7 +3,7 @@
 
 use super::access::QpAccess;
 use crate::command::error::CommandError;
-use crate::command::{Command, GeneralCapabilities, RnrTimer};
+use crate::command::{AtomicCapabilities, Command, GeneralCapabilities, RnrTimer};
 use crate::types::Qpn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional, QpcExtension};
@@ -129,11 +129,21 @@ impl Init2Init {
         Self { qp, drain_signature_errors: None, memcpy: None, access: None }
     }
 
-    /// Checks that the device supports the changes.
+    /// Checks that the device supports the changes. `atomics` are the capabilities of its atomics, as in
+    /// [`QpAccess::check`].
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
-    pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
+    pub const fn check(
+        &self,
+        device: &GeneralCapabilities,
+        atomics: Option<&AtomicCapabilities>,
+    ) -> Result<(), CommandError> {
+        if let Some(access) = self.access
+            && let Err(error) = access.check(device, atomics)
+        {
+            return Err(error);
+        }
         let what = if matches!(self.drain_signature_errors, Some(true)) && !device.drain_signature_errors {
             "draining on signature errors"
         } else if matches!(self.memcpy, Some(true)) && !device.memcpy_per_qp {

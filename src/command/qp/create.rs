@@ -113,10 +113,12 @@ impl Parts {
 
 /// The command that creates a queue pair of a reliable connection, with rings in user memory (CREATE_QP).
 ///
-/// The send ring begins right after the receive ring. The command switches "scatter to CQE" off, by which the
-/// device writes short received data into completion entries. This feature takes address 0 for "no buffer",
-/// but the space of an mkey may begin at 0. The reply is the number of the queue pair, which is in the state
-/// RESET.
+/// The send ring begins right after the receive ring. The receive ring should have 64 bytes or more, as the
+/// rings of libmlx5 have: no public source says where the send ring begins after a shorter one.
+///
+/// The command switches "scatter to CQE" off, by which the device writes short received data into completion
+/// entries. This feature takes address 0 for "no buffer", but the space of an mkey may begin at 0. The reply
+/// is the number of the queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -206,7 +208,8 @@ impl Command for CreateQp {
 /// command lists by bus address (CREATE_QP). The command is meant for bare metal, where no kernel registers
 /// user memory.
 ///
-/// The receive ring is first. The send ring begins at the next multiple of 64 bytes. Like [`CreateQp`], the
+/// The receive ring is first. The send ring begins at the next multiple of 64 bytes. As for [`CreateQp`], the
+/// receive ring should have 64 bytes or more. Like [`CreateQp`], the
 /// command switches "scatter to CQE" off. The reply is the number of the queue pair, which is in the state
 /// RESET.
 ///

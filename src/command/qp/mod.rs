@@ -12,7 +12,7 @@ mod end;
 mod path;
 mod query;
 
-pub use access::QpAccess;
+pub use access::{PeerAtomics, QpAccess};
 pub use change::{Init2Init, QpChange, Rts2Rts, SqErr2Rts, Sqd2Rts};
 pub use connect::{Init2Rtr, Rst2Init, Rtr2Rts};
 pub use create::{CreateQp, CreateQpOnPages, ReceiveRing, TimestampFormat};

@@ -125,12 +125,7 @@ impl Command for QueryQp {
             next_receive_psn: psn(qpc.receive.get()),
             user_index: UserIndex::new(qpc.user_index.get() & UserIndex::MAX.get()).unwrap_or_default(),
             drain_signature_errors: pd.drain_sigerr(),
-            access: QpAccess {
-                remote_read: access.rre(),
-                remote_write: access.rwe(),
-                remote_atomic: access.rae(),
-                masked_atomic: access.atomic_mode() >= QpcRights::ATOMIC_MODE_8_BYTES,
-            },
+            access: QpAccess::from_wire(access),
             service_type: state.st(),
             pd: Pdn::new(pd.pd()).unwrap_or_default(),
             port: PathPort::from_bits(qpc.primary_path.port.get()).vhca_port_num(),

@@ -323,9 +323,23 @@ fn a_format_of_time_stamps_is_chosen_by_the_capability() {
 #[test]
 fn atomics_are_refused_where_there_are_none() {
     let none = general(&[]);
-    let atomics = QpAccess { remote_atomic: true, ..QpAccess::default() };
-    let what = "atomics";
-    assert_eq!(atomics.check(&none), Err(CommandError::Unsupported { command: Opcode::RST2INIT_QP, what }));
-    assert_eq!(QpAccess::READ_WRITE.check(&none), Ok(()));
-    assert_eq!(atomics.check(&GeneralCapabilities { atomic: true, ..none }), Ok(()));
+    let some = GeneralCapabilities { atomic: true, ..none };
+    let [lacks_masked, has_masked] =
+        [false, true].map(|masked| Some(AtomicCapabilities { masked, host_order: false }));
+    let [plain, masked] =
+        [PeerAtomics::Plain, PeerAtomics::Masked].map(|atomics| QpAccess { atomics, ..QpAccess::default() });
+    let refused = |what| Err(CommandError::Unsupported { command: Opcode::RST2INIT_QP, what });
+    for (access, device, atomics, expected) in [
+        (QpAccess::READ_WRITE, none, None, Ok(())),
+        (plain, none, None, refused("atomics")),
+        (plain, some, lacks_masked, Ok(())),
+        (masked, none, has_masked, refused("atomics")),
+        (masked, some, None, refused("masked atomics")),
+        (masked, some, lacks_masked, refused("masked atomics")),
+        (masked, some, has_masked, Ok(())),
+    ] {
+        assert_eq!(access.check(&device, atomics.as_ref()), expected, "{access:?}");
+        let change = Init2Init { access: Some(access), ..Init2Init::new(Qpn::default()) };
+        assert_eq!(change.check(&device, atomics.as_ref()), expected, "{change:?}");
+    }
 }

@@ -201,12 +201,12 @@ fn m19_draining_is_asked_for_as_rdma_core_does() {
 fn m42_draining_is_refused_where_there_is_none() {
     let (none, drain) =
         (general(&[]), Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(qp()) });
-    let missing = drain.check(&none).unwrap_err().to_string();
+    let missing = drain.check(&none, None).unwrap_err().to_string();
     assert_eq!(missing, "INIT2INIT_QP: the device has no draining on signature errors");
     let able = GeneralCapabilities { drain_signature_errors: true, ..none };
-    assert_eq!(drain.check(&able), Ok(()));
-    assert_eq!(Init2Init { drain_signature_errors: Some(false), ..drain }.check(&none), Ok(()));
-    assert_eq!(Init2Init { drain_signature_errors: None, ..drain }.check(&none), Ok(()));
+    assert_eq!(drain.check(&able, None), Ok(()));
+    assert_eq!(Init2Init { drain_signature_errors: Some(false), ..drain }.check(&none, None), Ok(()));
+    assert_eq!(Init2Init { drain_signature_errors: None, ..drain }.check(&none, None), Ok(()));
 }
 
 #[test]
@@ -217,23 +217,23 @@ fn m45_copies_are_asked_for_as_rdma_core_does() {
     words(&copies, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8), (0x110, 0x2000_0000)]);
     let none = Init2Init { memcpy: Some(false), ..copies };
     words(&none, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8)]);
-    let missing = copies.check(&general(&[])).unwrap_err().to_string();
+    let missing = copies.check(&general(&[]), None).unwrap_err().to_string();
     assert_eq!(missing, "INIT2INIT_QP: the device has no copies in memory by queue pairs");
-    assert_eq!(none.check(&general(&[])), Ok(()));
+    assert_eq!(none.check(&general(&[]), None), Ok(()));
     let able = GeneralCapabilities { memcpy_per_qp: true, ..general(&[]) };
-    assert_eq!(copies.check(&able), Ok(()));
+    assert_eq!(copies.check(&able, None), Ok(()));
 }
 
 #[test]
 fn m55_changes_among_the_sending_states() {
-    let access = QpAccess { remote_atomic: true, ..Default::default() };
+    let access = QpAccess { atomics: PeerAtomics::Plain, ..Default::default() };
     let change = QpChange { access: Some(access), rnr_timer: Some(RnrTimer::new(9).unwrap()) };
     let body = [(0x8, 0x0012_3456), (0x10, 0x4e), (0xa8, 0x0001_2000), (0xac, 0x0900_0000)];
     let with = |opcode: u32| [&[(0, opcode << 16)], &body[..]].concat();
     words(&Rts2Rts { qp: qp(), change }, &with(0x505));
     words(&Sqd2Rts { qp: qp(), change }, &with(0x50c));
     words(&SqErr2Rts { qp: qp(), change }, &with(0x506));
-    let masked = QpChange { access: Some(QpAccess { masked_atomic: true, ..access }), ..change };
+    let masked = QpChange { access: Some(QpAccess { atomics: PeerAtomics::Masked, ..access }), ..change };
     let [.., (timer, value)] = body;
     let (mask, rights) = ((0x10, 0x4e), (0xa8, 0x0003_2000));
     words(
@@ -263,7 +263,7 @@ fn queue_pairs_are_queried() {
             (0x94, 0x0011_1213),
             (0xb4, 0x0021_2223),
             (0xc4, 0x0100_0000),
-            (0xa8, 0x0003_8000),
+            (0xa8, 0x0003_a000),
             (0xac, 0x000a_0b0c),
             (0xcc, 0x1234_5678),
             (0xd0, 0x9abc_def0),
@@ -281,7 +281,7 @@ fn queue_pairs_are_queried() {
         next_receive_psn: Psn::new(0x0a_0b0c).unwrap(),
         user_index: UserIndex::new(0x76_5432).unwrap(),
         drain_signature_errors: true,
-        access: QpAccess { remote_read: true, masked_atomic: true, ..Default::default() },
+        access: QpAccess { remote_read: true, atomics: PeerAtomics::Masked, ..Default::default() },
         mtu: 3,
         service_type: 3,
         pd: Pdn::new(0xab_cdef).unwrap(),

@@ -127,6 +127,11 @@ impl Context {
         (!taken).then(|| LoginPlace(self.clone()))
     }
 
+    /// Returns an error if `other`, the context of another object, is not this one.
+    pub(in crate::devx) fn expect_own(&self, other: &Self) -> Result<(), DevxError> {
+        self.expect(other.raw.as_ptr())
+    }
+
     /// Returns an error if `context`, the context of another object, is not this one.
     pub(super) fn expect(&self, context: *mut IbvContext) -> Result<(), DevxError> {
         if context == self.raw.as_ptr() { Ok(()) } else { Err(AdoptError::OtherDevice.into()) }

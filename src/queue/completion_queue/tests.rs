@@ -236,6 +236,13 @@ fn an_error_that_the_router_has_no_mkey_for_is_told_when_the_mkey_is_asked() {
         assert!(poll(&mut completions).is_some_and(|found| found.is_err()));
     }
     assert_eq!(completions.check(&mut right), Err(CheckError::ErrorsLost));
+    assert_eq!(
+        completions.check(&mut right),
+        Err(CheckError::ErrorsLost),
+        "until the program says otherwise"
+    );
+    completions.forget_lost_errors();
+    assert_eq!(completions.check(&mut right), Ok(None));
 }
 
 #[test]

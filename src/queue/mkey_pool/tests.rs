@@ -1,5 +1,5 @@
 use super::*;
-use crate::mkey::{SignatureAttributes, SignatureFault};
+use crate::mkey::{Access, KlmEntry, SignatureAttributes, SignatureFault};
 use crate::queue::{
     CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, Failure, LastRequest, Message, Outcome,
     RequestKind, RequestNumber, SendQueue, SendQueueConfig, SendSlot,
@@ -7,6 +7,7 @@ use crate::queue::{
 use crate::types::{PsvIndex, Qpn};
 use crate::wire::Wqebb;
 use crate::wire::cqe::{Cqe, CqeOpcode, OpOwn, Syndrome};
+use crate::wqe::PreparedConfig;
 use std::collections::HashSet;
 use std::vec;
 use std::vec::Vec as List;
@@ -148,6 +149,25 @@ fn a_cancelled_invalidation_proves_nothing() {
     pool.invalidate(handle, queue.request(1).signaled()).unwrap();
     queue.ring_doorbell();
     assert_eq!(pool.put(handle, &complete(&mut queue, 2)), Ok(()));
+}
+
+#[test]
+fn an_invalidation_proves_nothing_once_the_mkey_is_configured_again() {
+    let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    let config = SendQueueConfig::new(QPN);
+    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(16), &record, Silent).unwrap();
+    let mut pool = pool_of([plain(1)]);
+    let handle = pool.take().unwrap().0;
+    let first = next_number(&mut queue);
+    pool.invalidate(handle, queue.request(1)).unwrap();
+    let mkey = pool.get_mut(handle).unwrap();
+    let prepared = PreparedConfig::access(mkey, Access::REMOTE_READ).unwrap();
+    let memory = [KlmEntry { address: 0, length: 64, key: Key::from_raw(7) }];
+    queue.request(2).configure_mkey(mkey, &prepared, &memory).unwrap();
+    assert_eq!(pool.put(handle, &sent(first)), Err(PoolError::KeyInService));
+    let second = next_number(&mut queue);
+    pool.invalidate(handle, queue.request(3)).unwrap();
+    assert_eq!(pool.put(handle, &sent(second)), Ok(()));
 }
 
 /// Returns the completion of the request that begins at this block, a success.

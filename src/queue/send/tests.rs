@@ -506,6 +506,10 @@ fn requests_take_what_their_size_says() {
             queue.request(1).masked_atomic(remote, atomic, &SGE).unwrap();
         });
     }
+    let psv = PsvIndex::from_low_bits(5);
+    check("SET_PSV", RequestSize::set_psv(), &mut |queue| {
+        queue.request(1).set_psv(psv, Seed::Ones).unwrap();
+    });
     check("LOCAL_INV", RequestSize::invalidate(), &mut |queue| queue.request(1).invalidate(KEY).unwrap());
     let dek = crate::types::DekId::from_low_bits(7);
     let crypto = Crypto {

@@ -4,12 +4,14 @@ use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
 use super::{MOMENT, TIMEOUT};
 use mlx5_mkey::command::QpState;
-use mlx5_mkey::devx::{AdoptError, AdoptSpec, CqReader, DevxError, EventKind, QueuePair};
+use mlx5_mkey::devx::{
+    AdoptError, AdoptSpec, Cq, CqReader, Device, DevxError, EventKind, MkeySpec, QueuePair, QueuePairSpec,
+};
 use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
 use mlx5_mkey::queue::{ArmFor, Completion, Message, Outcome, QpRouter, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
-use mlx5_testing::preload::prepared;
+use mlx5_testing::preload::{preloaded, prepared};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -101,7 +103,7 @@ fn what_the_library_is_for_works_on_them() {
         theirs.poll(1);
         let (mut queue, mut completions, device) = theirs.adopt(SPEC).unwrap();
         let pd = theirs.adopt_pd(&device).unwrap();
-        let spec = mlx5_mkey::devx::MkeySpec { max_entries: 4, ..Default::default() };
+        let spec = MkeySpec { max_entries: 4, ..Default::default() };
         let mut object = pd.create_mkey(spec).unwrap();
         let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), ..MkeyConfig::UNCHANGED };
         let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
@@ -248,6 +250,28 @@ fn queues_of_others_are_refused() {
             qp.destroy();
         }
         assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn objects_of_two_devices_are_not_mixed() {
+    preloaded("adopt::objects_of_two_devices_are_not_mixed", || {
+        let [here, there] = [(); 2].map(|()| Device::open(None).unwrap());
+        let (pd, (cq, _reader)) = (here.alloc_pd().unwrap(), here.create_cq(256).unwrap());
+        let (other_pd, (other_cq, _other)) = (there.alloc_pd().unwrap(), there.create_cq(256).unwrap());
+        let create =
+            |pd, cqs: [&Cq; 2]| here.create_qp(pd, cqs[0], cqs[1], QueuePairSpec::default()).map(drop);
+        let signed = MkeySpec { max_entries: 1, signature: Some(&other_cq), ..MkeySpec::default() };
+        for refused in [
+            create(&other_pd, [&cq, &cq]),
+            create(&pd, [&other_cq, &cq]),
+            create(&pd, [&cq, &other_cq]),
+            pd.create_mkey(signed).map(drop),
+        ] {
+            assert!(matches!(refused, Err(DevxError::Adopt(AdoptError::OtherDevice))), "{refused:?}");
+        }
+        assert_eq!((cq.free_entries(), other_cq.free_entries()), (256, 256), "nothing is set aside");
+        create(&pd, [&cq, &cq]).unwrap();
     });
 }
 
