@@ -1,5 +1,5 @@
 //! The error types of the library: of commands, of configurations, of posting, of completions and of pools.
-//! Each type is defined in the lowest module that its users share.
+//! This module only exports them. Each type is defined in the lowest module that is common to its users.
 //!
 //! All error types are small and `Copy`. An error about a value names the value and, unless it is a constant,
 //! the limit. A refused request has changed nothing.

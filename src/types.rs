@@ -19,7 +19,7 @@ use zerocopy::{Immutable, IntoBytes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfRange {
-    /// The name of the field, as the field's documentation spells it.
+    /// The name of the number, such as "queue pair number".
     pub what: &'static str,
     /// The number that the caller gave.
     pub value: u64,
@@ -171,7 +171,8 @@ number24! {
     PsvIndex, "PSV index"
 }
 number24! {
-    /// The number of a DEK, by which mkeys name it (PRM `encryption_key` object, 24 bits).
+    /// The number by which mkeys name a DEK, the device's object for an encryption key (PRM `encryption_key`
+    /// object, 24 bits).
     ///
     /// The object id that the device returns for a DEK has 32 bits; a BSF contains the low 24 bits.
     /// [`DekId::from_low_bits`] accepts the whole id.
@@ -455,8 +456,8 @@ impl Tweak {
 
 impl fmt::Debug for Tweak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `core`'s code that prints a `u128` contains a panic, so the number is printed in two halves of 64
-        // bits.
+        // The code of `core` that prints a `u128` contains a panic, which this library avoids. So the number
+        // is printed in two halves of 64 bits.
         write!(f, "Tweak(0x{:016x}{:016x})", (self.get() >> 64) as u64, self.get() as u64)
     }
 }

@@ -85,8 +85,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         crypto: Some(crypto),
     };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
-    // Map two pieces of memory to one space, and write all of it to the peer. One doorbell publishes both
-    // requests.
+    // Map two pieces of memory to one space, and write the whole space to the peer. One doorbell publishes
+    // both requests.
     let entries = [source.entry(0..300)?, source.entry(300..DATA)?];
     let remote = Remote { address: target.address(), rkey: target.rkey() };
     let all = Sge { address: 0, length: WIRE as u32, lkey: mkeys[0].key() };
@@ -113,7 +113,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     batch.request(4).signaled().rdma_read(remote, &[all])?;
     drop(batch);
     finish(4, &mut completions, &mut queue, &mut mkeys)?;
-    // The transfer has completed. `check` tells whether all signatures of its data were right.
+    // The transfer has completed. `check` returns the first wrong signature of the transferred data, if any.
     match completions.check(&mut mkeys[0])? {
         Some(error) if error.block_index() == 1 => println!("read back: block 1 is wrong: {error:?}"),
         other => return Err(format!("a flipped bit in block 1, and the mkey says {other:?}").into()),

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// The heading of the table.
 const TABLE: &str = "## Every assumption";
 
-/// The folders whose comments mark assumptions. Scenarios are left out: their assumptions are asked by
-/// themselves.
+/// The folders whose comments mark assumptions. Scenarios are left out, because each scenario itself asks the
+/// board about its assumptions.
 const FOLDERS: [&str; 2] = ["emulator", "/src"];
 
 /// The number of marks of each heading or file.
@@ -53,7 +53,7 @@ fn in_the_code() -> Marks {
 }
 
 /// A row: the places that the cell "Marked in" names, and the names of cases in the cell "Asked by", or the
-/// reason that nobody asks.
+/// reason why no case asks.
 type Row<'p> = (Vec<String>, Result<Vec<&'p str>, &'p str>);
 
 /// Returns the rows of the table.

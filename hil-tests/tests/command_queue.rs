@@ -45,8 +45,8 @@ struct Window {
 struct Faults {
     registers: Vec<(Register, u32)>,
     deaf: bool,
-    /// A function that changes memory before the first doorbell that has one of these bits, and one that does
-    /// so after it.
+    /// `before` changes memory before the first doorbell that has one of its bits, `behind` after the first
+    /// such doorbell.
     before: Option<(u32, Change)>,
     behind: Option<(u32, Change)>,
     doorbells: Vec<u32>,
@@ -229,7 +229,8 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
     let function = PAGES_OF;
-    // Offsets in the command queue entry: a word of the request, the token, the signature.
+    // The test flips a bit at these offsets in the command queue entry: in a word of the request, in the
+    // token, and in the signature.
     for at in [0x17, 0x3c, 0x3d] {
         rig.before(flip(at));
         let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();
@@ -240,8 +241,9 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
         core::array::from_fn(|page| first + page as u64 * 4096)
     };
     let give = GivePages { function, pages };
-    // Offsets in the request's second mailbox block: data, number, token, both signatures. The reply has no
-    // second block, so the device's refusal can only concern the request.
+    // The test flips a bit at these offsets in the request's second mailbox block: in the data, the number,
+    // the token, and both signatures. The reply has no second block, so the device's refusal can only concern
+    // the request.
     for at in [0, 0x23b, 0x23d, 0x23e, 0x23f] {
         rig.before(flip(BLOCKS + 1024 + at));
         let error = queue.execute(&give, &mut rig.clock).unwrap_err();

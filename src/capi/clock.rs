@@ -1,6 +1,6 @@
-//! The device's clock, and the conversion of time stamps.
+//! Functions that read the device's clock, and that convert ticks and time stamps into nanoseconds.
 
-#![allow(unsafe_code)] // Unmangled names for C, and places of the caller.
+#![allow(unsafe_code)] // Unmangled names for C, and memory of the caller.
 
 use super::device::Device;
 use super::error::{Error, attempt, given};
@@ -17,8 +17,8 @@ pub struct Clock {
     pub cycles: u64,
     /// A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
     pub fraction: u64,
-    /// The bits that a clock value has, as ones: 48 of them, for example. After this value the clock starts
-    /// again at 0.
+    /// The largest value of the device's clock, for example 2^48 - 1. After this value the clock starts again
+    /// at 0.
     pub mask: u64,
     /// The length of a tick, in units of 2^-`shift` nanoseconds.
     pub multiplier: u32,
@@ -44,8 +44,9 @@ pub unsafe extern "C" fn mlx5mk_device_ticks(
     })
 }
 
-/// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The clocks drift
-/// apart, so a conversion with old data is inexact: call this function about once a second.
+/// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The device's
+/// clock and the kernel's clock drift apart, so a conversion with old data is inexact: call this function
+/// about once a second.
 ///
 /// Errors: MLX5MK_SYSTEM where the kernel has no such data.
 #[unsafe(no_mangle)]

@@ -37,10 +37,10 @@ fn umem_spec(access: u32, page_sizes: u64) -> Result<UmemSpec, Failure> {
 }
 
 /// Registers `length` bytes at `address` as a umem (`mlx5dv_devx_umem_reg_ex`). Commands that create queues
-/// name it as the memory of rings and doorbell records. `access` are what the device may do: for a completion
-/// queue MLX5MK_LOCAL_WRITE, since the device writes the entries. `page_sizes` is the sum of the accepted
-/// page sizes in bytes, or 0 for all. The caller keeps the memory mapped until mlx5mk_umem_deregister has
-/// returned 0.
+/// name the umem as the memory of rings and doorbell records. `access` states what the device may do with the
+/// memory: for a completion queue MLX5MK_LOCAL_WRITE, since the device writes the entries. `page_sizes` is
+/// the sum of the accepted page sizes in bytes, or 0 for all. The caller keeps the memory mapped until
+/// mlx5mk_umem_deregister has returned 0.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 35, MLX5MK_SYSTEM where the
 /// memory is not mapped with these rights (EFAULT) or has none of the page sizes (EINVAL).
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn mlx5mk_umem_register(
             return Err(Failure::Null("address"));
         }
         let spec = umem_spec(access, page_sizes)?;
-        // SAFETY: the caller vouches for the memory; Rust code has no reference to it.
+        // SAFETY: the caller vouches that the memory stays mapped; Rust code has no reference to it.
         hand_out(umem, Umem(unsafe { device.register_umem(address.cast(), length, spec)? }))
     })
 }
@@ -104,7 +104,8 @@ pub unsafe extern "C" fn mlx5mk_umem_number(umem: Option<&Umem>) -> u32 {
 /// Ends the registration. Before this call, destroy the objects that use the memory. The handle is destroyed
 /// even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
+/// Errors: MLX5MK_SYSTEM. After this error the device may still access the memory, so the memory must stay
+/// mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_umem_deregister(
     umem: Option<Box<Umem>>,
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn mlx5mk_uar_alloc(
     })
 }
 
-/// Writes the number by which commands name the UAR page.
+/// Writes to `number` the number by which commands name the UAR page.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -162,7 +163,7 @@ pub unsafe extern "C" fn mlx5mk_uar_free(uar: Option<Box<Uar>>) {
     drop(uar);
 }
 
-/// Writes the number of the event queue that the kernel has for a completion vector
+/// Writes to `number` the number of the event queue that the kernel has for a completion vector
 /// (`mlx5dv_devx_query_eqn`). Commands that create completion queues need this number. Vector 0 always
 /// exists.
 ///
@@ -275,7 +276,8 @@ pub unsafe extern "C" fn mlx5mk_object_modify(
 
 /// Destroys the object on the device. The handle is destroyed even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM. After it the object still exists on the device, so its memory must stay valid.
+/// Errors: MLX5MK_SYSTEM. After this error the object still exists on the device, so its memory must stay
+/// valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_object_destroy(
     object: Option<Box<Object>>,

@@ -81,21 +81,22 @@ pub const MLX5MK_GUARD_CRC: u32 = 0;
 /// The guard of a T10-DIF is the Internet checksum.
 pub const MLX5MK_GUARD_IP_CHECKSUM: u32 = 1;
 
-/// The reference tag grows by one for each block.
+/// Flag of a T10-DIF: the reference tag grows by one for each block.
 pub const MLX5MK_REF_REMAP: u32 = 1;
-/// Blocks with the application tag FFFF pass unchecked.
+/// Flag of a T10-DIF: blocks with the application tag FFFF pass unchecked.
 pub const MLX5MK_ESCAPE_APP_TAG: u32 = 2;
-/// Blocks with the application tag FFFF and the reference tag FFFFFFFF pass unchecked.
+/// Flag of a T10-DIF: blocks with the application tag FFFF and the reference tag FFFFFFFF pass unchecked.
 pub const MLX5MK_ESCAPE_APP_AND_REF_TAG: u32 = 4;
 
-/// Memory holds plaintext, the wire ciphertext.
+/// Value of `direction`: memory holds plaintext, the wire ciphertext.
 pub const MLX5MK_ENCRYPT_ON_TX: u32 = 0;
-/// Memory holds ciphertext, the wire plaintext.
+/// Value of `direction`: memory holds ciphertext, the wire plaintext.
 pub const MLX5MK_DECRYPT_ON_TX: u32 = 1;
 
-/// When sending, signatures are made before encryption or decryption: the cipher covers them.
+/// Value of `order`: when sending, signatures are made before encryption or decryption, so the cipher covers
+/// them.
 pub const MLX5MK_SIGNATURE_BEFORE_CRYPTO: u32 = 0;
-/// When sending, signatures are made after encryption or decryption.
+/// Value of `order`: when sending, signatures are made after encryption or decryption.
 pub const MLX5MK_SIGNATURE_AFTER_CRYPTO: u32 = 1;
 
 /// The signature of one domain (struct mlx5dv_sig_block_domain).
@@ -125,7 +126,7 @@ pub struct SignatureSpec {
 /// the digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
 ///
 /// If the digest is on the wire, either one request moves all data and the digest behind it, or one request
-/// moves the data and the next the digest.
+/// moves the data and the next request moves the digest.
 #[repr(C)]
 pub struct DigestSpec {
     /// The domain that holds the digest: MLX5MK_MEMORY or MLX5MK_WIRE.
@@ -160,8 +161,9 @@ pub struct CryptoSpec {
     pub data_unit: u32,
 }
 
-/// The properties that a configuration puts in force for an mkey, except its layout. Properties that it does
-/// not give stay as they are.
+/// The properties that a configuration sets for an mkey. Properties that the configuration does not set stay
+/// as they are. The layout is not among these properties: the functions that post a configuration take the
+/// layout.
 #[repr(C)]
 pub struct Config {
     /// The parts that the configuration gives: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
@@ -395,8 +397,8 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
 }
 
 /// Replaces two fields of the configuration's digest: `part`, the position of the mkey among the mkeys
-/// through which the data pass (MLX5MK_DIGEST_FIRST and others), and `psv`, the PSV of the transaction. Use
-/// it before the configuration is posted for the next mkey.
+/// through which the data pass (MLX5MK_DIGEST_FIRST and others), and `psv`, the PSV of the transaction. Call
+/// this function before the configuration is posted for the next mkey.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 #[unsafe(no_mangle)]

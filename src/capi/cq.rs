@@ -34,8 +34,8 @@ pub const MLX5MK_SENT: u32 = 1;
 pub const MLX5MK_RECEIVED: u32 = 2;
 /// A request failed. The queue pair is in the error state, and all later requests fail as well.
 pub const MLX5MK_FAILED: u32 = 3;
-/// A block's signature was wrong. This completion belongs to no request: the request that moved the data
-/// completes later, as a success.
+/// The signature of a block, or a digest, was wrong. This completion belongs to no request: the request that
+/// moved the data completes later, as a success.
 pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
 /// A completion entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took
 /// the completion describes the last malformed entry in words.
@@ -51,8 +51,8 @@ pub const MLX5MK_CQ_LONG_ENTRIES: u32 = 1;
 pub struct Completion {
     /// The name that the program gave the request.
     pub id: u64,
-    /// Private to the library: a number of the request. By it, mlx5mk_pool_put and mlx5mk_windows_put
-    /// distinguish requests with the same `id`.
+    /// Private to the library: a number of the request. With this number, mlx5mk_pool_put and
+    /// mlx5mk_windows_put distinguish requests with the same `id`.
     pub number: u64,
     /// For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
     pub pool: *mut Pool,
@@ -65,10 +65,10 @@ pub struct Completion {
     /// Number of the queue pair; 0 for MLX5MK_BAD_SIGNATURE and MLX5MK_BAD_ENTRY.
     pub qpn: u32,
     /// The operation of the request, MLX5MK_OP_SEND or another. For MLX5MK_RECEIVED: the operation by which
-    /// the message arrived. A completion of the sender does not tell requests with immediate data from
-    /// requests without: it has MLX5MK_OP_SEND also for MLX5MK_OP_SEND_IMM.
+    /// the message arrived. The completion of a send request does not tell whether the request had immediate
+    /// data: it has MLX5MK_OP_SEND also for MLX5MK_OP_SEND_IMM.
     pub operation: u32,
-    /// Bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
+    /// Number of bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
     pub bytes: u32,
     /// For MLX5MK_RECEIVED: the 32 bits of immediate data, in the processor's byte order, or the key that the
     /// message invalidated.
@@ -298,8 +298,9 @@ pub unsafe extern "C" fn mlx5mk_cq_forget_lost_errors(
 }
 
 /// As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room
-/// for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format:
-/// mlx5mk_clock_nanoseconds and mlx5mk_real_time_nanoseconds convert them.
+/// for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format.
+/// mlx5mk_clock_nanoseconds converts ticks of the free-running clock, mlx5mk_real_time_nanoseconds converts
+/// time stamps in real time.
 ///
 /// Errors: as mlx5mk_cq_poll.
 #[unsafe(no_mangle)]

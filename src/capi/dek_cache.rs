@@ -31,9 +31,9 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_create(
     })
 }
 
-/// Lends the key of an identity, which consists of `bytes` bytes of any values. If the cache lacks the key,
-/// the function loads the key that `spec` describes. With NULL as `spec` it loads none. Give the handle back
-/// by mlx5mk_dek_destroy, after the last mkey has stopped using the key.
+/// Lends the key of an identity. The identity consists of `bytes` bytes, which may have any values. If the
+/// cache lacks the key, the function loads the key that `spec` describes. If `spec` is NULL, it loads no key
+/// and fails. Give the handle back by mlx5mk_dek_destroy, after the last mkey has stopped using the key.
 ///
 /// Errors: MLX5MK_ARGUMENT, also where the cache lacks the key and `spec` is NULL; those of
 /// mlx5mk_dek_create. After an error the cache is as before.
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
 
 /// Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
 /// key. Do not use handles of the destroyed key any more, except to destroy them. The device may give the
-/// number of the destroyed key to the next key. So before you load another key, configure the mkeys that use
-/// the destroyed key anew, or invalidate them.
+/// number of the destroyed key to the next key. So before you load another key, configure anew the mkeys that
+/// use the destroyed key, or invalidate them.
 ///
 /// Errors: MLX5MK_SYSTEM where the device refuses. After this error the key still exists.
 #[unsafe(no_mangle)]

@@ -118,7 +118,7 @@ pub unsafe extern "C" fn mlx5mk_pd_adopt(
     })
 }
 
-/// Writes the number by which device commands name the protection domain.
+/// Writes to `number` the number by which device commands name the protection domain.
 ///
 /// Errors: MLX5MK_SYSTEM.
 #[unsafe(no_mangle)]

@@ -216,7 +216,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The program's function for errors of destroyed handles, set by mlx5mk_on_drop_error.
+/// The program's function that receives errors of destroy functions. mlx5mk_on_drop_error sets it.
 static DROP_HOOK: RwLock<Option<unsafe extern "C" fn(*const Error)>> = RwLock::new(None);
 
 /// Sets the function that receives errors of destroy functions that cannot return them: the kernel could not
@@ -235,8 +235,8 @@ pub unsafe extern "C" fn mlx5mk_on_drop_error(hook: Option<unsafe extern "C" fn(
     });
 }
 
-/// Runs `action`, the body of a C function. Returns its count, or writes its failure to `error` and returns
-/// the code.
+/// Runs `action`, the body of a C function, and returns its result. If `action` fails, writes the failure to
+/// `error` and returns the negative code of the failure.
 #[inline]
 pub(super) fn attempt(
     error: Option<&mut MaybeUninit<Error>>,

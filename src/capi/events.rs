@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use std::vec::Vec;
 
-/// Kind of event: a send queue has stopped before its next request.
+/// Kind of event: a send queue has stopped before its next request (state MLX5MK_QP_SQ_DRAINED).
 pub const MLX5MK_EVENT_SQ_DRAINED: u32 = 3;
 /// Kind of event: a completion queue was full, or the device cannot write to its memory. The device writes no
 /// more entries to it.
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn mlx5mk_events_create(
     })
 }
 
-/// Subscribes a channel to events of a queue pair: to the `count` kinds at `kinds`, or if `count` is 0, to
-/// all kinds that report the error state. Each event carries `cookie`.
+/// Subscribes a channel to events of a queue pair, to the `count` kinds at `kinds`. If `count` is 0,
+/// subscribes to all kinds that report the error state. Each event carries `cookie`.
 ///
 /// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report;
 /// MLX5MK_ADOPT for a queue pair that was adopted.

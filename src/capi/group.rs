@@ -1,7 +1,7 @@
 //! The handles of a group: a completion queue, the queue pairs that complete to it, and the pools that report
 //! signature errors to it. These handles refer to each other.
 
-#![allow(unsafe_code)] // A completion queue leads to its members.
+#![allow(unsafe_code)] // Pointers from a completion queue to its members.
 
 use super::error::Failure;
 use super::values::only;
@@ -33,8 +33,8 @@ pub struct Cq {
     pub(super) members: Members,
 }
 
-/// The first size of the table of queue pairs in a completion queue. A full table is replaced by a larger
-/// one.
+/// The number of queue pairs for which the first table of a completion queue has room. A table of twice the
+/// size replaces a full table.
 const FIRST_QUEUE_PAIRS: usize = 8;
 
 /// The queue pairs, pools and stores of a completion queue. They must be destroyed before the completion
@@ -78,12 +78,12 @@ impl QpQueues for Member {
     }
 }
 
-/// Finds the queue pair or mkey of a completion among the members.
+/// Finds the queue pair or the mkey of a completion among the members of the completion queue.
 pub(super) struct Router<'m> {
     table: QpTableRouter<'m, 'static, Member>,
     pools: &'m mut [NonNull<Pool>],
-    /// The pool of the last signature error, and its mkey; zeros instead of the mkey if the mkey is not in
-    /// use.
+    /// The pool and the mkey to which the last signature error belongs. If the mkey is not in use,
+    /// `TakenMkey::NONE` stands instead of it.
     pub(super) of: (*mut Pool, TakenMkey),
 }
 
@@ -247,14 +247,14 @@ impl Mkeys {
 }
 
 impl Pool {
-    /// Returns the mkey of this name, or an error if it is not in use in this pool.
+    /// Returns the mkey with the name `mkey`, or an error if no mkey in use in this pool has this name.
     #[inline]
     pub(super) fn mkey(&mut self, mkey: TakenMkey) -> Result<&mut Mkey, Failure> {
         Ok(self.mkeys.pool().mkey_mut(mkey.pooled())?)
     }
 
-    /// Returns the signature error of an mkey in use, even if the error arrived at another completion queue
-    /// of the device.
+    /// Returns and clears the signature error of an mkey in use, even if the error arrived at another
+    /// completion queue of the device.
     pub(super) fn check(
         &mut self,
         mkey: TakenMkey,
@@ -293,8 +293,8 @@ impl Pool {
         Ok(self.mkeys.pool().invalidate(mkey.pooled(), request)?)
     }
 
-    /// Puts an mkey back. `completion` has to prove that the key is out of service. With `None` the mkey must
-    /// be one whose key was never given to a peer.
+    /// Puts an mkey back. `completion` has to prove that the key is out of service. With `None` the caller
+    /// states that no peer can use the key.
     pub(super) fn put(
         &mut self,
         mkey: TakenMkey,

@@ -37,10 +37,11 @@ pub const MLX5MK_NOTE: i32 = 1;
 /// Result of mlx5mk_inspect: the worst finding is suspicious: neither this library nor libmlx5, DPDK or SPDK
 /// writes such bytes.
 pub const MLX5MK_SUSPICIOUS: i32 = 2;
-/// Result of mlx5mk_inspect: the worst finding is something that the device, or libmlx5 before it, refuses.
+/// Result of mlx5mk_inspect: the worst finding is an error: the device, or already libmlx5, refuses such
+/// bytes.
 pub const MLX5MK_REFUSED: i32 = 3;
 
-/// The kind of a ring's bytes: send requests of a kind of queue, or completion entries of 64 or 128 bytes.
+/// The kind of the bytes to describe: requests of a send queue, or completion entries of 64 or 128 bytes.
 #[derive(Clone, Copy)]
 enum What {
     Sends(QueueKind),
@@ -64,7 +65,7 @@ impl What {
     }
 }
 
-/// Bytes of a ring, and their kind.
+/// Bytes of a send queue or a completion queue, and their kind.
 struct Ring<'b> {
     bytes: &'b [u8],
     what: What,

@@ -1,5 +1,6 @@
 //! Lists of entries in registered memory, for layouts that are too long for a request: the device reads the
-//! entries from the list. Also requests that replace entries of a layout or append to it.
+//! entries from the list. The module also has functions that post requests which replace entries of a layout
+//! or append entries to it.
 
 #![allow(unsafe_code)] // Unmangled names for C, and memory that a handle owns.
 
@@ -39,9 +40,9 @@ pub unsafe extern "C" fn mlx5mk_list_create(
         let blocks = RegisteredList::blocks_for(capacity as usize);
         let memory = pd.pd.alloc_buffer(blocks * WQEBB_BYTES, Access::NONE)?;
         let first = core::ptr::with_exposed_provenance_mut::<Wqebb>(memory.address() as usize);
-        // SAFETY: the memory has `blocks` blocks and begins at a page. Any bytes are a valid block. The
-        // memory lives as long as the list that borrows it: both are in one handle. Nobody else has a
-        // reference to it, and the device only reads it.
+        // SAFETY: the memory has `blocks` blocks and begins at a page. Every bit pattern is a valid `Wqebb`.
+        // The memory lives as long as the list that borrows it: both are in one handle. Nobody else has a
+        // reference to the memory, and the device only reads it.
         let blocks = unsafe { core::slice::from_raw_parts_mut(first, blocks) };
         let empty = RegisteredList::new(blocks, memory.address(), memory.lkey());
         let empty = empty.map_err(|error| Failure::Devx(DevxError::Config(error)))?;
@@ -98,10 +99,10 @@ pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
     drop(list);
 }
 
-/// As mlx5mk_post_configure, with the entries of a list, at most `max_entries` of the pool. With an empty
-/// list, the mkey's space has 0 bytes. The function writes the signature and crypto properties into the
-/// list's memory, behind the entries. So do not write, post or destroy the list before the request has
-/// completed.
+/// As mlx5mk_post_configure, with the entries of a list. The list may have at most as many entries as the
+/// field `max_entries` of the pool's properties allows. With an empty list, the mkey's space has 0 bytes. The
+/// function writes the signature and crypto properties into the list's memory, behind the entries. So do not
+/// write, post or destroy the list before the request has completed.
 ///
 /// Errors: as mlx5mk_post_configure.
 #[unsafe(no_mangle)]
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn mlx5mk_post_configure_list(
 /// the old ones. `count` is a multiple of 4, unless the new entries are the last of the layout. The array is
 /// read during the call only.
 ///
-/// Errors: MLX5MK_CONFIG, also for an mkey without a list in force; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
+/// Errors: MLX5MK_CONFIG, also for an mkey whose layout is not a list; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
 /// error queue pair and mkey are as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_replace(
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
     })
 }
 
-/// As mlx5mk_post_replace, with the entries of a list, which may be more than fit into a request. Do not
+/// As mlx5mk_post_replace, with the entries of `list`. These may be more than fit into a request. Do not
 /// change the list until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
@@ -174,10 +175,10 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
     })
 }
 
-/// Appends the entries of a list to the layout of an mkey in use, whose length grows by the length of the
-/// entries. The existing layout must come from a list as well (mlx5mk_post_configure_list), and have a
-/// multiple of 4 entries. The mkey must have neither signature nor crypto. Use this function to build layouts
-/// of more than 65532 entries in parts. Do not change the list until the request has completed.
+/// Appends the entries of a list to the layout of an mkey in use. The length of the mkey's space grows by the
+/// length of the entries. The existing layout must come from a list as well (mlx5mk_post_configure_list), and
+/// have a multiple of 4 entries. The mkey must have neither signature nor crypto. Use this function to build
+/// layouts of more than 65532 entries in parts. Do not change the list until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Mkeys that are created together with their list of entries.
+//! Mkeys that a device command creates together with their list of entries.
 
 #![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
 
@@ -41,8 +41,8 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
     })
 }
 
-/// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31. The
-/// device finds the entry of an address without a search, however long the list is.
+/// As mlx5mk_list_mkey_create, with entries of equal length: each has `entry_size` bytes, a power of two from
+/// 4096 to 2^31. The device then finds the entry of an address without a search, however long the list is.
 ///
 /// Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device does not support entries of one
 /// length.
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     })
 }
 
-/// Writes the mkey's key, which is both local and remote, and the length of its space in bytes. Either
-/// pointer may be NULL.
+/// Writes to `key` the mkey's key, which is both local and remote, and to `length` the length of the mkey's
+/// space in bytes. Either pointer may be NULL.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

@@ -1,4 +1,5 @@
-//! Crypto logins. While a program has one, the device accepts wrapped data encryption keys.
+//! Crypto logins. While a login of the program is valid, the device accepts wrapped data encryption keys from
+//! it.
 
 #![allow(unsafe_code)] // Unmangled names for C, and bytes of the caller.
 
@@ -16,13 +17,13 @@ pub const MLX5MK_LOGIN_VALID: u32 = 0;
 /// State of a login: its credential or its import key was revoked. Destroy the login and begin another.
 pub const MLX5MK_LOGIN_INVALID: u32 = 1;
 
-/// A crypto login, under which wrapped keys can be loaded.
+/// A crypto login. While it is valid, the program can load wrapped data encryption keys.
 pub struct Login(devx::Login);
 
 /// The credential with which a program logs in (struct mlx5dv_crypto_login_attr_ex).
 #[repr(C)]
 pub struct LoginSpec {
-    /// The credential, in the form that the device asks for. A wrapped credential has 48 bytes.
+    /// The credential, plain or wrapped, as the device demands. A wrapped credential has 48 bytes.
     pub credential: *const c_void,
     /// Length of `credential` in bytes, at most 48.
     pub bytes: u32,
@@ -32,12 +33,12 @@ pub struct LoginSpec {
     pub import_kek_id: u32,
 }
 
-/// Begins a login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A device handle has
-/// at most one login at a time. Keys that were loaded under the login stay valid after it. The library wipes
-/// all of its copies of the credential; the caller wipes its own copy.
+/// Begins a login (`mlx5dv_crypto_login_create`). While it is valid, the program can load wrapped keys. A
+/// device handle has at most one login at a time. Keys that were loaded under the login stay valid after it.
+/// The library wipes all of its copies of the credential; the caller wipes its own copy.
 ///
-/// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM while the device has a login; MLX5MK_COMMAND where the device does
-/// not support logins, or refuses.
+/// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM while the device handle already has a login; MLX5MK_COMMAND where
+/// the device does not support logins, or refuses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_login_create(
     device: Option<&Device>,
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn mlx5mk_login_query(
 
 /// Ends the login. The handle is destroyed even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM. After it the login lasts until the device is closed.
+/// Errors: MLX5MK_SYSTEM. After this error the login lasts until the device is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_login_destroy(
     login: Option<Box<Login>>,

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn mlx5mk_mr_register(
         if address.is_null() {
             return Err(Failure::Null("address"));
         }
-        // SAFETY: the caller vouches for the memory; Rust code has no reference to it.
+        // SAFETY: the caller vouches that the memory stays mapped; Rust code has no reference to it.
         let region = unsafe { pd.pd.register(address.cast(), length, access)? };
         hand_out(mr, Mr(region))
     })
@@ -147,7 +147,8 @@ pub unsafe extern "C" fn mlx5mk_mr_rkey(mr: Option<&Mr>) -> u32 {
 
 /// Ends the registration. The handle is destroyed even after an error. NULL is ignored.
 ///
-/// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
+/// Errors: MLX5MK_SYSTEM. After this error the device may still access the memory, so the memory must stay
+/// mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_mr_deregister(
     mr: Option<Box<Mr>>,
@@ -260,7 +261,8 @@ pub unsafe extern "C" fn mlx5mk_dek_replace(
     })
 }
 
-/// Makes the device forget its cached values of keys (SYNC_CRYPTO). Needed before mlx5mk_dek_replace.
+/// Makes the device forget its cached values of keys (SYNC_CRYPTO). Call it before mlx5mk_dek_replace gives
+/// another value to a key that was used.
 ///
 /// Errors: MLX5MK_COMMAND where the device has no such command, or refuses.
 #[unsafe(no_mangle)]

@@ -22,18 +22,19 @@
 //   library accesses this object during the call only, except registered memory, also that of lists, and
 //   adopted objects of libibverbs.
 // - **Threads**: a completion queue, the queue pairs that complete to it, and the pools that report
-//   signature errors to it form a group. The two completion queues of a queue pair belong to one group.
-//   Calls with handles of one group are made one after the other, by any thread; calls of different groups
-//   may run at the same time. A pool without signatures, a prepared configuration, a list and windows are
-//   used by one thread at a time. Devices, protection domains, logins, memory regions, keys, mkeys that were
-//   created with their lists, objects of commands and their channels may be used by several threads at once.
-//   A destroy function is called when no other call uses the handle. The only global state is the function
-//   of mlx5mk_on_drop_error.
+//   signature errors to it form a group. The two completion queues of a queue pair belong to one group. The
+//   program makes all calls with handles of one group one after the other, by any thread. Calls with handles
+//   of different groups may run at the same time. The program ensures that only one thread at a time uses a
+//   pool without signatures, a prepared configuration, a list or windows. Devices, protection domains,
+//   logins, memory regions, keys, mkeys that were created with their lists, objects of commands and their
+//   channels may be used by several threads at once. The program calls a destroy function only when no other
+//   call uses the handle. The only global state is the function of mlx5mk_on_drop_error.
 // - **Destroying**: if the kernel refuses to destroy an object, the library keeps the memory of that object,
 //   since the device may still write to it.
 // - **No panic unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust
-//   1.81). The core cannot panic, as the builds for bare metal show. Functions that create objects allocate
-//   memory, and end the process if memory is used up.
+//   1.81). The core of the library (encoding and queues) contains no code that panics; the builds for bare
+//   metal check this. Functions that create objects allocate memory, and end the process if memory is used
+//   up.
 // - **Lengths** are in bytes, unless a function says otherwise.
 //
 // A caller that breaks these rules may corrupt memory, so all functions with pointers are unsafe in Rust.
@@ -166,8 +167,8 @@
 // A request failed. The queue pair is in the error state, and all later requests fail as well.
 #define MLX5MK_FAILED 3
 
-// A block's signature was wrong. This completion belongs to no request: the request that moved the data
-// completes later, as a success.
+// The signature of a block, or a digest, was wrong. This completion belongs to no request: the request that
+// moved the data completes later, as a success.
 #define MLX5MK_BAD_SIGNATURE 4
 
 // A completion entry is malformed, or its queue pair or mkey is unknown. The `error` of the call that took
@@ -191,9 +192,10 @@
 // Flag of a queue pair: requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 #define MLX5MK_QP_MEMCPY 4
 
-// Flag of a queue pair: it asks for a BlueFlame register: a doorbell that takes a whole request. The library
-// then writes a request that is published alone to the register, so the device need not read it from memory.
-// mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
+// Flag of a queue pair: the library asks for a BlueFlame register, a doorbell that takes a whole request. If
+// a doorbell publishes a single request that fits, the library writes the request to the register, so the
+// device need not read it from memory. mlx5mk_qp_has_blue_flame tells whether the queue pair got the
+// register.
 #define MLX5MK_QP_BLUE_FLAME 8
 
 // Flag of a queue pair: the peer may use masked atomics (MLX5MK_OP_MASKED_COMPARE_SWAP,
@@ -237,7 +239,7 @@
 // State of a queue pair: the device reports a state that this library does not know.
 #define MLX5MK_QP_UNKNOWN 7
 
-// Kind of event: a send queue has stopped before its next request.
+// Kind of event: a send queue has stopped before its next request (state MLX5MK_QP_SQ_DRAINED).
 #define MLX5MK_EVENT_SQ_DRAINED 3
 
 // Kind of event: a completion queue was full, or the device cannot write to its memory. The device writes no
@@ -363,25 +365,26 @@
 // The guard of a T10-DIF is the Internet checksum.
 #define MLX5MK_GUARD_IP_CHECKSUM 1
 
-// The reference tag grows by one for each block.
+// Flag of a T10-DIF: the reference tag grows by one for each block.
 #define MLX5MK_REF_REMAP 1
 
-// Blocks with the application tag FFFF pass unchecked.
+// Flag of a T10-DIF: blocks with the application tag FFFF pass unchecked.
 #define MLX5MK_ESCAPE_APP_TAG 2
 
-// Blocks with the application tag FFFF and the reference tag FFFFFFFF pass unchecked.
+// Flag of a T10-DIF: blocks with the application tag FFFF and the reference tag FFFFFFFF pass unchecked.
 #define MLX5MK_ESCAPE_APP_AND_REF_TAG 4
 
-// Memory holds plaintext, the wire ciphertext.
+// Value of `direction`: memory holds plaintext, the wire ciphertext.
 #define MLX5MK_ENCRYPT_ON_TX 0
 
-// Memory holds ciphertext, the wire plaintext.
+// Value of `direction`: memory holds ciphertext, the wire plaintext.
 #define MLX5MK_DECRYPT_ON_TX 1
 
-// When sending, signatures are made before encryption or decryption: the cipher covers them.
+// Value of `order`: when sending, signatures are made before encryption or decryption, so the cipher covers
+// them.
 #define MLX5MK_SIGNATURE_BEFORE_CRYPTO 0
 
-// When sending, signatures are made after encryption or decryption.
+// Value of `order`: when sending, signatures are made after encryption or decryption.
 #define MLX5MK_SIGNATURE_AFTER_CRYPTO 1
 
 // Operation in completions only: the completion belongs to no request, or to an operation that has no
@@ -403,30 +406,32 @@
 // Writes to the peer's memory.
 #define MLX5MK_OP_RDMA_WRITE 5
 
-// Writes to the peer's memory, and completes one of the peer's receive requests. Its completion contains 32
-// bits of immediate data.
+// Writes to the peer's memory, and completes one of the peer's receive requests. The completion of that
+// receive request contains 32 bits of immediate data.
 #define MLX5MK_OP_RDMA_WRITE_IMM 6
 
 // Reads from the peer's memory.
 #define MLX5MK_OP_RDMA_READ 7
 
-// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The old value arrives in the one
-// segment of 8 bytes.
+// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The device writes the old value
+// to the request's only data segment, of 8 bytes.
 #define MLX5MK_OP_COMPARE_SWAP 8
 
-// Adds `swap_add` to 8 bytes of the peer's memory. The old value arrives in the one segment of 8 bytes.
+// Adds `swap_add` to 8 bytes of the peer's memory. The device writes the old value to the request's only
+// data segment, of 8 bytes.
 #define MLX5MK_OP_FETCH_ADD 9
 
 // Operation in completions only: the configuration of an mkey (mlx5mk_post_configure).
 #define MLX5MK_OP_CONFIGURE 10
 
-// Operation in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
+// Operation in completions, and for mlx5mk_request_size: a key is taken out of service
+// (mlx5mk_post_invalidate).
 #define MLX5MK_OP_INVALIDATE 11
 
-// Copies the bytes of the one segment to another place in local memory, without the peer. `remote_address`
-// and `rkey` name this place. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other
-// requests, not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy
-// has completed.
+// Copies the bytes of the request's only data segment to another place in local memory, without the peer.
+// `remote_address` and `rkey` name this place. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered
+// against other requests, not even those with MLX5MK_FENCED. So post a request that needs the copied bytes
+// after the copy has completed.
 #define MLX5MK_OP_MEMCPY 12
 
 // Operation in completions only: a work request that the program built (mlx5mk_post_raw).
@@ -436,9 +441,10 @@
 #define MLX5MK_OP_BIND 14
 
 // If 4 or 8 bytes of the peer's memory equal `compare` in the bits of `compare_mask`, their bits of
-// `swap_mask` become those of `swap_add`. The old value arrives in the one segment, which gives the number
-// of bytes; an old value of 4 bytes is in big endian. The peer's queue pair needs MLX5MK_QP_MASKED_ATOMICS.
-// The completion has the operation MLX5MK_OP_COMPARE_SWAP.
+// `swap_mask` become those of `swap_add`. The device writes the old value to the request's only data
+// segment, whose length, 4 or 8, is also the number of bytes that are compared. An old value of 4 bytes is
+// in big endian. The peer's queue pair needs MLX5MK_QP_MASKED_ATOMICS. The completion has the operation
+// MLX5MK_OP_COMPARE_SWAP.
 #define MLX5MK_OP_MASKED_COMPARE_SWAP 15
 
 // Adds `swap_add` to 4 or 8 bytes of the peer's memory, field by field: a bit of `compare_mask` marks the
@@ -481,7 +487,8 @@
 // writes such bytes.
 #define MLX5MK_SUSPICIOUS 2
 
-// Result of mlx5mk_inspect: the worst finding is something that the device, or libmlx5 before it, refuses.
+// Result of mlx5mk_inspect: the worst finding is an error: the device, or already libmlx5, refuses such
+// bytes.
 #define MLX5MK_REFUSED 3
 
 // A completion queue, with the queue pairs that complete to it and the pools that report signature errors to
@@ -507,7 +514,7 @@ typedef struct mlx5mk_list mlx5mk_list;
 // An mkey that was created together with its list of entries. Requests cannot change it.
 typedef struct mlx5mk_list_mkey mlx5mk_list_mkey;
 
-// A crypto login, under which wrapped keys can be loaded.
+// A crypto login. While it is valid, the program can load wrapped data encryption keys.
 typedef struct mlx5mk_login mlx5mk_login;
 
 // Registered memory.
@@ -546,7 +553,8 @@ typedef struct mlx5mk_uar mlx5mk_uar;
 // Memory that is registered for commands (a umem of DEVX). Commands name it by a number.
 typedef struct mlx5mk_umem mlx5mk_umem;
 
-// Memory windows of type 2, in use or not. The caller ensures that only one thread at a time uses them.
+// A set of memory windows of type 2. Each window is in use or free. The caller ensures that only one thread
+// at a time uses them.
 typedef struct mlx5mk_windows mlx5mk_windows;
 
 // The description of an error. The caller provides the memory, and a function that fails writes it.
@@ -562,7 +570,7 @@ typedef struct mlx5mk_error {
 
 // The credential with which a program logs in (struct mlx5dv_crypto_login_attr_ex).
 typedef struct mlx5mk_login_spec {
-  // The credential, in the form that the device asks for. A wrapped credential has 48 bytes.
+  // The credential, plain or wrapped, as the device demands. A wrapped credential has 48 bytes.
   const void *credential MLX5MK_ZERO;
   // Length of `credential` in bytes, at most 48.
   uint32_t bytes MLX5MK_ZERO;
@@ -599,8 +607,8 @@ typedef struct mlx5mk_mkey {
 typedef struct mlx5mk_completion {
   // The name that the program gave the request.
   uint64_t id MLX5MK_ZERO;
-  // Private to the library: a number of the request. By it, mlx5mk_pool_put and mlx5mk_windows_put
-  // distinguish requests with the same `id`.
+  // Private to the library: a number of the request. With this number, mlx5mk_pool_put and
+  // mlx5mk_windows_put distinguish requests with the same `id`.
   uint64_t number MLX5MK_ZERO;
   // For MLX5MK_BAD_SIGNATURE: the pool of the mkey; otherwise NULL.
   struct mlx5mk_pool *pool MLX5MK_ZERO;
@@ -613,10 +621,10 @@ typedef struct mlx5mk_completion {
   // Number of the queue pair; 0 for MLX5MK_BAD_SIGNATURE and MLX5MK_BAD_ENTRY.
   uint32_t qpn MLX5MK_ZERO;
   // The operation of the request, MLX5MK_OP_SEND or another. For MLX5MK_RECEIVED: the operation by which
-  // the message arrived. A completion of the sender does not tell requests with immediate data from
-  // requests without: it has MLX5MK_OP_SEND also for MLX5MK_OP_SEND_IMM.
+  // the message arrived. The completion of a send request does not tell whether the request had immediate
+  // data: it has MLX5MK_OP_SEND also for MLX5MK_OP_SEND_IMM.
   uint32_t operation MLX5MK_ZERO;
-  // Bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
+  // Number of bytes that were received, or that an RDMA READ or an atomic has delivered; otherwise 0.
   uint32_t bytes MLX5MK_ZERO;
   // For MLX5MK_RECEIVED: the 32 bits of immediate data, in the processor's byte order, or the key that the
   // message invalidated.
@@ -640,8 +648,8 @@ typedef struct mlx5mk_clock {
   uint64_t cycles MLX5MK_ZERO;
   // A fraction of a nanosecond to add to `base`, in units of 2^-`shift` nanoseconds.
   uint64_t fraction MLX5MK_ZERO;
-  // The bits that a clock value has, as ones: 48 of them, for example. After this value the clock starts
-  // again at 0.
+  // The largest value of the device's clock, for example 2^48 - 1. After this value the clock starts again
+  // at 0.
   uint64_t mask MLX5MK_ZERO;
   // The length of a tick, in units of 2^-`shift` nanoseconds.
   uint32_t multiplier MLX5MK_ZERO;
@@ -655,8 +663,8 @@ typedef struct mlx5mk_size {
   // Number of blocks of 64 bytes, for the field `send_blocks` of a queue pair, which is rounded up to a
   // power of two.
   uint32_t blocks MLX5MK_ZERO;
-  // Number of work requests, for the field `max_requests` of a queue pair, which sets aside an entry of
-  // the completion queue for each.
+  // Number of work requests, for the field `max_requests` of a queue pair. The queue pair sets aside an
+  // entry of the completion queue for each work request.
   uint32_t requests MLX5MK_ZERO;
 } mlx5mk_size;
 
@@ -671,8 +679,8 @@ typedef struct mlx5mk_pool_spec {
   uint32_t flags MLX5MK_ZERO;
   // The length of every entry of a layout, a power of two from 4096 to 2^31, or 0 for entries of different
   // lengths. With equal lengths the device finds the entry of an address without a search, however long
-  // the layout is. The entries then come from lists (mlx5mk_list_write_equal), and the mkeys have neither
-  // signatures nor crypto.
+  // the layout is. Entries of equal length come from lists (mlx5mk_list_write_equal), and mkeys with such
+  // entries have neither signatures nor crypto.
   uint32_t entry_size MLX5MK_ZERO;
   // PSVs that all mkeys of the pool share. The mkeys are created in the protection domain of the PSVs.
   // With NULL each mkey has its own PSVs, as in a store.
@@ -699,7 +707,8 @@ typedef struct mlx5mk_range {
 typedef struct mlx5mk_request {
   // The name that the program gives the request. The completion contains it.
   uint64_t id MLX5MK_ZERO;
-  // The operation: one of the MLX5MK_OP constants, except those that are found in completions only.
+  // The operation: one of the MLX5MK_OP constants, except those that are only for completions and for
+  // mlx5mk_request_size.
   uint32_t operation MLX5MK_ZERO;
   // A sum of the flags MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED, or 0.
   uint32_t flags MLX5MK_ZERO;
@@ -719,10 +728,11 @@ typedef struct mlx5mk_request {
   uint32_t sge_count MLX5MK_ZERO;
   // Number of bytes at `inline_data`.
   uint32_t inline_bytes MLX5MK_ZERO;
-  // For MLX5MK_OP_COMPARE_SWAP: the value that the peer's memory is compared with.
+  // For MLX5MK_OP_COMPARE_SWAP and MLX5MK_OP_MASKED_COMPARE_SWAP: the value that the peer's memory is
+  // compared with.
   uint64_t compare MLX5MK_ZERO;
-  // The value that MLX5MK_OP_COMPARE_SWAP writes to the peer's memory, or that MLX5MK_OP_FETCH_ADD adds to
-  // it.
+  // The value that a compare-and-swap writes to the peer's memory, or that a fetch-and-add adds to it,
+  // with or without masks.
   uint64_t swap_add MLX5MK_ZERO;
   // For MLX5MK_OP_MASKED_COMPARE_SWAP: the bits that are compared. For MLX5MK_OP_MASKED_FETCH_ADD: the
   // highest bit of each field, which no carry leaves.
@@ -735,7 +745,7 @@ typedef struct mlx5mk_request {
 typedef struct mlx5mk_qp_spec {
   // Size of the send ring in blocks of 64 bytes, rounded up to a power of two, at most 32768. Default 256.
   // An RDMA WRITE of one segment takes one block. A configuration of an mkey with four entries takes two
-  // blocks, and one more for a signature, for crypto, and for each domain that has a signature.
+  // blocks, and one more block each for a signature, for crypto, and for each domain that has a signature.
   uint32_t send_blocks MLX5MK_ZERO;
   // The number of receive requests that the receive queue holds, rounded up to a power of two, at most
   // 32768. Default 16.
@@ -743,8 +753,8 @@ typedef struct mlx5mk_qp_spec {
   // Buffers of a receive request, a power of two. Default 4.
   uint32_t receive_sges MLX5MK_ZERO;
   // The largest number of send work requests that may be outstanding. A configuration of an mkey may
-  // consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
-  // number of blocks of the send ring.
+  // consist of several work requests. The queue pair sets aside an entry of the completion queue for each
+  // work request. Default: the number of blocks of the send ring.
   uint32_t max_requests MLX5MK_ZERO;
   // A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY,
   // MLX5MK_QP_BLUE_FLAME and MLX5MK_QP_MASKED_ATOMICS, or 0.
@@ -850,7 +860,7 @@ typedef struct mlx5mk_event {
 typedef struct mlx5mk_bad_block {
   // The part that was wrong: MLX5MK_BAD_GUARD or another MLX5MK_BAD constant.
   uint32_t part MLX5MK_ZERO;
-  // The side from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
+  // The domain from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
   uint32_t domain MLX5MK_ZERO;
   // The number of the block, counted from 0 at the first byte of the mkey's space; 0 for a digest.
   uint64_t block MLX5MK_ZERO;
@@ -908,7 +918,7 @@ typedef struct mlx5mk_crypto_spec {
 // the digest. The CRC is over the bytes as this domain holds them, which may be ciphertext.
 //
 // If the digest is on the wire, either one request moves all data and the digest behind it, or one request
-// moves the data and the next the digest.
+// moves the data and the next request moves the digest.
 typedef struct mlx5mk_digest_spec {
   // The domain that holds the digest: MLX5MK_MEMORY or MLX5MK_WIRE.
   uint32_t domain MLX5MK_ZERO;
@@ -922,8 +932,9 @@ typedef struct mlx5mk_digest_spec {
   uint32_t psv MLX5MK_ZERO;
 } mlx5mk_digest_spec;
 
-// The properties that a configuration puts in force for an mkey, except its layout. Properties that it does
-// not give stay as they are.
+// The properties that a configuration sets for an mkey. Properties that the configuration does not set stay
+// as they are. The layout is not among these properties: the functions that post a configuration take the
+// layout.
 typedef struct mlx5mk_config {
   // The parts that the configuration gives: MLX5MK_SET_ACCESS and other MLX5MK_SET flags.
   uint32_t parts MLX5MK_ZERO;
@@ -1047,7 +1058,7 @@ int32_t mlx5mk_pd_adopt(const struct mlx5mk_device *device,
                         struct mlx5mk_pd **pd,
                         struct mlx5mk_error *error);
 
-// Writes the number by which device commands name the protection domain.
+// Writes to `number` the number by which device commands name the protection domain.
 //
 // Errors: MLX5MK_SYSTEM.
 int32_t mlx5mk_pd_number(const struct mlx5mk_pd *pd, uint32_t *number, struct mlx5mk_error *error);
@@ -1055,12 +1066,12 @@ int32_t mlx5mk_pd_number(const struct mlx5mk_pd *pd, uint32_t *number, struct ml
 // Gives the protection domain up. It is freed when all objects made in it are gone. NULL is ignored.
 void mlx5mk_pd_free(struct mlx5mk_pd *pd);
 
-// Begins a login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A device handle has
-// at most one login at a time. Keys that were loaded under the login stay valid after it. The library wipes
-// all of its copies of the credential; the caller wipes its own copy.
+// Begins a login (`mlx5dv_crypto_login_create`). While it is valid, the program can load wrapped keys. A
+// device handle has at most one login at a time. Keys that were loaded under the login stay valid after it.
+// The library wipes all of its copies of the credential; the caller wipes its own copy.
 //
-// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM while the device has a login; MLX5MK_COMMAND where the device does
-// not support logins, or refuses.
+// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM while the device handle already has a login; MLX5MK_COMMAND where
+// the device does not support logins, or refuses.
 int32_t mlx5mk_login_create(const struct mlx5mk_device *device,
                             const struct mlx5mk_login_spec *spec,
                             struct mlx5mk_login **login,
@@ -1073,7 +1084,7 @@ int32_t mlx5mk_login_query(const struct mlx5mk_login *login, struct mlx5mk_error
 
 // Ends the login. The handle is destroyed even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM. After it the login lasts until the device is closed.
+// Errors: MLX5MK_SYSTEM. After this error the login lasts until the device is closed.
 int32_t mlx5mk_login_destroy(struct mlx5mk_login *login, struct mlx5mk_error *error);
 
 // Registers `length` bytes at `address` with these rights (MLX5MK_LOCAL_WRITE and others). The caller keeps
@@ -1110,7 +1121,8 @@ uint32_t mlx5mk_mr_rkey(const struct mlx5mk_mr *mr);
 
 // Ends the registration. The handle is destroyed even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
+// Errors: MLX5MK_SYSTEM. After this error the device may still access the memory, so the memory must stay
+// mapped.
 int32_t mlx5mk_mr_deregister(struct mlx5mk_mr *mr,
                              struct mlx5mk_error *error);
 
@@ -1143,7 +1155,8 @@ int32_t mlx5mk_dek_replace(struct mlx5mk_dek *dek,
                            const struct mlx5mk_key_spec *spec,
                            struct mlx5mk_error *error);
 
-// Makes the device forget its cached values of keys (SYNC_CRYPTO). Needed before mlx5mk_dek_replace.
+// Makes the device forget its cached values of keys (SYNC_CRYPTO). Call it before mlx5mk_dek_replace gives
+// another value to a key that was used.
 //
 // Errors: MLX5MK_COMMAND where the device has no such command, or refuses.
 int32_t mlx5mk_sync_crypto(const struct mlx5mk_device *device,
@@ -1164,9 +1177,9 @@ int32_t mlx5mk_dek_cache_create(const struct mlx5mk_pd *pd,
                                 struct mlx5mk_dek_cache **cache,
                                 struct mlx5mk_error *error);
 
-// Lends the key of an identity, which consists of `bytes` bytes of any values. If the cache lacks the key,
-// the function loads the key that `spec` describes. With NULL as `spec` it loads none. Give the handle back
-// by mlx5mk_dek_destroy, after the last mkey has stopped using the key.
+// Lends the key of an identity. The identity consists of `bytes` bytes, which may have any values. If the
+// cache lacks the key, the function loads the key that `spec` describes. If `spec` is NULL, it loads no key
+// and fails. Give the handle back by mlx5mk_dek_destroy, after the last mkey has stopped using the key.
 //
 // Errors: MLX5MK_ARGUMENT, also where the cache lacks the key and `spec` is NULL; those of
 // mlx5mk_dek_create. After an error the cache is as before.
@@ -1179,8 +1192,8 @@ int32_t mlx5mk_dek_cache_lease(struct mlx5mk_dek_cache *cache,
 
 // Destroys the key of an identity at once, even if it is lent. Returns 1, or 0 where the cache has no such
 // key. Do not use handles of the destroyed key any more, except to destroy them. The device may give the
-// number of the destroyed key to the next key. So before you load another key, configure the mkeys that use
-// the destroyed key anew, or invalidate them.
+// number of the destroyed key to the next key. So before you load another key, configure anew the mkeys that
+// use the destroyed key, or invalidate them.
 //
 // Errors: MLX5MK_SYSTEM where the device refuses. After this error the key still exists.
 int32_t mlx5mk_dek_cache_erase(struct mlx5mk_dek_cache *cache,
@@ -1243,8 +1256,9 @@ int32_t mlx5mk_cq_forget_lost_errors(struct mlx5mk_cq *cq,
                                      struct mlx5mk_error *error);
 
 // As mlx5mk_cq_poll. Also writes the time stamp of each completion's entry to `timestamps`, which has room
-// for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format:
-// mlx5mk_clock_nanoseconds and mlx5mk_real_time_nanoseconds convert them.
+// for `max` numbers. The property `timestamps` of a queue pair (mlx5mk_qp_spec) decides their format.
+// mlx5mk_clock_nanoseconds converts ticks of the free-running clock, mlx5mk_real_time_nanoseconds converts
+// time stamps in real time.
 //
 // Errors: as mlx5mk_cq_poll.
 int32_t mlx5mk_cq_poll_stamped(struct mlx5mk_cq *cq,
@@ -1295,8 +1309,9 @@ int32_t mlx5mk_device_ticks(const struct mlx5mk_device *device,
                             uint64_t *ticks,
                             struct mlx5mk_error *error);
 
-// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The clocks drift
-// apart, so a conversion with old data is inexact: call this function about once a second.
+// Writes the kernel's data for converting ticks into nanoseconds (`mlx5dv_get_clock_info`). The device's
+// clock and the kernel's clock drift apart, so a conversion with old data is inexact: call this function
+// about once a second.
 //
 // Errors: MLX5MK_SYSTEM where the kernel has no such data.
 int32_t mlx5mk_device_clock(const struct mlx5mk_device *device,
@@ -1370,6 +1385,7 @@ int32_t mlx5mk_qp_create(const struct mlx5mk_pd *pd,
 // By default libmlx5 creates queue pairs that receive short messages into completion entries, and this
 // function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0 in the environment before the queue pair
 // is created, or create it with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE.
+//
 // Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that still has outstanding requests,
 // MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 int32_t mlx5mk_qp_adopt(const struct mlx5mk_pd *pd,
@@ -1387,8 +1403,8 @@ uint32_t mlx5mk_qp_number(const struct mlx5mk_qp *qp);
 // asks for such a register; devices and kernels without one give a plain doorbell.
 uint32_t mlx5mk_qp_has_blue_flame(const struct mlx5mk_qp *qp);
 
-// Connects the queue pair to a queue pair of the same device, or to itself. The packets do not leave the
-// device.
+// Connects the queue pair to a queue pair of the same device, or to itself. `peer` is the number of that
+// queue pair. The packets do not leave the device.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
 int32_t mlx5mk_qp_connect_local(const struct mlx5mk_qp *qp,
@@ -1403,11 +1419,13 @@ int32_t mlx5mk_qp_address(const struct mlx5mk_qp *qp,
                           struct mlx5mk_address *address,
                           struct mlx5mk_error *error);
 
-// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Send requests only
-// after the peer has connected as well; the peer has to report this to the program.
+// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Post send requests
+// only after the peer has connected as well. The two programs have to tell each other that they have
+// connected, for example over TCP.
 //
 // Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the kernel finds no route to
-// the peer's GID, MLX5MK_COMMAND: after this error mlx5mk_qp_reset returns the queue pair to INIT.
+// the peer's GID, MLX5MK_COMMAND where the device refuses. After MLX5MK_COMMAND, call mlx5mk_qp_reset: it
+// takes the queue pair back to INIT.
 int32_t mlx5mk_qp_connect(const struct mlx5mk_qp *qp,
                           const struct mlx5mk_address *peer,
                           const struct mlx5mk_connect_spec *spec,
@@ -1422,10 +1440,10 @@ int32_t mlx5mk_qp_query(const struct mlx5mk_qp *qp,
 
 // Turns every send request named `id` that was not executed into a NOP, and returns the number of these
 // requests (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue must be drained (MLX5MK_QP_SQ_DRAINED).
-// After the call, continue it with mlx5mk_qp_resume. The NOP completes as the request would have. A
-// configuration counts as several requests if it has several work requests. If a configuration was
-// cancelled, call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools accept no
-// completion for the invalidations posted before this call: post them again.
+// After the call, continue the queue with mlx5mk_qp_resume. The NOP has a completion if the request would
+// have had one. A configuration counts as several requests if it consists of several work requests. If a
+// configuration was cancelled, call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools
+// accept no completion for the invalidations posted before this call: post them again.
 //
 // Errors: MLX5MK_ARGUMENT for a queue that is not drained, MLX5MK_COMMAND, MLX5MK_REQUEST where the device
 // reports a next block (`next_send_block`) at which no request begins.
@@ -1475,8 +1493,8 @@ int32_t mlx5mk_events_create(const struct mlx5mk_device *device,
                              struct mlx5mk_events **events,
                              struct mlx5mk_error *error);
 
-// Subscribes a channel to events of a queue pair: to the `count` kinds at `kinds`, or if `count` is 0, to
-// all kinds that report the error state. Each event carries `cookie`.
+// Subscribes a channel to events of a queue pair, to the `count` kinds at `kinds`. If `count` is 0,
+// subscribes to all kinds that report the error state. Each event carries `cookie`.
 //
 // Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report;
 // MLX5MK_ADOPT for a queue pair that was adopted.
@@ -1521,8 +1539,8 @@ int32_t mlx5mk_psvs_create(const struct mlx5mk_pd *pd,
                            struct mlx5mk_psvs **psvs,
                            struct mlx5mk_error *error);
 
-// Returns the number of the PSV of a domain, MLX5MK_MEMORY or MLX5MK_WIRE, for digests over several mkeys.
-// The number is below 2^24.
+// Returns the number of the PSV of a domain, MLX5MK_MEMORY or MLX5MK_WIRE. The field `psv` of a digest over
+// several mkeys takes this number. It is below 2^24.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_psvs_index(const struct mlx5mk_psvs *psvs,
@@ -1534,7 +1552,7 @@ int32_t mlx5mk_psvs_index(const struct mlx5mk_psvs *psvs,
 void mlx5mk_psvs_destroy(struct mlx5mk_psvs *psvs);
 
 // Creates a pool of mkeys, none of them in use. With `cq` the mkeys have block signatures: signature errors
-// arrive at `cq`, and each mkey sets one of its entries aside. `cq` must be a completion queue of the queue
+// arrive at `cq`, and each mkey sets aside one entry of `cq`. `cq` must be a completion queue of the queue
 // pairs that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at the one
 // of the send queue, errors in received data at the other. At a queue other than `cq`, polling returns such
 // an error as MLX5MK_BAD_ENTRY, but mlx5mk_mkey_check still finds it. With NULL as `cq` the mkeys have no
@@ -1558,11 +1576,11 @@ int32_t mlx5mk_pool_take(struct mlx5mk_pool *pool,
                          struct mlx5mk_error *error);
 
 // Takes the key of an mkey in use out of service. This is needed only if a peer may know the key. The
-// function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if
+// function posts a request (IBV_WR_LOCAL_INV) with the name `id` and with `flags`. Use MLX5MK_FENCED if
 // earlier requests still use the key. The mkey stays in use until mlx5mk_pool_put gets a completion of this
 // request, which has one if `flags` contains MLX5MK_SIGNALED, or of a later request on the same queue pair.
-// The requests may have any names. If the request fails, or its queue pair is reset before it completes, the
-// key may still be in service: call this function again, with any queue pair.
+// The names of the two requests do not matter. If the request fails, or its queue pair is reset before it
+// completes, the key may still be in service: call this function again, with any queue pair.
 //
 // Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool, MLX5MK_FULL. After an error nothing
 // is posted.
@@ -1578,7 +1596,7 @@ int32_t mlx5mk_post_invalidate(struct mlx5mk_qp *qp,
 // message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey
 // whose key no peer can use: an mkey that was not configured, or whose configurations gave no remote rights.
 //
-// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
+// Errors: MLX5MK_IN_SERVICE where the completion is no such proof, for example because the request has
 // failed, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
 // use. After an error the mkey is as before.
 int32_t mlx5mk_pool_put(struct mlx5mk_pool *pool,
@@ -1611,9 +1629,10 @@ int32_t mlx5mk_mkey_check(struct mlx5mk_pool *pool,
                           struct mlx5mk_bad_block *bad,
                           struct mlx5mk_error *error);
 
-// Marks the state of an mkey on the device as unknown. Call it when the queue pair failed or was reset,
-// since the device may not have executed the posted configurations. The next configuration has to be
-// complete: access rights, a layout, and signature and crypto where the mkey can have them.
+// Marks the state of an mkey on the device as unknown. Call this function when the queue pair failed or was
+// reset, since the device may not have executed all posted configurations of the mkey. The next
+// configuration has to be complete: access rights, a layout, and signature and crypto where the mkey can
+// have them.
 //
 // Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool.
 int32_t mlx5mk_mkey_forget(struct mlx5mk_pool *pool,
@@ -1673,8 +1692,8 @@ int32_t mlx5mk_prepared_set_tags(struct mlx5mk_prepared *prepared,
                                  struct mlx5mk_error *error);
 
 // Replaces two fields of the configuration's digest: `part`, the position of the mkey among the mkeys
-// through which the data pass (MLX5MK_DIGEST_FIRST and others), and `psv`, the PSV of the transaction. Use
-// it before the configuration is posted for the next mkey.
+// through which the data pass (MLX5MK_DIGEST_FIRST and others), and `psv`, the PSV of the transaction. Call
+// this function before the configuration is posted for the next mkey.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where the configuration sets no digest.
 int32_t mlx5mk_prepared_set_digest(struct mlx5mk_prepared *prepared,
@@ -1762,11 +1781,11 @@ int32_t mlx5mk_post(struct mlx5mk_qp *qp,
                     const struct mlx5mk_request *request,
                     struct mlx5mk_error *error);
 
-// Posts a work request that the program built. `wqe` leads to `bytes` bytes; the control segment in them
-// gives the length of the request, which may be less. In the control segment the library sets the index of
-// the WQE and the number of the queue pair, and adds `flags` to the flags that are there. The device does
-// not see the request before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do
-// not use it with an mkey of a pool.
+// Posts a work request that the program built. `wqe` leads to `bytes` bytes. The control segment at their
+// beginning gives the length of the request, which may be less than `bytes`. In the control segment the
+// library sets the index of the WQE and the number of the queue pair, and adds `flags` to the flags that are
+// there. The device does not see the request before mlx5mk_doorbell. The library does not know how the
+// request changes mkeys, so do not use it with an mkey of a pool.
 //
 // Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 int32_t mlx5mk_post_raw(struct mlx5mk_qp *qp,
@@ -1776,10 +1795,10 @@ int32_t mlx5mk_post_raw(struct mlx5mk_qp *qp,
                         uint32_t bytes,
                         struct mlx5mk_error *error);
 
-// Posts a request that gives the PSV of a transaction its start value again. This is needed after a wrong
-// digest. Call the function after the configurations of the next transaction and before the requests that
-// move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this.
-// The device does not see the request before mlx5mk_doorbell.
+// Posts a request that gives the PSV of a transaction (data with a digest over several mkeys) its start
+// value again. This is needed after a wrong digest. Call the function after the configurations of the next
+// transaction and before the requests that move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
+// Digests of a single mkey do not need this. The device does not see the request before mlx5mk_doorbell.
 //
 // Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 int32_t mlx5mk_post_set_psv(struct mlx5mk_qp *qp,
@@ -1835,10 +1854,10 @@ int32_t mlx5mk_list_write_equal(struct mlx5mk_list *list,
 // Destroys a list. No request may still use it. NULL is ignored.
 void mlx5mk_list_destroy(struct mlx5mk_list *list);
 
-// As mlx5mk_post_configure, with the entries of a list, at most `max_entries` of the pool. With an empty
-// list, the mkey's space has 0 bytes. The function writes the signature and crypto properties into the
-// list's memory, behind the entries. So do not write, post or destroy the list before the request has
-// completed.
+// As mlx5mk_post_configure, with the entries of a list. The list may have at most as many entries as the
+// field `max_entries` of the pool's properties allows. With an empty list, the mkey's space has 0 bytes. The
+// function writes the signature and crypto properties into the list's memory, behind the entries. So do not
+// write, post or destroy the list before the request has completed.
 //
 // Errors: as mlx5mk_post_configure.
 int32_t mlx5mk_post_configure_list(struct mlx5mk_qp *qp,
@@ -1855,7 +1874,7 @@ int32_t mlx5mk_post_configure_list(struct mlx5mk_qp *qp,
 // the old ones. `count` is a multiple of 4, unless the new entries are the last of the layout. The array is
 // read during the call only.
 //
-// Errors: MLX5MK_CONFIG, also for an mkey without a list in force; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
+// Errors: MLX5MK_CONFIG, also for an mkey whose layout is not a list; MLX5MK_FULL, MLX5MK_ARGUMENT. After an
 // error queue pair and mkey are as before.
 int32_t mlx5mk_post_replace(struct mlx5mk_qp *qp,
                             uint64_t id,
@@ -1867,7 +1886,7 @@ int32_t mlx5mk_post_replace(struct mlx5mk_qp *qp,
                             uint32_t count,
                             struct mlx5mk_error *error);
 
-// As mlx5mk_post_replace, with the entries of a list, which may be more than fit into a request. Do not
+// As mlx5mk_post_replace, with the entries of `list`. These may be more than fit into a request. Do not
 // change the list until the request has completed.
 //
 // Errors: as mlx5mk_post_replace.
@@ -1880,10 +1899,10 @@ int32_t mlx5mk_post_replace_list(struct mlx5mk_qp *qp,
                                  const struct mlx5mk_list *list,
                                  struct mlx5mk_error *error);
 
-// Appends the entries of a list to the layout of an mkey in use, whose length grows by the length of the
-// entries. The existing layout must come from a list as well (mlx5mk_post_configure_list), and have a
-// multiple of 4 entries. The mkey must have neither signature nor crypto. Use this function to build layouts
-// of more than 65532 entries in parts. Do not change the list until the request has completed.
+// Appends the entries of a list to the layout of an mkey in use. The length of the mkey's space grows by the
+// length of the entries. The existing layout must come from a list as well (mlx5mk_post_configure_list), and
+// have a multiple of 4 entries. The mkey must have neither signature nor crypto. Use this function to build
+// layouts of more than 65532 entries in parts. Do not change the list until the request has completed.
 //
 // Errors: as mlx5mk_post_replace.
 int32_t mlx5mk_post_append_list(struct mlx5mk_qp *qp,
@@ -1911,8 +1930,8 @@ int32_t mlx5mk_list_mkey_create(const struct mlx5mk_pd *pd,
                                 struct mlx5mk_list_mkey **mkey,
                                 struct mlx5mk_error *error);
 
-// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31. The
-// device finds the entry of an address without a search, however long the list is.
+// As mlx5mk_list_mkey_create, with entries of equal length: each has `entry_size` bytes, a power of two from
+// 4096 to 2^31. The device then finds the entry of an address without a search, however long the list is.
 //
 // Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device does not support entries of one
 // length.
@@ -1925,8 +1944,8 @@ int32_t mlx5mk_list_mkey_create_equal(const struct mlx5mk_pd *pd,
                                       struct mlx5mk_list_mkey **mkey,
                                       struct mlx5mk_error *error);
 
-// Writes the mkey's key, which is both local and remote, and the length of its space in bytes. Either
-// pointer may be NULL.
+// Writes to `key` the mkey's key, which is both local and remote, and to `length` the length of the mkey's
+// space in bytes. Either pointer may be NULL.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_list_mkey_key(const struct mlx5mk_list_mkey *mkey,
@@ -1955,9 +1974,9 @@ int32_t mlx5mk_windows_take(struct mlx5mk_windows *windows,
 // Binds a window in use to a range of a registered region (IBV_WR_BIND_MW), and writes the new key to `key`.
 // With this key, the peer of this queue pair has the access rights `access` until the window is revoked
 // (mlx5mk_post_invalidate_window), even if the region itself gives no remote rights. The peer names the
-// first byte of the range by the address `start`. `access` are MLX5MK_REMOTE_…. The region must belong to
-// the windows' protection domain, and must have MLX5MK_LOCAL_WRITE if the peer gets the right to write. The
-// device does not see the request before mlx5mk_doorbell.
+// first byte of the range by the address `start`. `access` is a sum of MLX5MK_REMOTE_… constants. The region
+// must belong to the windows' protection domain, and must have MLX5MK_LOCAL_WRITE if the peer gets the right
+// to write. The device does not see the request before mlx5mk_doorbell.
 //
 // Errors: MLX5MK_CONFIG for a window that is bound, or a range of 0 bytes, of more than 2^31 bytes, or that
 // ends after 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. After an error queue pair and window are as before.
@@ -1972,15 +1991,15 @@ int32_t mlx5mk_post_bind(struct mlx5mk_qp *qp,
                          uint32_t *key,
                          struct mlx5mk_error *error);
 
-// Revokes a bound window. The function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV)
-// to `qp`, which must be the queue pair that bound the window. Use MLX5MK_FENCED if earlier requests still
-// use the window's key.
+// Revokes a bound window. The function posts a request (IBV_WR_LOCAL_INV) with the name `id` and with
+// `flags` to `qp`, which must be the queue pair that bound the window. Use MLX5MK_FENCED if earlier requests
+// still use the window's key.
 //
 // Put the window back (mlx5mk_windows_put) with a completion of this request, which has one if `flags`
-// contains MLX5MK_SIGNALED, or of a later request on the same queue pair. The requests may have any names.
-// If the request fails, or the queue pair is reset before it completes, the peer may still use the key: when
-// the queue pair works again, call this function again. A window whose queue pair was destroyed stays in use
-// until the windows are destroyed.
+// contains MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the two requests do
+// not matter. If the request fails, or the queue pair is reset before it completes, the peer may still use
+// the key: when the queue pair works again, call this function again. A window whose queue pair was
+// destroyed stays in use until the windows are destroyed.
 //
 // Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
 // MLX5MK_ARGUMENT for a window of another set, or one that was put back; MLX5MK_FULL. After an error nothing
@@ -1997,7 +2016,7 @@ int32_t mlx5mk_post_invalidate_window(struct mlx5mk_qp *qp,
 // message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for a window
 // that was not bound.
 //
-// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
+// Errors: MLX5MK_IN_SERVICE where the completion is no such proof, for example because the request has
 // failed, and with NULL for a bound window; MLX5MK_ARGUMENT for a window that is not in use. After an error
 // the window is as before.
 int32_t mlx5mk_windows_put(struct mlx5mk_windows *windows,
@@ -2037,10 +2056,10 @@ int32_t mlx5mk_crc64_combine(uint64_t first,
                              struct mlx5mk_error *error);
 
 // Registers `length` bytes at `address` as a umem (`mlx5dv_devx_umem_reg_ex`). Commands that create queues
-// name it as the memory of rings and doorbell records. `access` are what the device may do: for a completion
-// queue MLX5MK_LOCAL_WRITE, since the device writes the entries. `page_sizes` is the sum of the accepted
-// page sizes in bytes, or 0 for all. The caller keeps the memory mapped until mlx5mk_umem_deregister has
-// returned 0.
+// name the umem as the memory of rings and doorbell records. `access` states what the device may do with the
+// memory: for a completion queue MLX5MK_LOCAL_WRITE, since the device writes the entries. `page_sizes` is
+// the sum of the accepted page sizes in bytes, or 0 for all. The caller keeps the memory mapped until
+// mlx5mk_umem_deregister has returned 0.
 //
 // Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where rdma-core is older than version 35, MLX5MK_SYSTEM where the
 // memory is not mapped with these rights (EFAULT) or has none of the page sizes (EINVAL).
@@ -2071,7 +2090,8 @@ uint32_t mlx5mk_umem_number(const struct mlx5mk_umem *umem);
 // Ends the registration. Before this call, destroy the objects that use the memory. The handle is destroyed
 // even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM. After it the device may still access the memory, so the memory must stay mapped.
+// Errors: MLX5MK_SYSTEM. After this error the device may still access the memory, so the memory must stay
+// mapped.
 int32_t mlx5mk_umem_deregister(struct mlx5mk_umem *umem,
                                struct mlx5mk_error *error);
 
@@ -2082,7 +2102,7 @@ int32_t mlx5mk_uar_alloc(const struct mlx5mk_device *device,
                          struct mlx5mk_uar **uar,
                          struct mlx5mk_error *error);
 
-// Writes the number by which commands name the UAR page.
+// Writes to `number` the number by which commands name the UAR page.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_uar_number(const struct mlx5mk_uar *uar,
@@ -2096,7 +2116,7 @@ void *mlx5mk_uar_address(const struct mlx5mk_uar *uar);
 // Frees the UAR page. Before this call, destroy the objects that use it. NULL is ignored.
 void mlx5mk_uar_free(struct mlx5mk_uar *uar);
 
-// Writes the number of the event queue that the kernel has for a completion vector
+// Writes to `number` the number of the event queue that the kernel has for a completion vector
 // (`mlx5dv_devx_query_eqn`). Commands that create completion queues need this number. Vector 0 always
 // exists.
 //
@@ -2144,7 +2164,8 @@ int32_t mlx5mk_object_modify(const struct mlx5mk_object *object,
 
 // Destroys the object on the device. The handle is destroyed even after an error. NULL is ignored.
 //
-// Errors: MLX5MK_SYSTEM. After it the object still exists on the device, so its memory must stay valid.
+// Errors: MLX5MK_SYSTEM. After this error the object still exists on the device, so its memory must stay
+// valid.
 int32_t mlx5mk_object_destroy(struct mlx5mk_object *object,
                               struct mlx5mk_error *error);
 

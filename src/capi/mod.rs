@@ -19,18 +19,19 @@
 //!   library accesses this object during the call only, except registered memory, also that of lists, and
 //!   adopted objects of libibverbs.
 //! - **Threads**: a completion queue, the queue pairs that complete to it, and the pools that report
-//!   signature errors to it form a group. The two completion queues of a queue pair belong to one group.
-//!   Calls with handles of one group are made one after the other, by any thread; calls of different groups
-//!   may run at the same time. A pool without signatures, a prepared configuration, a list and windows are
-//!   used by one thread at a time. Devices, protection domains, logins, memory regions, keys, mkeys that were
-//!   created with their lists, objects of commands and their channels may be used by several threads at once.
-//!   A destroy function is called when no other call uses the handle. The only global state is the function
-//!   of mlx5mk_on_drop_error.
+//!   signature errors to it form a group. The two completion queues of a queue pair belong to one group. The
+//!   program makes all calls with handles of one group one after the other, by any thread. Calls with handles
+//!   of different groups may run at the same time. The program ensures that only one thread at a time uses a
+//!   pool without signatures, a prepared configuration, a list or windows. Devices, protection domains,
+//!   logins, memory regions, keys, mkeys that were created with their lists, objects of commands and their
+//!   channels may be used by several threads at once. The program calls a destroy function only when no other
+//!   call uses the handle. The only global state is the function of mlx5mk_on_drop_error.
 //! - **Destroying**: if the kernel refuses to destroy an object, the library keeps the memory of that object,
 //!   since the device may still write to it.
 //! - **No panic unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust
-//!   1.81). The core cannot panic, as the builds for bare metal show. Functions that create objects allocate
-//!   memory, and end the process if memory is used up.
+//!   1.81). The core of the library (encoding and queues) contains no code that panics; the builds for bare
+//!   metal check this. Functions that create objects allocate memory, and end the process if memory is used
+//!   up.
 //! - **Lengths** are in bytes, unless a function says otherwise.
 //!
 //! A caller that breaks these rules may corrupt memory, so all functions with pointers are unsafe in Rust.
@@ -99,8 +100,8 @@ pub use values::*;
 pub use version::*;
 pub use window::*;
 
-/// The rules for threads above depend on these properties: each type may move to another thread (`Send`), and
-/// some may be used by several threads at once (`Sync`).
+/// The rules for threads in the documentation of this module depend on these properties: each type may move
+/// to another thread (`Send`), and some may be used by several threads at once (`Sync`).
 const _: () = {
     const fn moves<T: Send>() {}
     const fn is_shared<T: Send + Sync>() {}

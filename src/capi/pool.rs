@@ -53,8 +53,8 @@ pub struct PoolSpec {
     pub flags: u32,
     /// The length of every entry of a layout, a power of two from 4096 to 2^31, or 0 for entries of different
     /// lengths. With equal lengths the device finds the entry of an address without a search, however long
-    /// the layout is. The entries then come from lists (mlx5mk_list_write_equal), and the mkeys have neither
-    /// signatures nor crypto.
+    /// the layout is. Entries of equal length come from lists (mlx5mk_list_write_equal), and mkeys with such
+    /// entries have neither signatures nor crypto.
     pub entry_size: u32,
     /// PSVs that all mkeys of the pool share. The mkeys are created in the protection domain of the PSVs.
     /// With NULL each mkey has its own PSVs, as in a store.
@@ -70,7 +70,7 @@ pub struct PoolSpec {
 pub struct BadBlock {
     /// The part that was wrong: MLX5MK_BAD_GUARD or another MLX5MK_BAD constant.
     pub part: u32,
-    /// The side from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
+    /// The domain from which the data came: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
     /// The number of the block, counted from 0 at the first byte of the mkey's space; 0 for a digest.
     pub block: u64,
@@ -90,7 +90,7 @@ fn pool_of(mkeys: Vec<Mkey>) -> Result<Mkeys, DevxError> {
 }
 
 /// Creates a pool of mkeys, none of them in use. With `cq` the mkeys have block signatures: signature errors
-/// arrive at `cq`, and each mkey sets one of its entries aside. `cq` must be a completion queue of the queue
+/// arrive at `cq`, and each mkey sets aside one entry of `cq`. `cq` must be a completion queue of the queue
 /// pairs that use the mkeys. If a queue pair has two completion queues, errors in sent data arrive at the one
 /// of the send queue, errors in received data at the other. At a queue other than `cq`, polling returns such
 /// an error as MLX5MK_BAD_ENTRY, but mlx5mk_mkey_check still finds it. With NULL as `cq` the mkeys have no
@@ -194,11 +194,11 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
 }
 
 /// Takes the key of an mkey in use out of service. This is needed only if a peer may know the key. The
-/// function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV). Use MLX5MK_FENCED if
+/// function posts a request (IBV_WR_LOCAL_INV) with the name `id` and with `flags`. Use MLX5MK_FENCED if
 /// earlier requests still use the key. The mkey stays in use until mlx5mk_pool_put gets a completion of this
 /// request, which has one if `flags` contains MLX5MK_SIGNALED, or of a later request on the same queue pair.
-/// The requests may have any names. If the request fails, or its queue pair is reset before it completes, the
-/// key may still be in service: call this function again, with any queue pair.
+/// The names of the two requests do not matter. If the request fails, or its queue pair is reset before it
+/// completes, the key may still be in service: call this function again, with any queue pair.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool, MLX5MK_FULL. After an error nothing
 /// is posted.
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate(
 /// message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for an mkey
 /// whose key no peer can use: an mkey that was not configured, or whose configurations gave no remote rights.
 ///
-/// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
+/// Errors: MLX5MK_IN_SERVICE where the completion is no such proof, for example because the request has
 /// failed, and with NULL for an mkey that is being invalidated; MLX5MK_ARGUMENT for an mkey that is not in
 /// use. After an error the mkey is as before.
 #[unsafe(no_mangle)]
@@ -310,9 +310,10 @@ pub unsafe extern "C" fn mlx5mk_mkey_check(
     })
 }
 
-/// Marks the state of an mkey on the device as unknown. Call it when the queue pair failed or was reset,
-/// since the device may not have executed the posted configurations. The next configuration has to be
-/// complete: access rights, a layout, and signature and crypto where the mkey can have them.
+/// Marks the state of an mkey on the device as unknown. Call this function when the queue pair failed or was
+/// reset, since the device may not have executed all posted configurations of the mkey. The next
+/// configuration has to be complete: access rights, a layout, and signature and crypto where the mkey can
+/// have them.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use in this pool.
 #[unsafe(no_mangle)]

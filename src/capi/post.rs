@@ -25,33 +25,36 @@ pub const MLX5MK_OP_SEND_IMM: u32 = 3;
 pub const MLX5MK_OP_SEND_INVALIDATE: u32 = 4;
 /// Writes to the peer's memory.
 pub const MLX5MK_OP_RDMA_WRITE: u32 = 5;
-/// Writes to the peer's memory, and completes one of the peer's receive requests. Its completion contains 32
-/// bits of immediate data.
+/// Writes to the peer's memory, and completes one of the peer's receive requests. The completion of that
+/// receive request contains 32 bits of immediate data.
 pub const MLX5MK_OP_RDMA_WRITE_IMM: u32 = 6;
 /// Reads from the peer's memory.
 pub const MLX5MK_OP_RDMA_READ: u32 = 7;
-/// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The old value arrives in the one
-/// segment of 8 bytes.
+/// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The device writes the old value
+/// to the request's only data segment, of 8 bytes.
 pub const MLX5MK_OP_COMPARE_SWAP: u32 = 8;
-/// Adds `swap_add` to 8 bytes of the peer's memory. The old value arrives in the one segment of 8 bytes.
+/// Adds `swap_add` to 8 bytes of the peer's memory. The device writes the old value to the request's only
+/// data segment, of 8 bytes.
 pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
 /// Operation in completions only: the configuration of an mkey (mlx5mk_post_configure).
 pub const MLX5MK_OP_CONFIGURE: u32 = 10;
-/// Operation in completions only: a key that was taken out of service (mlx5mk_post_invalidate).
+/// Operation in completions, and for mlx5mk_request_size: a key is taken out of service
+/// (mlx5mk_post_invalidate).
 pub const MLX5MK_OP_INVALIDATE: u32 = 11;
-/// Copies the bytes of the one segment to another place in local memory, without the peer. `remote_address`
-/// and `rkey` name this place. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered against other
-/// requests, not even those with MLX5MK_FENCED. So post a request that needs the copied bytes after the copy
-/// has completed.
+/// Copies the bytes of the request's only data segment to another place in local memory, without the peer.
+/// `remote_address` and `rkey` name this place. The queue pair needs MLX5MK_QP_MEMCPY. Copies are not ordered
+/// against other requests, not even those with MLX5MK_FENCED. So post a request that needs the copied bytes
+/// after the copy has completed.
 pub const MLX5MK_OP_MEMCPY: u32 = 12;
 /// Operation in completions only: a work request that the program built (mlx5mk_post_raw).
 pub const MLX5MK_OP_RAW: u32 = 13;
 /// Operation in completions only: a memory window that was bound (mlx5mk_post_bind).
 pub const MLX5MK_OP_BIND: u32 = 14;
 /// If 4 or 8 bytes of the peer's memory equal `compare` in the bits of `compare_mask`, their bits of
-/// `swap_mask` become those of `swap_add`. The old value arrives in the one segment, which gives the number
-/// of bytes; an old value of 4 bytes is in big endian. The peer's queue pair needs MLX5MK_QP_MASKED_ATOMICS.
-/// The completion has the operation MLX5MK_OP_COMPARE_SWAP.
+/// `swap_mask` become those of `swap_add`. The device writes the old value to the request's only data
+/// segment, whose length, 4 or 8, is also the number of bytes that are compared. An old value of 4 bytes is
+/// in big endian. The peer's queue pair needs MLX5MK_QP_MASKED_ATOMICS. The completion has the operation
+/// MLX5MK_OP_COMPARE_SWAP.
 pub const MLX5MK_OP_MASKED_COMPARE_SWAP: u32 = 15;
 /// Adds `swap_add` to 4 or 8 bytes of the peer's memory, field by field: a bit of `compare_mask` marks the
 /// highest bit of a field, and no carry leaves this bit. All else is as for MLX5MK_OP_MASKED_COMPARE_SWAP.
@@ -63,7 +66,8 @@ pub const MLX5MK_OP_MASKED_FETCH_ADD: u32 = 16;
 pub struct Request {
     /// The name that the program gives the request. The completion contains it.
     pub id: u64,
-    /// The operation: one of the MLX5MK_OP constants, except those that are found in completions only.
+    /// The operation: one of the MLX5MK_OP constants, except those that are only for completions and for
+    /// mlx5mk_request_size.
     pub operation: u32,
     /// A sum of the flags MLX5MK_SIGNALED, MLX5MK_FENCED and MLX5MK_SOLICITED, or 0.
     pub flags: u32,
@@ -83,10 +87,11 @@ pub struct Request {
     pub sge_count: u32,
     /// Number of bytes at `inline_data`.
     pub inline_bytes: u32,
-    /// For MLX5MK_OP_COMPARE_SWAP: the value that the peer's memory is compared with.
+    /// For MLX5MK_OP_COMPARE_SWAP and MLX5MK_OP_MASKED_COMPARE_SWAP: the value that the peer's memory is
+    /// compared with.
     pub compare: u64,
-    /// The value that MLX5MK_OP_COMPARE_SWAP writes to the peer's memory, or that MLX5MK_OP_FETCH_ADD adds to
-    /// it.
+    /// The value that a compare-and-swap writes to the peer's memory, or that a fetch-and-add adds to it,
+    /// with or without masks.
     pub swap_add: u64,
     /// For MLX5MK_OP_MASKED_COMPARE_SWAP: the bits that are compared. For MLX5MK_OP_MASKED_FETCH_ADD: the
     /// highest bit of each field, which no carry leaves.
@@ -240,7 +245,8 @@ fn masked(request: &Request, bytes: u32) -> Result<MaskedAtomic, Failure> {
     })
 }
 
-/// Returns the segment of a request that needs exactly one.
+/// Returns the only data segment of a request, or an error that says `wanted` if the number of segments is
+/// not one.
 const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failure> {
     match sges {
         [sge] => Ok(sge),
@@ -248,11 +254,11 @@ const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failu
     }
 }
 
-/// Posts a work request that the program built. `wqe` leads to `bytes` bytes; the control segment in them
-/// gives the length of the request, which may be less. In the control segment the library sets the index of
-/// the WQE and the number of the queue pair, and adds `flags` to the flags that are there. The device does
-/// not see the request before mlx5mk_doorbell. The library does not know how the request changes mkeys, so do
-/// not use it with an mkey of a pool.
+/// Posts a work request that the program built. `wqe` leads to `bytes` bytes. The control segment at their
+/// beginning gives the length of the request, which may be less than `bytes`. In the control segment the
+/// library sets the index of the WQE and the number of the queue pair, and adds `flags` to the flags that are
+/// there. The device does not see the request before mlx5mk_doorbell. The library does not know how the
+/// request changes mkeys, so do not use it with an mkey of a pool.
 ///
 /// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
@@ -273,10 +279,10 @@ pub unsafe extern "C" fn mlx5mk_post_raw(
     })
 }
 
-/// Posts a request that gives the PSV of a transaction its start value again. This is needed after a wrong
-/// digest. Call the function after the configurations of the next transaction and before the requests that
-/// move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey do not need this.
-/// The device does not see the request before mlx5mk_doorbell.
+/// Posts a request that gives the PSV of a transaction (data with a digest over several mkeys) its start
+/// value again. This is needed after a wrong digest. Call the function after the configurations of the next
+/// transaction and before the requests that move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
+/// Digests of a single mkey do not need this. The device does not see the request before mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]

@@ -29,8 +29,8 @@ pub unsafe extern "C" fn mlx5mk_psvs_create(
     })
 }
 
-/// Returns the number of the PSV of a domain, MLX5MK_MEMORY or MLX5MK_WIRE, for digests over several mkeys.
-/// The number is below 2^24.
+/// Returns the number of the PSV of a domain, MLX5MK_MEMORY or MLX5MK_WIRE. The field `psv` of a digest over
+/// several mkeys takes this number. It is below 2^24.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]

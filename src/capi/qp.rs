@@ -24,9 +24,10 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
 /// Flag of a queue pair: requests may copy local memory (MLX5MK_OP_MEMCPY). Not every device supports this.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
-/// Flag of a queue pair: it asks for a BlueFlame register: a doorbell that takes a whole request. The library
-/// then writes a request that is published alone to the register, so the device need not read it from memory.
-/// mlx5mk_qp_has_blue_flame tells whether the queue pair got the register.
+/// Flag of a queue pair: the library asks for a BlueFlame register, a doorbell that takes a whole request. If
+/// a doorbell publishes a single request that fits, the library writes the request to the register, so the
+/// device need not read it from memory. mlx5mk_qp_has_blue_flame tells whether the queue pair got the
+/// register.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 /// Flag of a queue pair: the peer may use masked atomics (MLX5MK_OP_MASKED_COMPARE_SWAP,
 /// MLX5MK_OP_MASKED_FETCH_ADD). Not every device supports this.
@@ -44,7 +45,7 @@ pub const MLX5MK_TIMESTAMPS_REAL_TIME: u32 = 3;
 pub struct QpSpec {
     /// Size of the send ring in blocks of 64 bytes, rounded up to a power of two, at most 32768. Default 256.
     /// An RDMA WRITE of one segment takes one block. A configuration of an mkey with four entries takes two
-    /// blocks, and one more for a signature, for crypto, and for each domain that has a signature.
+    /// blocks, and one more block each for a signature, for crypto, and for each domain that has a signature.
     pub send_blocks: u32,
     /// The number of receive requests that the receive queue holds, rounded up to a power of two, at most
     /// 32768. Default 16.
@@ -52,8 +53,8 @@ pub struct QpSpec {
     /// Buffers of a receive request, a power of two. Default 4.
     pub receive_sges: u32,
     /// The largest number of send work requests that may be outstanding. A configuration of an mkey may
-    /// consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
-    /// number of blocks of the send ring.
+    /// consist of several work requests. The queue pair sets aside an entry of the completion queue for each
+    /// work request. Default: the number of blocks of the send ring.
     pub max_requests: u32,
     /// A sum of the flags MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY,
     /// MLX5MK_QP_BLUE_FLAME and MLX5MK_QP_MASKED_ATOMICS, or 0.
@@ -143,7 +144,8 @@ const fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }
 
-/// Converts a constant MLX5MK_TIMESTAMPS. Returns `None` for 0: the library then chooses the format.
+/// Converts a MLX5MK_TIMESTAMPS constant into a format of time stamps. Returns `None` for 0: the library then
+/// chooses the format.
 const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
     Ok(Some(match format {
         0 => return Ok(None),
@@ -262,6 +264,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
 /// By default libmlx5 creates queue pairs that receive short messages into completion entries, and this
 /// function refuses them. To avoid that, set MLX5_SCATTER_TO_CQE=0 in the environment before the queue pair
 /// is created, or create it with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE.
+///
 /// Errors: MLX5MK_ADOPT for a queue pair that the library cannot use or that still has outstanding requests,
 /// MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -305,8 +308,8 @@ pub unsafe extern "C" fn mlx5mk_qp_has_blue_flame(qp: Option<&Qp>) -> u32 {
     qp.map_or(0, |qp| qp.queues.control().has_blue_flame().into())
 }
 
-/// Connects the queue pair to a queue pair of the same device, or to itself. The packets do not leave the
-/// device.
+/// Connects the queue pair to a queue pair of the same device, or to itself. `peer` is the number of that
+/// queue pair. The packets do not leave the device.
 ///
 /// Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
 #[unsafe(no_mangle)]
@@ -384,11 +387,13 @@ pub unsafe extern "C" fn mlx5mk_qp_address(
     })
 }
 
-/// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Send requests only
-/// after the peer has connected as well; the peer has to report this to the program.
+/// Connects to a peer by the peer's address. Pass the same `spec` as to mlx5mk_qp_address. Post send requests
+/// only after the peer has connected as well. The two programs have to tell each other that they have
+/// connected, for example over TCP.
 ///
 /// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the kernel finds no route to
-/// the peer's GID, MLX5MK_COMMAND: after this error mlx5mk_qp_reset returns the queue pair to INIT.
+/// the peer's GID, MLX5MK_COMMAND where the device refuses. After MLX5MK_COMMAND, call mlx5mk_qp_reset: it
+/// takes the queue pair back to INIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_connect(
     qp: Option<&Qp>,
@@ -481,10 +486,10 @@ pub unsafe extern "C" fn mlx5mk_qp_query(
 
 /// Turns every send request named `id` that was not executed into a NOP, and returns the number of these
 /// requests (`mlx5dv_qp_cancel_posted_send_wrs`). The send queue must be drained (MLX5MK_QP_SQ_DRAINED).
-/// After the call, continue it with mlx5mk_qp_resume. The NOP completes as the request would have. A
-/// configuration counts as several requests if it has several work requests. If a configuration was
-/// cancelled, call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools accept no
-/// completion for the invalidations posted before this call: post them again.
+/// After the call, continue the queue with mlx5mk_qp_resume. The NOP has a completion if the request would
+/// have had one. A configuration counts as several requests if it consists of several work requests. If a
+/// configuration was cancelled, call mlx5mk_mkey_forget for its mkey. If an invalidation was cancelled, pools
+/// accept no completion for the invalidations posted before this call: post them again.
 ///
 /// Errors: MLX5MK_ARGUMENT for a queue that is not drained, MLX5MK_COMMAND, MLX5MK_REQUEST where the device
 /// reports a next block (`next_send_block`) at which no request begins.

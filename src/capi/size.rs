@@ -1,5 +1,5 @@
-//! Functions that compute the blocks and completion entries that requests need, to choose the sizes of
-//! queues.
+//! Functions that compute how many blocks and completion entries requests need. With these numbers a program
+//! chooses the sizes of its queues.
 
 #![allow(unsafe_code)] // Unmangled names for C.
 
@@ -20,8 +20,8 @@ pub struct Size {
     /// Number of blocks of 64 bytes, for the field `send_blocks` of a queue pair, which is rounded up to a
     /// power of two.
     pub blocks: u32,
-    /// Number of work requests, for the field `max_requests` of a queue pair, which sets aside an entry of
-    /// the completion queue for each.
+    /// Number of work requests, for the field `max_requests` of a queue pair. The queue pair sets aside an
+    /// entry of the completion queue for each work request.
     pub requests: u32,
 }
 
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn mlx5mk_configure_size(pool: Option<&PoolSpec>, entries:
     RequestSize::configure_mkey(&kind, entries as usize, domains).into()
 }
 
-/// The masked atomic that takes the most room.
+/// The masked atomic that needs the most bytes in a request.
 const LONGEST_ATOMIC: MaskedAtomic =
     MaskedAtomic::CompareSwap64 { compare: 0, compare_mask: 0, swap: 0, swap_mask: 0 };
 

@@ -68,7 +68,7 @@ pub unsafe extern "C" fn mlx5mk_pool_of_store(
         let kind = store.kind().ok_or(Failure::Wanted("a store has mkeys"))?;
         let pool = Pool { mkeys, _handles: std::vec![], kind, cq: *cq };
         // SAFETY: the completion queue cannot be destroyed while stores report to it, and no other call of
-        // its group is made.
+        // its group runs now.
         Ok(unsafe { join(pool, place) })
     })
 }

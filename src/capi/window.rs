@@ -17,7 +17,8 @@ use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
-/// Memory windows of type 2, in use or not. The caller ensures that only one thread at a time uses them.
+/// A set of memory windows of type 2. Each window is in use or free. The caller ensures that only one thread
+/// at a time uses them.
 pub struct Windows {
     pool: WindowPool<'static>,
     _handles: Vec<MkeyHandle>,
@@ -84,9 +85,9 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
 /// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW), and writes the new key to `key`.
 /// With this key, the peer of this queue pair has the access rights `access` until the window is revoked
 /// (mlx5mk_post_invalidate_window), even if the region itself gives no remote rights. The peer names the
-/// first byte of the range by the address `start`. `access` are MLX5MK_REMOTE_…. The region must belong to
-/// the windows' protection domain, and must have MLX5MK_LOCAL_WRITE if the peer gets the right to write. The
-/// device does not see the request before mlx5mk_doorbell.
+/// first byte of the range by the address `start`. `access` is a sum of MLX5MK_REMOTE_… constants. The region
+/// must belong to the windows' protection domain, and must have MLX5MK_LOCAL_WRITE if the peer gets the right
+/// to write. The device does not see the request before mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is bound, or a range of 0 bytes, of more than 2^31 bytes, or that
 /// ends after 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. After an error queue pair and window are as before.
@@ -114,15 +115,15 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     })
 }
 
-/// Revokes a bound window. The function posts a request with the name `id` and these flags (IBV_WR_LOCAL_INV)
-/// to `qp`, which must be the queue pair that bound the window. Use MLX5MK_FENCED if earlier requests still
-/// use the window's key.
+/// Revokes a bound window. The function posts a request (IBV_WR_LOCAL_INV) with the name `id` and with
+/// `flags` to `qp`, which must be the queue pair that bound the window. Use MLX5MK_FENCED if earlier requests
+/// still use the window's key.
 ///
 /// Put the window back (mlx5mk_windows_put) with a completion of this request, which has one if `flags`
-/// contains MLX5MK_SIGNALED, or of a later request on the same queue pair. The requests may have any names.
-/// If the request fails, or the queue pair is reset before it completes, the peer may still use the key: when
-/// the queue pair works again, call this function again. A window whose queue pair was destroyed stays in use
-/// until the windows are destroyed.
+/// contains MLX5MK_SIGNALED, or of a later request on the same queue pair. The names of the two requests do
+/// not matter. If the request fails, or the queue pair is reset before it completes, the peer may still use
+/// the key: when the queue pair works again, call this function again. A window whose queue pair was
+/// destroyed stays in use until the windows are destroyed.
 ///
 /// Errors: MLX5MK_CONFIG for a window that is not bound, or that another queue pair has bound;
 /// MLX5MK_ARGUMENT for a window of another set, or one that was put back; MLX5MK_FULL. After an error nothing
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn mlx5mk_post_invalidate_window(
 /// message with which the peer has invalidated the key (MLX5MK_OP_SEND_INVALIDATE). Pass NULL for a window
 /// that was not bound.
 ///
-/// Errors: MLX5MK_IN_SERVICE where the completion does not prove that, for example because the request has
+/// Errors: MLX5MK_IN_SERVICE where the completion is no such proof, for example because the request has
 /// failed, and with NULL for a bound window; MLX5MK_ARGUMENT for a window that is not in use. After an error
 /// the window is as before.
 #[unsafe(no_mangle)]

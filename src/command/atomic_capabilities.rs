@@ -1,4 +1,4 @@
-//! The capabilities of atomics.
+//! The command that asks for the device's capabilities of atomics, and its reply.
 
 use super::Command;
 use crate::command::error::CommandError;
@@ -6,7 +6,7 @@ use crate::wire::prm::atomic_capabilities::{AtomicCapabilityBits, AtomicOperatio
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::query_hca_cap::{ATOMIC, CURRENT, QueryHcaCapReply, QueryHcaCapRequest};
 
-/// Capabilities of atomics (PRM `atomic_caps`).
+/// The device's capabilities of atomics (PRM `atomic_caps`).
 ///
 /// ```
 /// use mlx5_mkey::command::{AtomicCapabilities, PeerAtomics, QpAccess};
@@ -19,11 +19,11 @@ use crate::wire::prm::query_hca_cap::{ATOMIC, CURRENT, QueryHcaCapReply, QueryHc
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AtomicCapabilities {
-    /// Reliable connections have both masked atomics, of 4 and of 8 bytes
-    /// ([`SendRequest::masked_atomic`](crate::queue::SendRequest::masked_atomic)).
+    /// Reliable connections support both masked atomics (compare-and-swap, fetch-and-add), of 4 and of 8
+    /// bytes ([`SendRequest::masked_atomic`](crate::queue::SendRequest::masked_atomic)).
     pub masked: bool,
-    /// Old values of 8 bytes arrive in the host's byte order; otherwise in big endian. Old values of 4 bytes
-    /// always arrive in big endian (UCX `ext_atomic_arg_sizes_be`).
+    /// Whether the device returns old values of 8 bytes in the host's byte order. If false, it returns them
+    /// in big endian. It always returns old values of 4 bytes in big endian (UCX `ext_atomic_arg_sizes_be`).
     pub host_order: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The general capabilities of the device.
+//! The command that asks for the general capabilities of the device, and its reply.
 
 use super::{Command, TimestampSupport};
 use crate::command::error::CommandError;
@@ -72,7 +72,7 @@ pub struct GeneralCapabilities {
     pub max_receive_request_bytes: u16,
     /// Signature handover: mkeys can have signatures.
     pub signature_handover: bool,
-    /// Completion entries for signature errors name the domain and the type of the signature.
+    /// A completion entry for a signature error names the domain and the type of the signature.
     pub signature_error_domain: bool,
     /// A signature error has a kind of completion entry of its own (PRM `sigerr_cqe`).
     pub signature_error_cqe: bool,
@@ -84,7 +84,7 @@ pub struct GeneralCapabilities {
     pub crc32c: bool,
     /// Mkeys can have CRC-64 XP10 signatures.
     pub crc64_xp10: bool,
-    /// One mkey can have both a digest (a CRC32C over all data of a transaction) and AES-XTS.
+    /// An mkey can have a digest (a CRC32C over all data of a transaction) and AES-XTS at the same time.
     pub digest_with_xts: bool,
     /// The device encrypts. [`crate::command::QueryCryptoCapabilities`] returns its crypto capabilities.
     pub crypto: bool,
@@ -104,7 +104,7 @@ pub struct GeneralCapabilities {
     pub umr_indirect_mkey_disabled: bool,
     /// If true, UMRs may not change the right to atomics.
     pub umr_modify_atomic_disabled: bool,
-    /// The strength of the fence that a request needs which comes after a UMR and uses its mkey.
+    /// A request that follows a UMR and uses the mkey of the UMR needs a fence of this strength.
     pub umr_fence: UmrFence,
     /// Mkeys can be created that allow writes to pass one another.
     pub relaxed_ordering_write: bool,
@@ -139,7 +139,7 @@ pub struct GeneralCapabilities {
     pub uar_4k: bool,
     /// Base-2 logarithm of the size of a UAR page in bytes.
     pub log_uar_page: u8,
-    /// Number of UARs in a UAR page.
+    /// Number of UARs (sets of doorbell registers) in a UAR page.
     pub uars_per_page: u32,
     /// The formats of time stamps that queue pairs can have on a port without RoCE (PRM `sq_ts_format`). With
     /// RoCE, [`super::RoceCapabilities::timestamps`] applies instead.
@@ -249,11 +249,11 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns which block signatures mkeys can have, `None` if they can have none (the rule is rdma-core's).
+    /// Returns which block signatures mkeys can have, by the rule of rdma-core. Returns `None` if mkeys can
+    /// have none.
     ///
-    /// If the device has signatures, T10-DIF (with both guards) and CRC-32 are always among them, and so are
-    /// blocks of 512, 520, 4096 and 4160 bytes. The result therefore lists only the other signatures and
-    /// block sizes.
+    /// A device with signatures always supports T10-DIF (with both guards) and CRC-32, and blocks of 512,
+    /// 520, 4096 and 4160 bytes. The result therefore lists only the other signatures and block sizes.
     pub const fn signatures(&self) -> Option<SignatureCapabilities> {
         if !self.signature_handover || !self.signature_error_domain {
             return None;
@@ -272,8 +272,8 @@ impl GeneralCapabilities {
     /// The function also returns `None` for a device whose tweaks grow by 2^64
     /// ([`GeneralCapabilities::xts_tweak_inc_64`]). For such a device, NVIDIA's SPDK sets the upper half of
     /// the tweak to all ones and counts blocks in the lower half, and libdpcp limits tweaks to 2^64 - 2. No
-    /// document confirms that the device works like this, and after a wrong guess nobody could decrypt the
-    /// data. `mlxconfig` can switch this setting of the device off.
+    /// document confirms that the device works like this. If this library guessed wrong, nobody could decrypt
+    /// the data. `mlxconfig` can switch off the growth by 2^64.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
         if !self.crypto || self.xts_tweak_inc_64 {
             None
@@ -288,9 +288,9 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns the base-2 logarithm of the longest memory copy of a request in bytes, `None` if requests
-    /// cannot copy memory (the rule is rdma-core's). If the device does not report the limit, the result is
-    /// 31 (2 GiB).
+    /// Returns the base-2 logarithm of the longest memory copy of a request in bytes, by the rule of
+    /// rdma-core. Returns `None` if requests cannot copy memory. If the device does not report the limit, the
+    /// result is 31 (2 GiB).
     pub const fn log_max_memcpy_bytes(&self) -> Option<u8> {
         match self.log_max_copy {
             Some(0) => Some(31),
@@ -330,8 +330,8 @@ impl GeneralCapabilities {
     }
 }
 
-/// The command that asks for the current general capabilities (QUERY_HCA_CAP for the general device, as
-/// opposed to the largest values that software may set).
+/// The command that asks for the current values of the general capabilities (QUERY_HCA_CAP). A driver can
+/// also ask for the largest values that it may set; this command does not.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, QueryGeneralCapabilities};

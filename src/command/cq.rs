@@ -49,8 +49,9 @@ impl CqeSize {
     }
 }
 
-/// Fills in the fields of a completion queue's context that both commands have. The fields that say where the
-/// entries are differ: user memory (umem), or pages that the command lists.
+/// Fills in the fields of a completion queue's context that `CreateCq` and `CreateCqOnPages` have in common.
+/// Each command fills in by itself the fields that say where the entries are: in user memory (umem), or in
+/// pages that the command lists.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());

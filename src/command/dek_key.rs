@@ -61,8 +61,8 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
 ///
 /// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394). A wrapped key
 /// contains the key, or key and keytag, in the same order as in plaintext. The library cannot read a wrapped
-/// key, so its owner has to ensure that the halves differ. The types fix the lengths: a key of another length
-/// does not compile.
+/// key, so the caller ensures that the key's halves differ. The types fix the lengths: a key of another
+/// length does not compile.
 ///
 /// ```
 /// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
@@ -159,7 +159,8 @@ impl<'a> DekKey<'a> {
         object.pd.set(pd.get());
         let (key, keytag) = self.parts();
         let tag = keytag.as_ref().map_or(&[][..], |tag| &tag.0);
-        // The loop writes at most 80 of 128 bytes.
+        // The longest key with its tag has 80 bytes, and the field has 128. So the loop writes all bytes of
+        // the key.
         for (byte, value) in object.key.0.iter_mut().zip(key.iter().chain(tag)) {
             *byte = *value;
         }

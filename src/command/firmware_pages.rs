@@ -1,5 +1,6 @@
-//! Memory of the firmware: the firmware of a device without a driver needs pages of the host's memory. The
-//! commands ask how many pages it wants, give it pages, and take pages back.
+//! Commands that manage the memory of the firmware, for programs that use a device without a driver. The
+//! firmware needs pages of the host's memory. The commands ask how many pages the firmware wants, give it
+//! pages, and take pages back.
 
 use super::Command;
 use super::pages::aligned;

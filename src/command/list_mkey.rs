@@ -27,7 +27,8 @@ use zerocopy::transmute;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum MkeyEntries<'a> {
-    /// Each entry has its own length (access mode KLM). The device searches the entries to find an address.
+    /// Each entry has its own length (access mode KLM). The device searches the list for the entry of an
+    /// address.
     Klm(&'a [KlmEntry]),
     /// All entries have this length (access mode KSM, also called KLM of fixed buffer size). The device finds
     /// the entry of an address without a search. The device must have
@@ -67,7 +68,8 @@ impl MkeyEntries<'_> {
 /// requests cannot change them later.
 ///
 /// The mkey can be used at once. The reply is its key. The list makes the request longer than
-/// [`CreateListMkey::INPUT`](Command::INPUT); [`Command::input_bytes`] returns its length.
+/// [`CreateListMkey::INPUT`](Command::INPUT); [`Command::input_bytes`] returns the length of the whole
+/// request.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateListMkey, GeneralCapabilities, MkeyEntries, Pdn};

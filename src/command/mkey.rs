@@ -1,4 +1,4 @@
-//! Commands that create mkeys: mkeys that work requests configure, and mkeys of registered memory.
+//! Commands that create mkeys that work requests configure, and commands that create memory regions.
 
 use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
 use crate::command::error::CommandError;
@@ -85,8 +85,8 @@ pub struct MkeyFeatures {
     /// The bytes of CREATE_MKEY are the same for both forms.
     pub form: UmrForm,
     /// The length of every entry of the mkey's lists, for entries of one length (KSM; kernel
-    /// `mlx5e_create_umr_ksm_mkey`). `None` for entries of different lengths. The lists are then in
-    /// registered memory ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
+    /// `mlx5e_create_umr_ksm_mkey`). `None` for entries of different lengths. The lists of a KSM mkey must be
+    /// in registered memory ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
 
@@ -263,9 +263,9 @@ impl Command for CreateMkey {
     }
 }
 
-/// The command that creates a memory region of registered user memory (CREATE_MKEY with translation by pages,
-/// MTT; source: DPDK `mlx5_devx_cmd_mkey_create`). Data segments and layouts name the memory by the region's
-/// key.
+/// The command that creates a memory region over user memory that is registered as a umem (CREATE_MKEY with
+/// translation by pages, MTT; source: DPDK `mlx5_devx_cmd_mkey_create`). Data segments and layouts name the
+/// memory by the region's key.
 ///
 /// The region's addresses start at [`CreateMemoryRegion::address`]. The reply is the region's key.
 ///
@@ -306,7 +306,8 @@ pub struct CreateMemoryRegion {
 }
 
 impl CreateMemoryRegion {
-    /// Returns the number of octowords of the page list. Each page that the region touches takes 8 bytes.
+    /// Returns the number of octowords (16 bytes) of the device's list of pages. The list has 8 bytes for
+    /// each page that the region touches.
     const fn octowords(&self) -> u32 {
         let page = 1u64 << self.page_size.get();
         let pages = (self.address & (page - 1)).saturating_add(self.length).div_ceil(page);

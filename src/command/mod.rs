@@ -1,10 +1,10 @@
-//! Commands to the device, without I/O. A command is a type that encodes its request as bytes (a mailbox),
-//! and decodes the bytes of the reply.
+//! Commands to the device. A command is a type that encodes its request as bytes (a mailbox), and decodes the
+//! bytes of the reply. The module itself sends nothing.
 //!
-//! Another layer carries the bytes to the device: DEVX on Linux, a command queue on bare metal, or the
-//! software device. To create one queue pair and one mkey, a program sends [`QueryGeneralCapabilities`],
-//! [`AllocPd`], [`AllocUar`], [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then
-//! [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
+//! Another layer carries the bytes to the device: DEVX on Linux, or a command queue on bare metal. To create
+//! one queue pair and one mkey, a program sends [`QueryGeneralCapabilities`], [`AllocPd`], [`AllocUar`],
+//! [`CreateCq`], [`CreateQp`], [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`], [`CreateDek`] and
+//! [`CreateMkey`].
 //!
 //! ```
 //! use mlx5_mkey::command::{Command, CreatePsv, Pdn};
@@ -125,8 +125,8 @@ pub trait Command {
     /// Length in bytes of a reply. The caller must give the device this much room for the reply.
     const OUTPUT: usize = size_of::<Self::Output>();
 
-    /// Checks, without asking the device, that the request is one that a device can carry out.
-    /// [`Command::encode`] calls this function before it writes. The default accepts every request.
+    /// Checks, without asking the device, that a device can carry out the request. [`Command::encode`] calls
+    /// this function before it writes. The default accepts every request.
     ///
     /// # Errors
     /// The [`CommandError`] that says why no device can carry out the request.
@@ -134,7 +134,7 @@ pub trait Command {
         Ok(())
     }
 
-    /// Fills in the structure of a request, whose bytes are all 0 before.
+    /// Fills in the structure of a request. The bytes of `input` are all 0 before the call.
     fn write(&self, input: &mut Self::Input);
 
     /// Returns the length of the request in bytes: [`Command::INPUT`] plus the length of the list, if the

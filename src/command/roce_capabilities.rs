@@ -33,8 +33,8 @@ impl TimestampSupport {
     }
 
     /// Returns the format for users without a preference: the free-running clock if the device supports it,
-    /// otherwise the device's preferred format (kernel `get_ts_format`). The free-running clock is not simply
-    /// the default, because a device with real time only refuses queue pairs with it.
+    /// otherwise the device's preferred format (kernel `get_ts_format`). Without this check, a device that
+    /// supports real time only would refuse queue pairs that ask for the free-running clock.
     ///
     /// ```
     /// use mlx5_mkey::command::{TimestampFormat, TimestampSupport};
@@ -67,7 +67,7 @@ pub struct RoceCapabilities {
     /// Queue pairs of reliable connections can connect to queue pairs of the same device while RoCE is on
     /// ([`super::Path::Loopback`]).
     pub loopback_with_roce: bool,
-    /// The same while RoCE is off.
+    /// Queue pairs of reliable connections can connect to queue pairs of the same device while RoCE is off.
     pub loopback_without_roce: bool,
     /// The lowest UDP source port of RoCE v2; 0 if the device does not report it.
     pub min_udp_source_port: u16,

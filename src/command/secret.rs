@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 /// Overwrites bytes with zeros, in a way that the compiler cannot optimise away.
 ///
-/// The function is meant for code that copies a request with a secret on its way to the device.
+/// The function is meant for code that makes copies of a request with a secret on the way to the device.
 pub fn wipe(bytes: &mut [u8]) {
     bytes.zeroize();
 }
@@ -77,7 +77,7 @@ impl<const N: usize> defmt::Format for Secret<N> {
 /// The bytes of an encoded request in the caller's mailbox. If the request holds a secret, dropping this
 /// value wipes the bytes.
 ///
-/// The value must live until the device has taken the request.
+/// The caller must keep the value until the device has taken the request.
 #[must_use = "a request with a secret is wiped when this is dropped"]
 pub struct EncodedRequest<'m> {
     bytes: &'m mut [u8],

@@ -30,7 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 pub struct QpAddress {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Number of the first packet that the queue pair sends.
+    /// Number (PSN) of the first packet that the queue pair sends.
     pub first_psn: Psn,
     /// GID of the queue pair's port. An IPv4 address a.b.c.d is the GID `::ffff:a.b.c.d`.
     pub gid: [u8; 16],
@@ -40,7 +40,7 @@ pub struct QpAddress {
     pub mtu: PathMtu,
 }
 
-/// A [`QpAddress`] as bytes, in the order in which they are sent.
+/// The bytes of a [`QpAddress`], in the order in which a program sends them to the peer.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct AddressBytes {
@@ -100,7 +100,8 @@ pub enum AddressError {
     /// The first byte, the version of the format, has this value, which the library does not know. The bytes
     /// may be no address at all.
     Version(u8),
-    /// The code of the largest packet has this value, which stands for no packet size.
+    /// The code of the largest packet has this value, which is invalid. The valid codes are 1 to 5, for 256
+    /// to 4096 bytes.
     Mtu(u8),
     /// A number in the address does not fit its field.
     OutOfRange(OutOfRange),

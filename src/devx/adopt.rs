@@ -39,7 +39,8 @@ pub struct AdoptSpec {
     pub max_requests: Option<u32>,
 }
 
-/// Returns the two counters of a doorbell record: receive requests posted, blocks posted to the send queue.
+/// Returns the two counters of a doorbell record: the number of posted receive requests, and the number of
+/// blocks posted to the send queue.
 fn counters(record: &DoorbellRecord) -> [u32; 2] {
     record.bytes().map(u32::from_be_bytes)
 }
@@ -156,8 +157,8 @@ impl Device {
     /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control
     ///   lives.
     /// - The queue pair is idle: all requests posted to it have completed, and their completions were taken
-    ///   before its completion queues are taken over. The function checks this only as far as the device
-    ///   shows it.
+    ///   before its completion queues are taken over. The function checks only the counters of executed
+    ///   requests that the device reports.
     /// - From this call on, the other library never posts to the queue pair, since it does not know of
     ///   requests that are posted here.
     /// - While requests are posted here, the other library posts to no other queue pair of the context that
@@ -274,8 +275,8 @@ fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
     Ok(())
 }
 
-/// Refuses a queue pair with outstanding requests: `sends` and `receives`, from its doorbell record, must be
-/// done.
+/// Refuses a queue pair with outstanding requests: the counters of its doorbell record, `sends` and
+/// `receives`, must equal the counters that the device reports.
 // Assumption: QUERY_QP reports current counters in the state RTS. libmlx5 relies only on the send counter,
 // and only in the drained state (`mlx5dv_qp_cancel_posted_send_wrs`).
 fn check_idle(info: &QpInfo, sends: u16, receives: u16) -> Result<(), AdoptError> {

@@ -1,4 +1,4 @@
-//! Buffers: memory that is registered as long as it is allocated.
+//! Buffers: memory that the library owns and that is registered with the device.
 
 #![allow(unsafe_code)]
 
@@ -114,8 +114,8 @@ impl Buffer {
     /// [`PieceError`] where the bytes would reach past the buffer's end. No byte is copied then.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: `place` has room for the bytes in the allocation, which Rust code reaches through this
-        // value only. The device sees the bytes when it executes a request that is posted afterwards.
+        // SAFETY: `place` has room for the bytes in the allocation, which Rust code reaches only through this
+        // value. The device sees the bytes when it executes a request that is posted afterwards.
         unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         Ok(())
     }
@@ -128,8 +128,8 @@ impl Buffer {
     /// [`PieceError`] where the buffer has fewer bytes from `offset` on. No byte is copied then.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), PieceError> {
         let place = self.place(offset, bytes.len())?;
-        // SAFETY: the allocation has that many bytes from `place` on, and they are initialised. Rust code
-        // writes them through an exclusive reference to this value only.
+        // SAFETY: the allocation has that many bytes from `place` on, and they are initialised. Rust code can
+        // write them only through an exclusive reference to this value.
         unsafe { sys::copy_out(place.as_ptr(), bytes) };
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Buffer {
         unsafe { core::slice::from_raw_parts(self.0.kept().base().as_ptr(), self.len()) }
     }
 
-    /// Returns the buffer's bytes, to be changed.
+    /// Returns the buffer's bytes as a mutable slice.
     ///
     /// # Safety
     /// The caller ensures that while the reference lives, nobody else reads or writes the memory, as in

@@ -32,8 +32,8 @@ impl Device {
     }
 
     /// Returns the kernel's data for converting ticks of the clock into the time of this system
-    /// (`mlx5dv_get_clock_info`). The clocks drift apart, so a conversion with old data is inexact: call this
-    /// function about once a second.
+    /// (`mlx5dv_get_clock_info`). The device's clock and the kernel's clock drift apart, so a conversion with
+    /// old data is inexact: call this function about once a second.
     ///
     /// # Errors
     /// [`DevxError::Call`]: the kernel keeps no such data (EINVAL).

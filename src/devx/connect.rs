@@ -49,9 +49,9 @@ pub struct ConnectOptions {
     /// The time for which the peer waits before a retry when this side has no receive request. Default 12:
     /// 0.64 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub rnr_timer: RnrTimer,
-    /// The largest number of own RDMA READs and atomics in flight (`max_rd_atomic`), as its base-2 logarithm;
-    /// at most the peer's `log_max_dest_rd_atomic`. The default is 16 in flight, as in perftest for RDMA
-    /// READ, or the device's limit if that is lower
+    /// The largest number of own RDMA READs and atomics in flight (`max_rd_atomic`), as its base-2 logarithm.
+    /// It must not exceed the peer's `log_max_dest_rd_atomic`. The default is 16 in flight, as in perftest
+    /// for RDMA READ, or the device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_out`](crate::command::GeneralCapabilities::log_max_reads_out)).
     pub log_max_rd_atomic: Option<LogMaxRdAtomic>,
     /// The largest number of the peer's RDMA READs and atomics in flight (`max_dest_rd_atomic`), as its
@@ -100,9 +100,10 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Returns the UDP source port of a connection, as the kernel's `rdma_get_udp_sport` computes it. The start
-/// is the flow label of 20 bits, or if it is 0, 20 bits of the product of both queue pair numbers. They are
-/// folded to 14 bits and added to the lowest port that the InfiniBand specification allows.
+/// Returns the UDP source port of a connection, as the kernel's `rdma_get_udp_sport` computes it. The port is
+/// computed from 20 bits: the flow label, or if it is 0, bits of the product of both queue pair numbers. The
+/// function folds the 20 bits to 14 bits, and adds the result to the lowest port that the InfiniBand
+/// specification allows.
 fn udp_source_port(flow_label: FlowLabel, own: Qpn, peer: Qpn) -> u16 {
     const LOWEST: u32 = 0xc000;
     const LOW_BITS: u32 = 0x3fff;
@@ -155,8 +156,8 @@ impl QpControl {
         self.connect_over(path, peer.qpn, peer.first_psn, mtu, options)
     }
 
-    /// Connects the queue pair to another one of the same device, without leaving the device. This needs no
-    /// [`QpAddress`], only the other queue pair's number.
+    /// Connects the queue pair to the queue pair with the number `peer`, on the same device. The packets do
+    /// not leave the device. This needs no [`QpAddress`].
     ///
     /// # Errors
     /// [`DevxError::Command`].
@@ -192,8 +193,7 @@ impl QpControl {
             path,
             port: self.port(),
             mtu,
-            // The largest message of the queue pair is the device's limit, as in Linux. A device refuses a
-            // larger value.
+            // The device refuses more than its limit of the message size, so the limit is used, as in Linux.
             log_max_message: LogMessage::new(device.log_max_message).unwrap_or(LogMessage::MAX),
             first_psn: peer_psn,
             log_max_rd_atomic: options.log_max_dest_rd_atomic.unwrap_or(log_in),

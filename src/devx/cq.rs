@@ -17,7 +17,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that are allocated behind a ring for its doorbell record: it has a cache line of its own.
+/// Bytes that are allocated behind a ring for its doorbell record, so that the record has a cache line of its
+/// own.
 pub(super) const RECORD_BYTES: usize = 64;
 
 /// The properties of a completion queue. A number of entries converts into this type; the other properties
@@ -92,8 +93,8 @@ struct CqObject {
     number: Cqn,
     identity: CqIdentity,
     room: Room,
-    /// Signature errors that were taken from any completion queue of the device while their mkeys were not in
-    /// the router. [`CqReader::check`] finds them here.
+    /// Signature errors that a poll of any completion queue of the device has taken, but whose mkeys were not
+    /// in the router of that poll. [`CqReader::check`] finds them here.
     unclaimed: Arc<SharedFaults>,
     object: sys::Object<Option<CqMemory>>,
 }
@@ -107,7 +108,7 @@ pub(super) struct CqMemory {
 /// The number of entries of a completion queue, and the queue pairs and mkeys for which entries are set
 /// aside.
 struct Room {
-    /// Number of entries, or `u32::MAX` if the library does not count them.
+    /// Number of entries, or `u32::MAX` if the queue may overrun and the library does not count its entries.
     entries: u32,
     set_aside: AtomicU32,
     /// The queue pairs and mkeys with entries set aside. A destroyed queue pair or mkey stays in the map
@@ -275,8 +276,8 @@ macro_rules! with_queue {
 }
 
 impl Cq {
-    /// Wraps a completion queue that exists on the device and in memory, and its reader. Up to `entries`
-    /// entries can be set aside.
+    /// Creates the handle and the reader of a completion queue that already exists on the device and in
+    /// memory. Up to `entries` entries can be set aside.
     pub(super) fn new(
         number: Cqn,
         entries: u32,
@@ -486,9 +487,9 @@ impl CqReader {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
-        // `poll_with` first looks for the success of a send request, whose queue pair still exists. Only if
-        // the next entry is another one, it calls the closure, which drops entries of destroyed queue pairs
-        // and mkeys.
+        // `poll_with` takes the next entry at once if it is the success of a send request of a queue pair
+        // that still exists. For any other entry, and if the queue is empty, it first calls the closure,
+        // which drops entries about destroyed queue pairs and mkeys.
         let cq = &self.cq;
         match &mut self.queue {
             AnyCq::B64(queue) => queue.poll_with(router, |queue| cq.0.room.forget_departed(queue)),
@@ -519,9 +520,9 @@ impl CqReader {
     }
 
     /// Returns the first signature error of an mkey since the last call, if any; see
-    /// [`CompletionQueue::check`]. A reader may take a signature error whose mkey is not in its router. All
-    /// readers of a [`Device`] share these errors, so that any of them returns the error here, for example
-    /// for a queue pair with two completion queues.
+    /// [`CompletionQueue::check`]. A reader may take a signature error of an mkey that its router does not
+    /// contain, for example if a queue pair has two completion queues. All readers of a [`Device`] share
+    /// these errors, so this function returns the error, whichever of them took it.
     ///
     /// # Errors
     /// The errors of [`CompletionQueue::check`].

@@ -1,4 +1,4 @@
-//! Data encryption keys on the device: to load, query, replace and destroy them.
+//! Loads, queries, replaces and destroys data encryption keys on the device.
 
 use super::{Device, DevxError, ProtectionDomain, carry, sys};
 use crate::command::{CreateDek, DekInfo, DekKey, DekObject, ModifyDek, QueryDek, SyncCrypto};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// # Reuse of numbers
 /// The device may give the number of a destroyed key to the next key that is created. An mkey whose
 /// configuration still names the number then encrypts and decrypts with the other key, without any error.
-/// Before a key is dropped or destroyed, configure each mkey that names it anew, or destroy the mkey, and
+/// Before you drop or destroy a key, configure anew each mkey that names the key, or destroy the mkey, and
 /// take the completions of all transfers through the mkey. The same holds for
 /// [`DekCache::erase`](super::DekCache::erase), also while others hold leases of the key.
 pub struct Dek {
@@ -84,7 +84,8 @@ impl Dek {
 }
 
 impl Device {
-    /// Makes the device forget its cached values of keys (SYNC_CRYPTO). Needed before [`Dek::replace`].
+    /// Makes the device forget its cached values of keys (SYNC_CRYPTO). Call it before [`Dek::replace`] gives
+    /// another value to a key that was used.
     ///
     /// # Errors
     /// [`DevxError::Command`] where the device has no such command, or refuses.

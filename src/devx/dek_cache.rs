@@ -47,8 +47,8 @@ struct Cached {
 }
 
 /// A lease of a key of the cache. [`DekCache::remove_unused`] keeps a key that has a lease.
-/// [`DekCache::erase`] destroys it in spite of the lease; then the number of the lease must not be used any
-/// more.
+/// [`DekCache::erase`] destroys the key in spite of the lease. After that, the program must not use the
+/// number of the lease any more.
 #[derive(Clone, Debug)]
 pub struct DekLease {
     id: DekId,
@@ -89,9 +89,9 @@ impl<I: Eq + Hash> DekCache<I> {
 
     /// Destroys this identity's key at once, even if it is in use. Returns whether the cache had the key.
     ///
-    /// Nobody can use the key through this device any more, and its leases must not be used any more. The
-    /// device may give the key's number to the next key. Before the next key is loaded, configure the mkeys
-    /// that name the number anew, or invalidate them.
+    /// Nobody can use the key through this device any more, and the program must not use its leases any more.
+    /// The device may give the key's number to the next key. Before you load the next key, configure anew the
+    /// mkeys that name the number, or invalidate them.
     ///
     /// # Errors
     /// [`DevxError::Call`] where the device refuses. The key then still exists, and stays in the cache.

@@ -1,4 +1,5 @@
-//! Errors of [`crate::devx`], the layer over libmlx5. Their texts also advise how to remove the cause.
+//! Errors of [`crate::devx`], the layer over libmlx5. The texts of the errors also say how to remove the
+//! cause.
 
 use super::address::AddressError;
 use crate::command::QpState;
@@ -189,6 +190,7 @@ impl fmt::Display for PieceError {
 impl Error for PieceError {}
 
 /// Reasons why a function of [`crate::devx`] failed.
+///
 /// The text of an error is complete: it includes the text of the cause, and advice. [`Error::source`] returns
 /// the cause, for programs that react to it. A program that prints both the error and its source prints the
 /// cause twice.
@@ -246,11 +248,12 @@ pub enum DevxError {
     Config(ConfigError),
     /// A range is no usable piece of registered memory.
     Piece(PieceError),
-    /// The input of a command is longer than the kernel's interface can carry. Nothing was sent.
+    /// The request or the reply of a command is longer than the kernel's interface can carry. Nothing was
+    /// sent.
     TooLong {
         /// The command.
         command: Opcode,
-        /// Length of the input in bytes.
+        /// Length of the request or the reply in bytes.
         bytes: usize,
         /// The largest number of bytes that the interface carries.
         max: usize,
@@ -262,9 +265,9 @@ pub enum DevxError {
     CompletionQueueTooSmall {
         /// The number of the completion queue.
         cq: Cqn,
-        /// The entries that were to be set aside.
+        /// The number of entries that the queue pair or mkey needs.
         needed: u32,
-        /// The entries that are not set aside yet.
+        /// The number of entries that are not set aside yet.
         free: u32,
     },
     /// A completion queue ignores overrun ([`CqSpec::ignore_overrun`](super::CqSpec::ignore_overrun)): a

@@ -11,13 +11,14 @@ use std::time::Duration;
 use zerocopy::FromBytes;
 
 codes! {
-    /// The kind of an event (PRM event types). An open set: a device may report other kinds.
+    /// The kind of an event (PRM event types). The type can also hold codes without a name, because a device
+    /// may report other kinds.
     EventKind(u8), "event {:#04x}";
 
     /// An entry has arrived in a completion queue that was armed. [`CqReader::wait`](super::CqReader::wait)
     /// subscribes to this event by itself.
     COMPLETION = 0x00, "completion";
-    /// A send queue has stopped before its next request.
+    /// A send queue has stopped before its next request (state SQD).
     SQ_DRAINED = 0x03, "send queue drained";
     /// A completion queue was full, or the device cannot write to its memory. The device writes no more
     /// entries to it.

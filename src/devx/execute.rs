@@ -77,7 +77,7 @@ impl Device {
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         let through = |request: &[u8], reply: &mut [u8]| {
             // The kernel passes on every command for another virtual device, even a command that changes
-            // objects. That is unsafe, so this library refuses these commands.
+            // objects. A safe function must not send such commands, so this library refuses them.
             match request.get(TUNNEL) {
                 Some([0, 0]) => self.context.general_command(request, reply),
                 _ => {
@@ -108,8 +108,8 @@ impl QpControl {
     /// # Safety
     /// The caller ensures that the command does not make the device execute completed requests again, because
     /// the memory that they name may have another use by now. For example, taking the queue pair to RESET and
-    /// back to RTS, while its queues here keep their state, would make the device read the ring from its
-    /// beginning.
+    /// back to RTS, while its queues in this library keep their state, would make the device read the ring
+    /// from the beginning.
     pub unsafe fn execute_modify<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
         Ok(carry(command, |request, reply| self.object().modify(request, reply))?.1)
     }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// An mkey that was created together with its list of entries. Dropping the value destroys the mkey on the
 /// device.
 ///
-/// The mkey can be used at once, and no work request changes it. The caller keeps the memory regions that its
-/// entries name registered as long as requests use the mkey: the device refuses requests if an entry names a
-/// destroyed key.
+/// The mkey can be used at once, and no work request changes it. The caller must not end the registration of
+/// a memory region in the list as long as requests use the mkey: the device refuses requests if an entry
+/// names a destroyed key.
 pub struct ListMkey {
     key: Key,
     address: u64,

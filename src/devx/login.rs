@@ -1,4 +1,5 @@
-//! Crypto logins. While a program has one, the device accepts wrapped data encryption keys.
+//! Crypto logins. While a login of the program is valid, the device accepts wrapped data encryption keys from
+//! it.
 
 use super::{Device, DevxError, carry, sys};
 use crate::command::{
@@ -32,9 +33,9 @@ impl Login {
 }
 
 impl Device {
-    /// Begins a crypto login, under which wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A
-    /// context has one login at a time: the next login is possible after this one is dropped. Threads share
-    /// the login. Keys that were loaded under the login stay valid after it.
+    /// Begins a crypto login (`mlx5dv_crypto_login_create`). While it is valid, the program can load wrapped
+    /// keys. A context has one login at a time: the next login is possible after this one is dropped. Threads
+    /// share the login. Keys that were loaded under the login stay valid after it.
     ///
     /// # Errors
     /// [`DevxError::LoggedIn`] while the context has a login; [`DevxError::Command`] where the device does

@@ -1,6 +1,7 @@
-//! Registered memory (memory regions), and pieces of it as entries of layouts and as data segments.
+//! Registered memory (memory regions). Functions return pieces of it as entries of layouts and as data
+//! segments.
 
-#![allow(unsafe_code)] // The caller vouches for registered memory; the promise is passed on to `sys`.
+#![allow(unsafe_code)] // The caller vouches for registered memory; unsafe functions of `sys` rely on this.
 
 use super::{DevxError, PieceError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
@@ -36,7 +37,8 @@ impl MemoryRegion {
     /// Ends the registration: the device cannot reach the memory any more.
     ///
     /// # Errors
-    /// [`DevxError::Call`]. After it the device may still access the memory, so the memory must stay mapped.
+    /// [`DevxError::Call`]. After this error the device may still access the memory, so the memory must stay
+    /// mapped.
     pub fn deregister(self) -> Result<(), DevxError> {
         self.region.deregister()
     }
@@ -132,12 +134,12 @@ impl ProtectionDomain {
     /// by addresses from `iova` on. `iova` may be any address with the same offset in a page of the kernel as
     /// `piece.start`.
     ///
-    /// The kernel holds its own reference (`dma_buf_get`) until the registration has ended. So the memory
-    /// stays even if the descriptor is closed.
+    /// The kernel holds its own reference to the dma-buf (`dma_buf_get`) until the registration has ended. So
+    /// the memory stays even if the program closes the descriptor.
     ///
     /// Before and after a program reads or writes the bytes through a mapping, it must call
-    /// `DMA_BUF_IOCTL_SYNC`; otherwise it may see old bytes. The program decides in which order other devices
-    /// use the memory.
+    /// `DMA_BUF_IOCTL_SYNC`; otherwise it may see old bytes. The library does not order the accesses of
+    /// different devices to the memory: the program has to.
     ///
     /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`,
     /// `include/uapi/linux/dma-buf.h`.

@@ -149,8 +149,8 @@ pub struct MkeyCache {
     /// The handles, by the positions of their mkeys in the pool. Dropping the cache destroys the mkeys whose
     /// handles are still here: those in use.
     handles: Vec<Option<MkeyHandle>>,
-    /// The number of mkeys that are fetched from the store at a time. When more than twice this number are
-    /// unused, all but this number return to the store.
+    /// The number of mkeys that the cache fetches from the store at a time. When more than twice this number
+    /// are unused in the cache, it returns unused mkeys to the store, and keeps this number.
     batch: usize,
 }
 
@@ -237,8 +237,8 @@ impl MkeyCache {
         self.pool.in_use()
     }
 
-    /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. Mkeys in use keep
-    /// their positions.
+    /// Returns the mkeys by position, for a router of completions; see [`MkeyPool::mkeys`]. An mkey keeps its
+    /// position while it is in use.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {
         self.pool.mkeys()

@@ -48,7 +48,7 @@ pub struct MkeySpec<'c> {
     /// Whether a configuration writes all properties of the mkey, or only those that change.
     pub form: UmrForm,
     /// The length of every entry, for mkeys whose entries all have one length (KSM). `None` for entries of
-    /// different lengths. The entries then come from lists in registered memory
+    /// different lengths. The entries of a KSM mkey come from lists in registered memory
     /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
     pub entry_size: Option<KsmEntrySize>,
 }
@@ -69,8 +69,8 @@ impl MkeySpec<'_> {
     }
 }
 
-/// An mkey: the software's record of it, and the handle of the object on the device. A program may store the
-/// two in different places.
+/// An mkey, in two parts: the software's record of the mkey, and the handle of the mkey on the device. A
+/// program may store the two parts in different places.
 pub struct MkeyObject {
     /// The software's record of the mkey; configure it through a [`super::QueuePair`].
     pub mkey: Mkey,
@@ -189,8 +189,8 @@ impl ProtectionDomain {
         Ok(Mkeys { mkeys, handles })
     }
 
-    /// Creates an mkey. If it has signatures, they use the PSVs `shared`, or if there are none, PSVs of its
-    /// own.
+    /// Creates an mkey. If it has signatures, they use the PSVs `shared`. If `shared` is `None`, the function
+    /// creates PSVs for this mkey alone.
     fn make_mkey(&self, spec: MkeySpec<'_>, shared: Option<&Psvs>) -> Result<MkeyObject, DevxError> {
         let features = spec.features(&self.report.general);
         let max_entries = EntryCount::new(spec.max_entries)?;

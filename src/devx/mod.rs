@@ -105,8 +105,8 @@ pub struct Device {
     report: CryptoReport,
     roce: Option<RoceCapabilities>,
     atomics: Option<AtomicCapabilities>,
-    /// Signature errors that were taken from any completion queue of the device while their mkeys were not in
-    /// the router. [`CqReader::check`] finds them here.
+    /// Signature errors that a poll of any completion queue of the device has taken, but whose mkeys were not
+    /// in the router of that poll. [`CqReader::check`] finds them here.
     unclaimed: Arc<SharedFaults>,
 }
 
@@ -175,8 +175,8 @@ impl Device {
         self.atomics.as_ref()
     }
 
-    /// Returns which time stamps queue pairs can have. On a device with RoCE, the RoCE capabilities say so;
-    /// on others, the general capabilities (as in rdma-core's `dr_devx_query_device`).
+    /// Returns which time stamps queue pairs can have. On a device with RoCE, the result is from the RoCE
+    /// capabilities; on others, from the general capabilities (as in rdma-core's `dr_devx_query_device`).
     pub const fn timestamp_support(&self) -> TimestampSupport {
         match &self.roce {
             Some(roce) => roce.timestamps,
@@ -184,8 +184,8 @@ impl Device {
         }
     }
 
-    /// Returns the data units that the device can encrypt, and the forms of keys that it accepts. `Display`
-    /// prints the report in words.
+    /// Returns a report of the device's AES-XTS engine and of the form of keys that the device accepts.
+    /// `Display` prints the report in words.
     pub const fn crypto(&self) -> &CryptoReport {
         &self.report
     }
@@ -261,8 +261,9 @@ const fn fits(command: Opcode, bytes: usize) -> Result<(), DevxError> {
 /// The result of a create command: the object, and the device's reply.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object for whose number `is_taken` returns false. Until then, the function creates object after
-/// object, and keeps those with taken numbers, so that the device gives other numbers. They are destroyed at
+/// Creates an object for whose number `is_taken` returns false. (Numbers are taken while completion queues
+/// may hold entries about destroyed objects with these numbers.) The function creates objects until one has a
+/// free number. It keeps the others meanwhile, so that the device gives other numbers, and destroys them at
 /// the end. The object uses the resources `kept`.
 ///
 /// # Errors

@@ -8,20 +8,20 @@ use std::sync::Arc;
 /// A pair of PSVs, for the memory and the wire domain, that several mkeys with signatures share. So mkeys
 /// that are used one after another need fewer objects on the device.
 ///
-/// A configuration that sets a signature gives the PSVs their start values. Until the data have passed and a
-/// signature error, if any, was taken, no other mkey may use them. Therefore the caller follows these rules
-/// for the mkeys that share one pair:
+/// A configuration that sets a signature gives the PSVs their start values. Until the data have passed and
+/// the program has taken a signature error, if there is one, no other mkey may use these PSVs. Therefore the
+/// caller follows these rules for the mkeys that share one pair:
 ///
 /// - Configure the next mkey after the transfer through the previous one has completed and its completion was
-///   taken. If a peer moves the data, wait for the peer's message that it is done. A fence instead may not be
-///   enough: no public source says that it is.
+///   taken. If a peer moves the data, wait for the peer's message that it is done. A fence in place of this
+///   wait may not be enough: no public source says that it is enough.
 /// - Each configuration sets its signature: [`SignatureChange::Keep`](crate::mkey::SignatureChange::Keep)
 ///   would keep the values of another mkey.
 ///
 /// The library does not check these rules. Mkeys of overlapping I/Os need their own PSVs
 /// ([`ProtectionDomain::create_mkeys`]); the mkeys of a [`super::MkeyStore`] always have their own.
 ///
-/// The PSVs are on the device until the value, its clones and the mkeys over them are dropped.
+/// The PSVs are on the device until this value, its clones and the mkeys that use the PSVs are dropped.
 ///
 /// libmlx5 creates two PSVs for each mkey. In SPDK (`module/accel/mlx5`), all mkeys of a task share one PSV,
 /// which holds the running signature and an error flag; no other task uses this PSV meanwhile. Assumption:

@@ -2,8 +2,8 @@
 
 use crate::queue::{BlueFlame, Doorbell, LastRequest, UarDoorbell};
 
-/// The doorbell of a queue pair. It writes 8 bytes. For a queue pair with
-/// [`super::QueuePairSpec::blue_flame`] it can write whole requests.
+/// The doorbell of a queue pair. A plain doorbell writes 8 bytes to its register. The doorbell of a queue
+/// pair that has a BlueFlame register ([`super::QueuePairSpec::blue_flame`]) can write a whole request.
 #[derive(Debug)]
 pub struct QpDoorbell(Kind);
 

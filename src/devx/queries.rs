@@ -125,8 +125,8 @@ impl QpControl {
 }
 
 impl Dek {
-    /// Asks the device for the key's state ([`crate::command::QueryDek`] of [`Dek::object`]), as
-    /// [`QpControl::query_later`] does.
+    /// Sends the device a query of the key's state ([`crate::command::QueryDek`] of [`Dek::object`]), and
+    /// does not wait for the answer. The answer arrives at `queries` with this `id`.
     ///
     /// # Errors
     /// As [`QpControl::query_later`].

@@ -1,4 +1,4 @@
-//! Queue pairs: creates them on the device, allocates their rings, and changes their states.
+//! Creates queue pairs on the device, allocates their rings, and changes their states.
 
 #![allow(unsafe_code)]
 
@@ -56,8 +56,8 @@ pub struct QueuePairSpec {
     /// Number of buffers of a receive request, a power of two.
     pub entries_per_slot: u32,
     /// The largest number of send work requests that may be outstanding. A configuration of an mkey may
-    /// consist of several. The queue pair sets aside an entry of the completion queue for each. Default: the
-    /// number of blocks of the ring.
+    /// consist of several work requests. The queue pair sets aside an entry of the completion queue for each
+    /// work request. Default: the number of blocks of the ring.
     pub max_requests: Option<u32>,
     /// Whether every request is signalled.
     pub signal_all: bool,
@@ -69,15 +69,15 @@ pub struct QueuePairSpec {
     /// Whether requests may copy local memory ([`SendRequest::memcpy`]). Not every device supports this.
     pub memcpy: bool,
     /// The user index that completions carry. For a queue pair that goes into a table, use
-    /// [`crate::queue::QpTable::next_user_index`], so that the table finds it without a search.
+    /// [`crate::queue::QpTable::next_user_index`], so that the table finds the queue pair without a search.
     pub user_index: UserIndex,
     /// Number of the device's port. The first port is 1.
     pub port: u8,
     /// The operations that the queue pair allows its peer.
     pub access: QpAccess,
-    /// Whether the queue pair asks for a BlueFlame register of its own. The library then writes a request
-    /// that is published alone to this register with the doorbell ([`BlueFlame`]), so that the device need
-    /// not read it from memory. If device or kernel have no such register, the queue pair gets a plain
+    /// Whether the queue pair asks for a BlueFlame register of its own. If a doorbell publishes a single
+    /// request that fits, the library writes the request to this register ([`BlueFlame`]), so that the device
+    /// need not read it from memory. If device or kernel have no such register, the queue pair gets a plain
     /// doorbell; [`QpControl::has_blue_flame`] tells which.
     pub blue_flame: bool,
     /// Format of the time stamps in completions. Default: ticks of the free-running clock
@@ -107,8 +107,8 @@ impl Default for QueuePairSpec {
 
 /// A reliable queue pair on the device.
 ///
-/// When the queue pair and the last clone of its [`QpControl`] are dropped, completions that nobody has taken
-/// are dropped as well.
+/// When the queue pair and the last clone of its [`QpControl`] are dropped, the library also drops
+/// completions of the queue pair that nobody has taken.
 ///
 /// The value is small enough to be moved: at most 1.5 kB. Its rings, and the records of its requests, are on
 /// the heap. A table serves many queue pairs:
@@ -129,7 +129,8 @@ pub struct QueuePair {
     // this value. No function returns a reference to them.
     send: SendQueue<'static, QpDoorbell>,
     receive: ReceiveQueue<'static>,
-    /// Requests that a failed reset has removed from the queues and not yet returned.
+    /// Requests that [`QueuePair::reset`] has removed from the queues, but has not returned because a later
+    /// step failed.
     outstanding: Outstanding,
     /// The completion queues of send requests and of receive requests.
     completes_to: [CqIdentity; 2],
@@ -162,7 +163,7 @@ pub(super) struct QpObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RingAddresses {
-    /// Address of the receive ring: slots of data segments of 16 bytes each.
+    /// Address of the receive ring. A receive request in it consists of data segments of 16 bytes each.
     pub receive_ring: u64,
     /// Address of the send ring: blocks of 64 bytes.
     pub send_ring: u64,
@@ -171,7 +172,7 @@ pub struct RingAddresses {
 }
 
 /// The objects that a queue pair on the device needs. They are dropped after the queue pair is destroyed, in
-/// this order; dropping `set_aside` last marks its remaining completions as obsolete.
+/// this order. Dropping `set_aside`, the last, marks the remaining completions of the queue pair as obsolete.
 pub(super) struct QpMemory {
     /// Rings and doorbell page, if this library allocated them.
     pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
@@ -234,8 +235,8 @@ impl Device {
         let send_at = receives * stride;
         let record_at = send_at + blocks * WQEBB_BYTES;
         let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
-        // SAFETY: the queue pair keeps the memory and its queues do not leave it. `slots` is called once for
-        // each ring, `record` once.
+        // SAFETY: the queue pair keeps the memory as long as its queues, which do not leave it. `slots` is
+        // called once for each ring, `record` once.
         let (receive_slots, send_slots, record) = unsafe {
             (
                 rings.slots(0, receives * entries_per_slot as usize, DataSegment::default())?,
@@ -468,7 +469,7 @@ impl QpControl {
 }
 
 impl QueuePair {
-    /// Wraps a queue pair that exists on the device and in memory.
+    /// Creates the value for a queue pair that already exists on the device and in memory.
     pub(super) fn new(
         object: QpObject,
         send: SendQueue<'static, QpDoorbell>,

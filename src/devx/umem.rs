@@ -35,7 +35,7 @@ impl PageSizes {
     /// The smallest page of the device, in bytes (`MLX5_ADAPTER_PAGE_SIZE`).
     pub const MIN: u64 = 4096;
 
-    /// The set of all page sizes, which `mlx5dv_devx_umem_reg` also accepts.
+    /// The set of all page sizes. `mlx5dv_devx_umem_reg` accepts all page sizes, too.
     pub const ANY: Self = Self(!(Self::MIN - 1));
 
     /// Creates the set from the sum of its sizes in bytes, all powers of two.
@@ -113,7 +113,7 @@ impl Device {
 
     /// Registers a piece of a dma-buf for commands. `piece` gives the bytes of the dma-buf to register;
     /// offset 0 of the [`Umem`] is the first of them. The kernel pins the memory, and holds its own reference
-    /// until the registration has ended.
+    /// to the dma-buf until the registration has ended.
     ///
     /// Source: mlx5dv_devx_umem_reg(3), `MLX5DV_UMEM_MASK_DMABUF`.
     ///
@@ -345,8 +345,8 @@ impl<K> DevxObject<K> {
     }
 }
 
-/// Functions that take commands as bytes. The library for C uses them: its programs build commands of any
-/// length.
+/// Functions that take commands as bytes. The library for C uses them, because C programs build the bytes of
+/// commands themselves.
 #[cfg(feature = "capi")]
 impl Device {
     /// Does the same as [`Device::create_object`], with the bytes of the command and of its reply.
@@ -370,7 +370,7 @@ impl Device {
 
 #[cfg(feature = "capi")]
 impl DevxObject {
-    /// Does the same as [`DevxObject::query`], with bytes.
+    /// Does the same as [`DevxObject::query`], with the bytes of the command and of its reply.
     ///
     /// # Errors
     /// As [`DevxObject::query`].
@@ -378,7 +378,7 @@ impl DevxObject {
         carry_bytes(request, reply, |request, reply| self.0.query(request, reply))
     }
 
-    /// Does the same as [`DevxObject::modify`], with bytes.
+    /// Does the same as [`DevxObject::modify`], with the bytes of the command and of its reply.
     ///
     /// # Errors
     /// As [`DevxObject::modify`].
@@ -389,7 +389,8 @@ impl DevxObject {
         carry_bytes(request, reply, |request, reply| self.0.modify(request, reply))
     }
 
-    /// Does the same as [`DevxObject::query_later`], with bytes, for an answer of `output` bytes.
+    /// Does the same as [`DevxObject::query_later`], with the bytes of the command. The answer will have
+    /// `output` bytes.
     ///
     /// # Errors
     /// As [`DevxObject::query_later`].

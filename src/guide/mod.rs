@@ -1,4 +1,4 @@
-//! The guide: what a program does, step by step.
+//! The guide: the steps of a program that uses this library, one page for each subject.
 //!
 //! | Page | Subject |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The errors of a command queue, by which a program sends commands to a device without a driver.
+//! The errors of a command queue. On bare metal, a program sends commands to the device through this queue.
 
 use crate::command::error::CommandError;
 use crate::types::QueueError;
@@ -27,8 +27,8 @@ pub enum CommandQueueError {
         /// The revision that this library supports.
         known: u16,
     },
-    /// The device reports a command queue that the library cannot use: its entries are too many or too large
-    /// for a page, or smaller than 64 bytes.
+    /// The device reports a command queue that the library cannot use: it has more than 32 entries, its
+    /// entries need more than one page, or an entry has fewer than 64 bytes.
     Layout {
         /// Base-2 logarithm of the number of entries.
         log_size: u8,
@@ -75,8 +75,8 @@ pub enum CommandQueueError {
     /// Either the firmware keeps pages that it should give back, or it wants pages for a third PCI function
     /// while it has pages for two. The library can record no more than two functions.
     PagesKept {
-        /// Number of pages that the firmware has or may have. Pages count as well whose transfer the firmware
-        /// did not confirm.
+        /// Number of pages that the firmware has or may have. The number includes pages that were sent to the
+        /// firmware, but whose receipt the firmware did not confirm.
         pages: u32,
     },
     /// The firmware gave back a page that does not come from the [`PageSource`](crate::hca::PageSource), or

@@ -13,8 +13,9 @@ pub(super) const BLOCKS_AT: u64 = 4096;
 /// entries, and mailbox blocks for requests and replies that do not fit into an entry.
 ///
 /// `BLOCKS`, the number of mailbox blocks, is a power of two. The first 16 bytes of a request and of a reply
-/// are in the entry; each further 512 bytes of the request, and of the reply, need a block. 16 blocks are
-/// enough for every command of this library whose page list has at most 900 pages.
+/// are in the entry; each further 512 bytes of the request, and of the reply, need a block. Some commands
+/// contain a list of page addresses, of 8 bytes each. 16 blocks are enough for every command of this library
+/// whose list has at most 900 pages.
 ///
 /// ```
 /// use mlx5_mkey::hca::CommandMemory;
@@ -47,13 +48,14 @@ fn xor(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// Writes the signature of an entry. All other fields of the entry must have their values before.
+/// Writes the signature of an entry. The caller sets all other fields of the entry before this call.
 pub(super) fn sign_entry(entry: &mut CommandEntry) {
     entry.signature = 0;
     entry.signature = !xor(entry.as_bytes());
 }
 
-/// Returns whether the signature in an entry fits the entry's bytes.
+/// Returns whether the signature in an entry fits the entry's bytes: the XOR of all bytes, with the
+/// signature, is then 0xff.
 pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }
@@ -65,7 +67,7 @@ fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
     Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
 }
 
-/// Writes both signatures of a mailbox block. All other fields of the block must have their values before.
+/// Writes both signatures of a mailbox block. The caller sets all other fields of the block before this call.
 pub(super) fn sign_block(block: &mut CommandBlock) {
     (block.control_signature, block.signature) = (0, 0);
     block.control_signature = !signed(block).map_or(0, |(_, control)| xor(control));

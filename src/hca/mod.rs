@@ -1,10 +1,12 @@
-//! Use of a device without a driver, on bare metal: its registers, its command queue, its start and its stop.
+//! Uses a device on bare metal, without a driver: accesses its registers, sends commands through its command
+//! queue, and starts and stops the device.
 //!
 //! If the operating system has a driver for the device, the driver owns the command queue, and the module
 //! `devx` (a layer over libmlx5) sends commands through the driver. On bare metal there is no driver. There,
 //! [`CommandQueue`] sends a [`Command`](crate::command::Command) to the device through memory and registers
-//! that the caller provides, and [`CommandQueue::start`] starts the device from reset, so that objects can be
-//! created. This module allocates nothing, sends one command at a time, and limits the time of every wait.
+//! that the caller provides. [`CommandQueue::start`] starts the device from reset. Afterwards commands can
+//! create objects on the device. This module allocates nothing, sends one command at a time, and limits the
+//! time of every wait.
 //!
 //! ```
 //! use embedded_hal::delay::DelayNs;

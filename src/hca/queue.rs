@@ -25,9 +25,10 @@ use zerocopy::{FromZeros, IntoBytes, transmute};
 pub struct CommandQueueConfig {
     /// The bus address of the queue's memory, a multiple of 4096.
     pub address: u64,
-    /// How long a command may take, in milliseconds; Linux waits for 60 seconds.
+    /// How long the queue waits for the reply to a command, in milliseconds; Linux waits for 60 seconds.
     pub timeout_ms: u32,
-    /// How long the firmware may take to start, in milliseconds; Linux waits for two minutes.
+    /// How long the queue waits for the firmware to become ready, in milliseconds; Linux waits for two
+    /// minutes.
     pub ready_ms: u32,
     /// Whether a wrong token or signature in a reply is an error. Set it only if the device signs replies:
     /// Linux and rdma-core switch signatures off (`cmdif_checksum`). The queue signs requests in any case.
@@ -47,7 +48,8 @@ impl CommandQueueConfig {
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
 
-/// The number of pages that the firmware has, or may have, for a PCI function.
+/// The number of pages that the firmware has for a PCI function, or may have because it did not confirm their
+/// receipt.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) function: Function,
@@ -58,7 +60,7 @@ pub(super) struct Held {
 ///
 /// If the device does not answer a command in time, it may write the reply later. Another command must not
 /// use the same memory meanwhile. After [`CommandQueueError::TimedOut`], the queue therefore refuses further
-/// commands ([`CommandQueueError::Lost`]). Only a reset of the function makes a new queue possible.
+/// commands ([`CommandQueueError::Lost`]). A new queue is possible only after a reset of the PCI function.
 ///
 /// ```
 /// use embedded_hal::delay::DelayNs;
@@ -88,8 +90,8 @@ pub struct CommandQueue<'m, R> {
     /// The pages that the firmware holds for up to two PCI functions: the function that its reply to
     /// QUERY_PAGES named in the boot phase, and the one in the init phase.
     pub(super) held: [Held; 2],
-    /// Whether the device runs or may run: INIT_HCA was sent, and no TEARDOWN_HCA or DISABLE_HCA has stopped
-    /// the device since.
+    /// Whether the device runs: it has answered INIT_HCA without refusing it, and no TEARDOWN_HCA or
+    /// DISABLE_HCA has stopped the device since.
     pub(super) is_running: bool,
 }
 
@@ -131,8 +133,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
         let low = QueueLow::from_bits(registers.read(Register::QueueLow));
         let (log_size, log_stride) = (low.log_size(), low.log_stride());
-        // Entries have at least 64 bytes, all entries are in one page, and the doorbell has a bit for each
-        // entry.
+        // The library needs entries of at least 64 bytes, all in one page, and a doorbell bit for each entry.
+        // The doorbell has 32 bits.
         if log_stride < 6 || log_size.saturating_add(log_stride) > 12 || log_size > 5 {
             return Err(CommandQueueError::Layout { log_size, log_stride });
         }
@@ -228,7 +230,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
                 blocks: blocks as u32,
             });
         }
-        // Each command has another token, by which replies are matched. It is never 0, as in Linux.
+        // Consecutive commands have different tokens. If the queue verifies replies, `take_reply` refuses a
+        // reply with another token. The token is never 0, as in Linux.
         self.token = self.token.checked_add(1).unwrap_or(1);
 
         let (begin, rest) = request.split_at_checked(INLINE_BYTES).unwrap_or((request, &[]));
@@ -271,8 +274,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         if command == Opcode::MANAGE_PAGES { !(u64::MAX.wrapping_shl(self.log_size.into())) } else { 0 }
     }
 
-    /// Returns the bus address of a mailbox block, as the link to the next block. Returns 0, the end of a
-    /// chain, if `block` is `end`.
+    /// Returns the bus address of the mailbox block with the number `block`, for a link to this block.
+    /// Returns 0, which marks the end of a chain, if `block` is `end`.
     fn address_of(&self, block: u64, end: u64) -> u64 {
         if block == end {
             return 0;
@@ -299,8 +302,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         }
     }
 
-    /// Waits until the device has finished the command in an entry (it then gives the entry back to
-    /// software), and returns the entry. Returns `None` when the time is over.
+    /// Waits until the device has finished the command in an entry, and returns the entry. (The device clears
+    /// the entry's ownership bit when the command is finished.) Returns `None` when the time is over.
     fn wait(&self, place: u64, delay: &mut dyn FnMut(u32)) -> Option<CommandEntry> {
         let looks = u64::from(self.config.timeout_ms) * 1000 / u64::from(POLL_US);
         for _ in 0..looks {
@@ -318,8 +321,9 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         (0..inputs).for_each(|block| self.blocks.wipe(block));
     }
 
-    /// Copies a reply from the entry and from `count` mailbox blocks into `reply`. Returns false if tokens,
-    /// block numbers or signatures are wrong and the queue verifies replies.
+    /// Copies a reply into `reply`: the beginning from the entry, the rest from `count` mailbox blocks,
+    /// beginning with the block number `first`. Returns false if tokens, block numbers or signatures are
+    /// wrong and the queue verifies replies.
     fn take_reply(&self, entry: &CommandEntry, first: u64, count: u64, reply: &mut [u8]) -> bool {
         let copy = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         let mut is_good = is_signed(entry) && entry.token == self.token;

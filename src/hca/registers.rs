@@ -1,4 +1,5 @@
-//! The registers of the initialization segment, which the command queue accesses.
+//! The registers that the command queue accesses. They are in the initialization segment, at the beginning of
+//! BAR 0.
 
 #![allow(unsafe_code)]
 
@@ -101,7 +102,8 @@ impl MappedRegisters {
     /// A command queue with these registers makes the device execute commands. The caller vouches that
     /// - `bar` is the beginning of BAR 0, 4-byte aligned. Its first 512 bytes are mapped as device registers
     ///   (Arm: Device memory; reads and writes of 4 bytes reach the device unchanged). The mapping is valid
-    ///   as long as the value lives, and nobody else uses it. The device may be a bus master;
+    ///   as long as the value lives, and nobody else uses it. The system allows the device to access memory
+    ///   (PCI bus master);
     /// - the address that the command queue gets is the bus address of its memory, and this memory stays
     ///   reserved for the device until the function is disabled or reset, even if the Rust value is dropped
     ///   before or a command has timed out;

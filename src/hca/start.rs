@@ -1,4 +1,5 @@
-//! Starts a device from reset, stops it, and gives its firmware the pages of memory that it needs.
+//! Starts a device from reset and stops it, and gives the device's firmware the pages of memory that the
+//! firmware needs.
 
 use super::queue::{CommandQueue, Held};
 use super::registers::Registers;
@@ -26,9 +27,10 @@ pub trait PageSource {
     /// Takes a page and returns its bus address, or returns `None` if no page is left.
     fn take(&mut self) -> Option<u64>;
 
-    /// Puts a page back. Returns true if the page is taken from this source at present, as far as the source
-    /// records it. Otherwise returns false and changes nothing. The address comes from the device, so it may
-    /// be any multiple of 4096, and the same address may come twice.
+    /// Puts a page back and returns true. If the source finds that the page is not taken from it at present,
+    /// it returns false and changes nothing. A source that does not record its pages may always return true.
+    /// The address comes from the device, so it may be any multiple of 4096, and the same address may come
+    /// twice.
     fn put_back(&mut self, address: u64) -> bool;
 }
 
@@ -127,7 +129,7 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// `mlx5_vfio_setup_function`).
     ///
     /// Both drivers also set host endianness (little endian), capabilities (SET_HCA_CAP) and RoCE. Mkeys work
-    /// without these steps, so this function leaves the device's own settings.
+    /// without these steps, so this function does not change these settings of the device.
     ///
     /// Assumption: the firmware wants no more pages while it runs (the library does not read the event
     /// PAGE_REQUEST).
@@ -259,7 +261,7 @@ impl<R: Registers> CommandQueue<'_, R> {
         given.map(|()| PAGES as u32)
     }
 
-    /// Takes all pages that `held[place]` records back from the firmware, and puts them back into the source.
+    /// Takes back from the firmware all pages that `held[place]` records, and puts them back into the source.
     fn reclaim_from(
         &mut self,
         place: usize,

@@ -344,7 +344,7 @@ fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::For
                 found & 0xffff_ffff,
                 computed & 0xffff_ffff
             )?,
-            // The code above prints the error of a digest, because no bit of the syndrome means a digest.
+            // `syndrome_kinds` never returns this kind. The code above prints the error of a digest.
             SignatureErrorKind::Digest => {}
         }
     }

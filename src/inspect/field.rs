@@ -107,7 +107,7 @@ impl Field<'_> {
         }
     }
 
-    /// Returns whether the field is a code of a closed set, but contains none of the codes.
+    /// Returns whether the field is a code, and its value is none of the known codes.
     pub fn is_unknown_code(&self) -> bool {
         match self.meaning {
             Meaning::Codes(names) => names.iter().all(|name| name.value != self.value()),

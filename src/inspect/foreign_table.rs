@@ -80,8 +80,8 @@ const _: () = assert!(total(ETHERNET) == size_of::<EthernetSegment>());
 /// A segment that consists of data.
 pub(super) const DATA_BYTES: &[Spec] = &[spec(REST, "data", Meaning::Bytes)];
 
-/// The completion queue that a request waits for, or the send queue that it enables, with an index (DPDK
-/// `mlx5_wqe_qseg`).
+/// The completion queue that a request waits for, or the send queue that a request enables, and an index in
+/// that queue (DPDK `mlx5_wqe_qseg`).
 pub(super) const WAIT: &[Spec] =
     &[unused(8), spec(4, "max_index", Meaning::Hex), spec(4, "qpn_cqn", Meaning::Hex)];
 const _: () = assert!(total(WAIT) == OCTOWORD_BYTES);

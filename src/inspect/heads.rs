@@ -12,9 +12,9 @@ use zerocopy::FromBytes;
 /// The parts of a fixed size between control segment and data segments, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heads {
-    /// Each part with its length in bytes. Unused places have a length of 0.
+    /// Each part with its length in bytes. Unused elements have a length of 0.
     parts: [(SegmentKind, usize); Self::MOST],
-    /// Data segments follow the parts.
+    /// Whether data segments follow the parts.
     data: bool,
 }
 
@@ -117,8 +117,8 @@ const fn operands(opcode: Opcode, opmod: u8) -> Option<(SegmentKind, usize)> {
     }
 }
 
-/// Returns the first part of requests on this kind of queue. If the kind of queue is unknown, returns `None`
-/// for bytes that cannot be of a connected queue pair.
+/// Returns the part that requests on this kind of queue have first: an address, a shared receive queue, or
+/// none. If the kind of queue is unknown, returns `None` for bytes that cannot be of a connected queue pair.
 fn addressed(opcode: Opcode, queue: QueueKind, bytes: &[u8]) -> Option<Heads> {
     let data = Heads::new(true);
     match queue {
@@ -158,9 +158,9 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     if !sends || inline_length(rest).is_some() {
         return false;
     }
-    // No data segment has key 0. If the place of the key is 0, the bytes are another segment: a datagram's
-    // address, where the place is the reserved half of the key; or an Ethernet segment that asks for no
-    // checksums.
+    // No data segment has key 0. If the bytes at the place of the key are 0, they belong to another segment:
+    // a datagram's address, whose key has a reserved half at this place; or an Ethernet segment that asks for
+    // no checksums.
     let data = DataSegment::ref_from_prefix(rest).ok();
     if data.is_some_and(|(data, _)| data.lkey.get() == 0) {
         return true;
@@ -171,7 +171,8 @@ fn is_of_another_kind(opcode: Opcode, bytes: &[u8]) -> bool {
     known && (segment.parser_offsets == [0; 4] || asks && segment.parser_flags != 0)
 }
 
-/// Returns the length of the inline data that begins here, or `None` if a data segment begins here.
+/// Returns the length of the inline data at the beginning of `rest`, or `None` if `rest` begins with a data
+/// segment that names memory.
 pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
     let (header, _) = InlineHeader::ref_from_prefix(rest).ok()?;
     let word = header.byte_count.get();

@@ -52,8 +52,8 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>, engine: Optio
             columns.write_str(" ")?;
             group.iter().try_for_each(|byte| write!(columns, "{byte:02x}"))?;
         }
-        // The first line of a segment has the segment's name beside the bytes. All other lines have the first
-        // field of their bytes instead.
+        // Beside the first line of a segment stands the segment's name. Beside each later line stands the
+        // first field of the line's bytes.
         let mut beside = true;
         if number == 0 {
             columns.tab(FIELDS_COLUMN)?;

@@ -157,7 +157,7 @@ impl<'a> WorkRequest<'a> {
         }
     }
 
-    /// Returns whether the request ends within its fixed part.
+    /// Returns whether the request ends within the parts of a fixed size that stand before its data segments.
     fn is_cut_off(&self) -> bool {
         heads(self.opcode(), self.queue, self.bytes).is_some_and(|heads| self.bytes.len() < heads.end())
     }
@@ -182,8 +182,9 @@ impl<'a> WorkRequest<'a> {
 /// numbers of the earlier requests, and a change of the queue pair. A block of zeros is [`Body::Unwritten`].
 /// If the bytes end within the last request, only the missing bytes are reported.
 ///
-/// A request must not wrap around the end of the bytes. [`SendQueue::block`](crate::queue::SendQueue::block)
-/// copies the blocks of a queue in order, even if its ring wraps.
+/// The caller passes bytes in which no request wraps around the end.
+/// [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue in order, even if its
+/// ring wraps.
 ///
 /// ```
 /// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};

@@ -172,7 +172,7 @@ impl<'a> Iterator for Segments<'a> {
 }
 
 /// Returns whether the opcode modifier of a UMR or SET_PSV selects another object than an mkey or a PSV: the
-/// TLS parameters of a TIS or TIR, the kernel's objects for sending and receiving
+/// TLS parameters of a TIS or TIR, through which the kernel sends and receives
 /// (`mlx5e_ktls_build_static_params`, `mlx5e_ktls_build_progress_params`).
 pub(super) fn is_about_another_object(opcode: Opcode, bytes: &[u8]) -> bool {
     matches!(opcode, Opcode::UMR | Opcode::SET_PSV) && bytes.first() != Some(&0)
@@ -186,8 +186,8 @@ pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
     bytes.first() == Some(&OpcodeWord::OPMOD_MEMCPY)
 }
 
-/// Returns the kind of the BSF at the beginning of `rest`. Each BSF takes a whole block, even if its size
-/// code means fewer bytes.
+/// Returns the kind of the BSF at the beginning of `rest`. Each BSF takes 64 bytes, even if its size code
+/// means fewer bytes.
 fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
     let formats = offset_of!(SignatureBsf, ext_wire_tfs_psv)..offset_of!(SignatureBsf, wire_inline);

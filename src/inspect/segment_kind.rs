@@ -125,7 +125,8 @@ impl SegmentKind {
         }
     }
 
-    /// Returns whether a request may have several segments of this kind, which are numbered in print.
+    /// Returns whether segments of this kind are printed with their number, because a request usually has
+    /// several.
     pub const fn is_numbered(self) -> bool {
         matches!(self, Self::ListEntry | Self::StridedEntry | Self::Pages | Self::Data)
     }

@@ -9,13 +9,13 @@ use crate::wire::ctrl::{ControlSegment, Opcode};
 pub(super) struct Place {
     /// The expected block number, if the request has another one.
     pub(super) index: Option<u16>,
-    /// From this request on, the block numbers are those of another lap of the ring.
+    /// Whether the block numbers are those of another lap of the ring, from this request on.
     pub(super) other_lap: bool,
     /// The queue pair of the earlier requests, if the request has another one.
     pub(super) queue_pair: Option<u32>,
-    /// All bytes of the block are 0: no request was ever written to the block.
+    /// Whether all bytes of the block are 0: no request was ever written to the block.
     pub(super) unwritten: bool,
-    /// The bytes of the ring end before the request does.
+    /// Whether the bytes of the ring end before the end of the request.
     pub(super) cut: bool,
 }
 

@@ -111,8 +111,8 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         let (address, key) = (pointer.address.get(), pointer.mkey.get());
         let (list, interleaved) = umr.room_in_memory(device);
         let fits = |room| umr.length().unwrap_or_default() <= room;
-        // If a flag is set, the UMR replaces entries or checks the mkey. An interleaved layout cannot be
-        // written with these flags.
+        // If a flag of the UMR control segment is set, the UMR replaces entries or checks the mkey. An
+        // interleaved layout cannot be written with these flags.
         let form = match (fits(list), fits(interleaved) && octowords > 1 && umr.control().flags == 0) {
             (true, true) => "an interleaved layout or a list",
             (false, true) => "an interleaved layout",
@@ -330,7 +330,8 @@ fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> f
 
 /// Prints the destination of a datagram.
 fn address(base: &BaseAddress, route: Option<&RouteAddress>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    // The second half of a datagram's key is reserved.
+    // A datagram's address has the Q_Key in the upper half of this field; the lower half is reserved and 0. A
+    // request of a dynamically connected queue has an access key of 64 bits here.
     match base.key.get() {
         key if key as u32 == 0 => {
             write!(f, ", to queue pair {:#x}, Q_Key {:#010x}", base.number(), key >> 32)?

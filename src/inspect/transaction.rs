@@ -27,18 +27,18 @@ pub struct TransactionCrc {
     pub domain: DomainKind,
     /// The PSV that holds the running CRC of the data that has passed through mkeys so far.
     pub psv: PsvIndex,
-    /// The start value of the CRC, if it begins with this mkey.
+    /// The start value of the CRC. It has an effect only if the CRC begins with this mkey.
     pub seed: Seed,
-    /// The transaction begins with this mkey.
+    /// Whether the transaction begins with this mkey.
     pub begins: bool,
-    /// The transaction ends with this mkey: the CRC stands behind the mkey's data.
+    /// Whether the transaction ends with this mkey. The CRC then stands behind the mkey's data.
     pub ends: bool,
     /// Number of data bytes of this mkey.
     pub length: u32,
 }
 
-/// Decodes the extension of the BSF that begins at `offset`. Returns `None` for an extension without a
-/// format.
+/// Decodes the transaction fields (`ext_…`) of the BSF that begins at `offset`. Returns `None` if neither
+/// domain has a format.
 pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<TransactionCrc>, Finding> {
     let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
     let at = |field| offset + field;
@@ -65,7 +65,7 @@ pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<Tr
 }
 
 impl TransactionCrc {
-    /// Returns the digest whose BSF posting encodes with these values.
+    /// Returns the digest that posting encodes as a BSF with these values.
     pub const fn digest(&self) -> Digest {
         let Self { domain, psv, seed, begins, ends, .. } = *self;
         let part = match (begins, ends) {

@@ -194,8 +194,8 @@ impl<'a> Umr<'a> {
         let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
         let before = self.first_replaced().unwrap_or(0);
         let list = before.saturating_add(octowords).saturating_mul(most.into());
-        // An interleaved layout begins with a header, and repeats its entries. A request can only write it as
-        // a whole.
+        // An interleaved layout begins with a header, and repeats its entries. It is impossible in a request
+        // that replaces entries, and in an mkey whose entries all have one length.
         let cycle = octowords.saturating_sub(1) * u64::from(u16::MAX);
         match (device.entry_size, self.first_replaced()) {
             (None, None) => (list, cycle * u64::from(u32::MAX)),
@@ -268,8 +268,8 @@ impl<'a> Umr<'a> {
     /// Returns the block signature that the request writes, or `None` if the request writes none or an empty
     /// BSF.
     ///
-    /// A copy mask of the user may equal the automatic one, and then has the same bytes. The result therefore
-    /// contains a copy mask only if it differs from the automatic one.
+    /// If the user's copy mask equals the automatic one, the BSF has the same bytes as without it. The result
+    /// therefore contains a copy mask only if it differs from the automatic one.
     /// [`BlockSignature::effective_copy_mask`] returns the mask in both cases.
     ///
     /// # Errors

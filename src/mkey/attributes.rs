@@ -27,7 +27,7 @@ use bitfield_struct::bitfield;
 pub struct ErrorCount {
     /// Number of recorded errors plus 1, modulo 2^32.
     pub seen: u32,
-    /// The device does not know the count yet: the next configuration has to write it.
+    /// Whether the next configuration has to write the count, because the device does not know it yet.
     pub pending: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct MkeyAttributes {
     pub signature: Option<SignatureAttributes>,
     /// The engine of the device, if the mkey was created with crypto.
     pub crypto: Option<XtsEngine>,
-    /// The device can change the tag of a key (`UPDATE_TAG`).
+    /// Whether the device can change the tag of a key (`UPDATE_TAG`).
     pub tag_update: bool,
     /// The form of the mkey's UMRs. An mkey for [`UmrForm::Minimal`] got its access rights and its BSF enable
     /// bit when it was created.
@@ -183,7 +183,7 @@ pub struct MkeyKind {
     pub signature: Option<SignatureCapabilities>,
     /// The engine of the device, for an mkey with crypto.
     pub crypto: Option<XtsEngine>,
-    /// The parts of the mkey that each UMR writes.
+    /// The form of the mkey's UMRs: the parts of the mkey that each UMR writes.
     pub form: UmrForm,
     /// The length of each entry of the mkey's lists, if all lengths are equal (KSM).
     pub entry_size: Option<KsmEntrySize>,

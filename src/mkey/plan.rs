@@ -14,7 +14,7 @@ use crate::wire::bsf::EncryptionOrder;
 pub(crate) struct InForce {
     pub(crate) signature: SignatureChange,
     pub(crate) crypto: Option<Crypto>,
-    /// The next request has to write the count of signature errors.
+    /// Whether the next request has to write the count of signature errors.
     pub(crate) error_count_pending: bool,
 }
 
@@ -41,16 +41,17 @@ impl InForce {
 /// The parts that a request writes beside the layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// The change of the access rights, with signature and crypto properties in force after the request is
-    /// posted.
+    /// The change of the access rights, and the signature and crypto properties that are in force once the
+    /// request is posted.
     pub(crate) config: MkeyConfig,
-    /// The request writes all BSFs. An mkey with block signature has the BSF of its signature or digest, or
-    /// an empty one if neither is in force. Crypto properties in force have a BSF too.
+    /// Whether the request writes BSFs; it then writes all of them. An mkey with block signature has the BSF
+    /// of its signature or digest, or an empty one if neither is in force. Crypto properties in force have a
+    /// BSF too.
     pub(crate) writes_bsfs: bool,
-    /// The request is followed by SET_PSVs, which give the PSVs of the signature or digest in force their
+    /// Whether SET_PSVs follow the request. They give the PSVs of the signature or digest in force their
     /// start values.
     pub(crate) sets_psvs: bool,
-    /// The BSFs contain the exact length of the data, instead of all ones.
+    /// Whether the BSFs contain the exact length of the data, instead of all ones.
     pub(crate) exact_size: bool,
 }
 
@@ -74,7 +75,8 @@ impl Plan {
         let begins_anew = in_force.error_count_pending;
         let sets_psvs = match &whole.signature {
             SignatureChange::Set(_) => config.signature.signature().is_some() || begins_anew,
-            // The BSF makes a digest begin, without a SET_PSV. After an error, the PSV needs its start value.
+            // The BSF alone makes a digest begin, without a SET_PSV. After an error, a SET_PSV restores the
+            // PSV's start value.
             SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && begins_anew,
             SignatureChange::Keep | SignatureChange::Reset => false,
         };

@@ -106,9 +106,9 @@ impl<'m> RegisteredList<'m> {
 
     /// Replaces the layout by a list of `entries` that all have the length `size`, for mkeys that were
     /// created for this length (KSM, [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)).
-    /// Addresses need not be multiples of the length: the device adds the offset within an entry to its
-    /// address. For example, entries of the kernel's `mlx5e_build_shampo_hd_umr` begin behind a headroom.
-    ///
+    /// Addresses need not be multiples of the length: the device adds the offset within an entry to the
+    /// entry's address. For example, entries of the kernel's `mlx5e_build_shampo_hd_umr` begin behind a
+    /// headroom.
     /// # Errors
     /// [`ConfigError::TooManyEntries`]. The list is then as before.
     pub fn write_ksm(&mut self, size: KsmEntrySize, entries: &[KsmEntry]) -> Result<(), ConfigError> {
@@ -283,7 +283,8 @@ mod tests {
             Err(ConfigError::TooManyEntries { max: 8 })
         );
         assert_eq!((list.entries(), list.length()), (5, 7 * cycle));
-        // A length of 2^62 bytes or more would overlap the flag bits of `Mapped`.
+        // `Mapped` keeps the length in the low 62 bits of a word. A longer length would overlap its flag
+        // bits.
         let mut long = std::vec![Wqebb::ZERO; RegisteredList::blocks_for(16_386)];
         let mut long = RegisteredList::new(&mut long, 0x7f00_0000_0800, KEY).unwrap();
         let streams = std::vec![stream(65535, 0); 16_385];

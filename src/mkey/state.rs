@@ -35,16 +35,16 @@ pub struct Mkey {
     pub(crate) key: Key,
     /// The count of signature errors, see [`ErrorCount::seen`].
     errors_seen: u32,
-    /// The next configuration has to write the count of signature errors.
+    /// Whether the next configuration has to write the count of signature errors.
     pub(crate) error_count_pending: bool,
-    /// The mkey can have signature or crypto properties.
+    /// Whether the mkey can have signature or crypto properties.
     has_bsfs: bool,
     /// The last change of the signature, `Keep` before the first one. This change says how to read signature
     /// errors, even when the state of the mkey is unknown.
     signature: SignatureChange,
     crypto: Option<Crypto>,
     kind: MkeyKind,
-    /// Configurations can change the tag of the key.
+    /// Whether configurations can change the tag of the key.
     tag_update: bool,
     /// Number of entries of the list in force. It is valid only for a list from registered memory.
     entries: u32,
@@ -212,8 +212,8 @@ impl Mkey {
         self.mapped = Mapped::NOTHING;
     }
 
-    /// Notes that a posted request put these properties into force, with a layout that maps `length` bytes.
-    /// Returns the count of signature errors if the request has to write it.
+    /// Notes that a posted request put the properties in `config` into force, with a layout that maps
+    /// `length` bytes. Returns the count of signature errors if the request has to write it.
     #[inline]
     pub(crate) const fn note(&mut self, layout: LayoutKind, length: u64, config: &MkeyConfig) -> Option<u32> {
         match layout {
@@ -239,7 +239,7 @@ impl Mkey {
     }
 
     /// Notes that a posted request replaces `entries` entries from number `first` on. Entries beyond the end
-    /// make the list longer. A last block of fewer than four entries becomes the end of the list.
+    /// make the list longer. If the last block of four entries is incomplete, the list ends with it.
     pub(crate) const fn note_replaced(&mut self, first: u32, entries: u32) {
         let end = first.saturating_add(entries);
         if entries > 0 && (end > self.entries || !entries.is_multiple_of(OCTOWORDS_PER_BLOCK as u32)) {

@@ -5,11 +5,11 @@
 //! are of the outer shareable domain (`osh`), to which the device's DMA path belongs. Barriers for other CPUs
 //! (`ish`) would not suffice.
 //!
-//! In the list below, W is a write and R a read of one place, and CPU and device run side by
-//! side. *Forbidden* outcomes must not be seen. In each case the side without the barrier has an
-//! order of its own, named in brackets. Without that order, no barrier here would help: a
-//! forbidden outcome needs a cycle, and both orders together break the cycle. `cargo xtask test
-//! aarch64` finds these instructions, and the accesses around them, in the compiler's output.
+//! In the list below, W is a write and R a read of one place, and CPU and device run concurrently.
+//! *Forbidden* names an outcome that must not occur. The barrier keeps the CPU's accesses in order. The
+//! device keeps its own accesses in order, for the reason in brackets. Only both orders together exclude the
+//! outcome. `cargo xtask test aarch64` finds these instructions, and the accesses around them, in the
+//! compiler's output.
 //!
 //! ```text
 //! 1  CPU     W blocks;  dmb oshst;  W record
@@ -64,8 +64,8 @@
 
 #![allow(unsafe_code)]
 
-// A fence between threads does not order accesses of a device. Each further architecture needs its own
-// barriers.
+// Rust's fences order accesses of threads, not of a device. Each further architecture needs its own barrier
+// instructions.
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 compile_error!("the order between the CPU's accesses and the device's is known for x86-64 and aarch64 only");
 

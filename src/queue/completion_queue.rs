@@ -32,8 +32,8 @@ use zerocopy::transmute;
 /// Selects the bits of the consumer index that the doorbell record has room for: 24.
 pub(super) const CONSUMER_MASK: u32 = 0x00ff_ffff;
 
-/// The offsets of two words of 8 bytes in an entry. The first 4 bytes of one are the user index, the last 4
-/// bytes of the other are the byte count.
+/// The offsets of two words of 8 bytes in an entry. The first 4 bytes at `USER_INDEX_WORD` are the user
+/// index. The last 4 bytes at `BYTE_COUNT_WORD` are the byte count.
 const USER_INDEX_WORD: usize = core::mem::offset_of!(Cqe, user_index);
 const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
 
@@ -176,8 +176,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// Returns the next completion, if there is one. A signature error is recorded in its
     /// [`Mkey`](crate::mkey::Mkey).
     ///
-    /// Some entries are not for the user, and the call takes them on the way. It takes at most as many
-    /// entries as the ring has. `None` can therefore mean that more entries wait.
+    /// The successes of parts of a configuration are not for the user, and the call takes these entries on
+    /// the way. It takes at most as many entries as the ring has. `None` can therefore mean that more entries
+    /// wait.
     ///
     /// # Errors
     /// [`CompletionError`] for a malformed entry, or an entry that names no request and no mkey of the
@@ -295,9 +296,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     }
 
     /// Takes the next entry if it is the success of an outstanding send request, and returns the completion
-    /// for the user. `None` has two meanings: the next entry is no such success, or not written yet, and was
-    /// not taken; or it completes a part of a configuration, and was taken. This call gives no slot back to
-    /// the device.
+    /// for the user. Returns `None` in two cases. Either the next entry is not written yet or is no such
+    /// success, and was not taken. Or the entry completes a part of a configuration, and was taken. This call
+    /// gives no slot back to the device.
     // Inlined: with a call, the benchmark of a whole I/O takes 14 % more instructions and 50 % more time
     // (x86-64).
     #[inline(always)]
@@ -369,8 +370,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         {
             index = index.wrapping_add(1);
         }
-        // Goes through the entries from the last to the first. Each entry that stays moves towards the end,
-        // into the place of a dropped entry.
+        // The loop goes through the entries from the last to the first. Each entry that stays moves towards
+        // the end, into the place of a dropped entry.
         let mut target = index;
         while index != self.consumer {
             index = index.wrapping_sub(1);

@@ -1,4 +1,4 @@
-//! Completion entries that are refused.
+//! The error of polling: a completion entry was refused, or no completion arrived in time.
 
 use crate::wire::cqe::CqeOpcode;
 use core::fmt;
@@ -11,7 +11,8 @@ use core::fmt;
 pub enum CompletionError {
     /// The opcode is not that of a completion.
     UnknownOpcode(CqeOpcode),
-    /// The entry is compressed or carries data, which queues of this library must not be set up for.
+    /// The entry is compressed or carries data. Queues for this library must be created so that the device
+    /// writes neither.
     UnsupportedFormat {
         /// The format code of the entry.
         format: u8,

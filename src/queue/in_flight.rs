@@ -103,7 +103,7 @@ impl RequestNumber {
         self.0
     }
 
-    /// Makes the number from the integer that C gives back.
+    /// Makes the number from the integer that a C program gives back.
     #[cfg(feature = "capi")]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)

@@ -61,11 +61,11 @@ impl SendRequest<'_, '_> {
     /// Replaces entries of the list layout in force, from number `first` on. All other properties of the mkey
     /// stay, also its length: the new entries together must have as many bytes as the old ones.
     ///
-    /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`). `first` is a multiple of 4.
-    /// Entries that only partly fill their last block end the list: they replace all entries from `first` on,
-    /// and their padding overwrites the rest of the block. The call cannot check the sum of bytes, since the
-    /// mkey does not know the lengths of the old entries. With a wrong sum, a transfer ends at the last
-    /// entry.
+    /// Entries are replaced in blocks of 4 (kernel `MLX5_UMR_FLEX_ALIGNMENT`), so `first` must be a multiple
+    /// of 4. If the new entries do not fill their last block, the list ends with them: their padding
+    /// overwrites the rest of the block, and later entries are no longer in the list. The call cannot check
+    /// the sum of bytes, since the mkey does not know the lengths of the old entries. With a wrong sum, a
+    /// transfer ends at the last entry.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], with [`ConfigError::TooManyEntries`] for

@@ -1,4 +1,4 @@
-//! Pools of mkeys, which requests take and give back.
+//! Pools of mkeys. A program takes an mkey for one I/O, and puts the mkey back afterwards.
 
 use super::completion::WorkCompletion;
 use super::request::SendRequest;
@@ -9,7 +9,8 @@ use crate::mkey::{Mkey, MkeyAttributes};
 use crate::types::{Key, QueueError};
 use crate::wqe::error::PostError;
 
-/// A placeholder at the position of a removed mkey. No completion names it, because it has no signature.
+/// A placeholder at the position of a removed mkey. It has no signature, so no signature error is recorded in
+/// it.
 const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 
 /// A pool of mkeys, each of them in use or not.
@@ -109,8 +110,8 @@ impl<'m> MkeyPool<'m> {
         Ok(Self { mkeys, slots })
     }
 
-    /// Makes an empty pool with room for as many mkeys as the memory has. [`MkeyPool::insert`] overwrites the
-    /// mkeys that are in the memory.
+    /// Makes an empty pool with room for as many mkeys as `mkeys` has elements. [`MkeyPool::insert`]
+    /// overwrites these elements.
     ///
     /// # Errors
     /// [`QueueError::TooFewSlots`] for more mkeys than slots.

@@ -46,14 +46,15 @@ pub struct TableSlot<Q> {
     queues: Option<Q>,
     /// The number of the queue pair, or [`NO_QPN`]. `queues` may return another one later.
     qpn: Qpn,
-    /// The first queue pair of the chain that begins at this slot: the position of a slot, or [`NONE`]. The
-    /// numbers of all queue pairs of a chain lead to the slot where the chain begins.
+    /// The table is a hash table. `first` is the position of the first queue pair of the chain that begins at
+    /// this slot, or [`NONE`]. For the number of each queue pair of the chain, [`head`] returns this slot.
     first: u32,
-    /// The next queue pair of the chain to which the queue pair of this slot belongs.
+    /// The position of the next queue pair of the chain to which the queue pair of this slot belongs, or
+    /// [`NONE`].
     next: u32,
 }
 
-/// Ends a chain.
+/// The link that ends a chain.
 const NONE: u32 = u32::MAX;
 
 /// The number in a slot without a queue pair. No queue pair has this number, which addresses multicasts.
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn queue_pairs_come_and_go() {
         // Tables of any size, also full ones, with numbers that follow one another and numbers that do not.
-        // The list has the queue pairs of the table in their order.
+        // `list` has the expected queue pairs of the table, in their order.
         for (capacity, factor) in [(0, 1), (1, 1), (3, 0x10_0001), (8, 1), (13, 0x5_1235)] {
             let mut slots: Vec<_> = (0..capacity).map(|_| TableSlot::EMPTY).collect();
             let mut table = QpTable::new(&mut slots[..]);

@@ -10,7 +10,8 @@ use crate::wire::data::DataSegment;
 use crate::wqe::Sge;
 use crate::wqe::error::PostError;
 
-/// The most entries of a slot, since a receive request has at most 2048 bytes (PRM `log_rq_stride`).
+/// The most entries of a slot. An entry has 16 bytes, and a receive request at most 2048 (PRM
+/// `log_rq_stride`).
 const MAX_ENTRIES_PER_SLOT: usize = 128;
 
 /// The name of a receive queue's size in errors.

@@ -48,7 +48,8 @@ impl<'r> SendState<'r> {
             ring,
             qpn: config.qpn,
             max_inline_data: config.max_inline_data as u16,
-            // Control, remote address and operands take three octowords. One segment is always allowed.
+            // Control segment, remote address and operands take three octowords. One data segment is always
+            // allowed.
             max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3) as u16,
             max_octowords,
             max_umr_blocks: UMR_HEAD_BLOCKS + max_octowords / OCTOWORDS_PER_BLOCK,
@@ -169,9 +170,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     ) -> Result<(), PostError> {
         let mut umr = UmrRequest::new(prepared, &layout, mkey);
         let UmrRequest { form, umr_blocks: blocks, .. } = umr;
-        // If the kind words are equal, the configuration is posted as it was prepared. The comparison counts
-        // whole blocks, although a request without BSFs may end within a block: a request may therefore fit
-        // even if it is refused here.
+        // If the kind words are equal, the configuration is posted as it was prepared. `max_umr_blocks`
+        // counts whole blocks, although a request without BSFs may end within a block. A request with more
+        // blocks may therefore still fit: `configure_in_any_state` decides.
         if blocks <= self.state.max_umr_blocks
             && prepared.kind_word == mkey.kind_word
             && form.octowords <= prepared.kind.max_entries as usize

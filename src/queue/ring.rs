@@ -59,7 +59,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         self.base.addr().get()
     }
 
-    /// Returns a slot. The later slots up to the ring's end follow it in memory.
+    /// Returns the pointer to a slot. The later slots up to the ring's end follow it in memory.
     #[inline]
     pub(super) fn slot(&self, index: u64) -> *mut T {
         let distance = (index as usize).wrapping_mul(Self::SLOT) & self.mask;
@@ -79,7 +79,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Writes a slot directly from `value`, so that no other copy of its bytes stays on the stack.
     pub(crate) fn write_from(&mut self, index: u64, value: &T) {
-        // SAFETY: as in `write`; the value is no slot, since only this ring refers to its slots.
+        // SAFETY: as in `write`; `value` does not overlap the slot, since only this ring refers to its slots.
         unsafe { self.slot(index).copy_from_nonoverlapping(value, 1) }
     }
 
@@ -146,7 +146,8 @@ impl<'q, E: CqeSlot> Slot<'q, E> {
     #[inline]
     pub(super) fn cqe(self) -> Slot<'q, Cqe> {
         const { assert!(E::OFFSET.is_multiple_of(align_of::<Cqe>()) && E::OFFSET + 64 == size_of::<E>()) };
-        // SAFETY: within the slot, see `Ring::peek`, and aligned as entries are.
+        // SAFETY: the entry is within the slot at `at` (see `Ring::peek`), and `E::OFFSET` keeps the
+        // alignment.
         let at = unsafe { self.at.byte_add(E::OFFSET) };
         Slot { at: at.cast(), owner: self.owner, memory: PhantomData }
     }
@@ -165,7 +166,8 @@ impl<'r> Ring<'r, Cqe> {
     pub(super) fn over(lines: &'r [Line]) -> Self {
         assert!(lines.len().is_power_of_two());
         let bytes = size_of_val(lines);
-        // Slots are only read, eight bytes at a time. Lines have the size and the alignment of slots.
+        // A `Line` has the size and the alignment of an entry. The ring only reads the slots, eight bytes at
+        // a time.
         Self { base: NonNull::from(lines).cast(), mask: bytes - 64, bytes, memory: PhantomData }
     }
 }

@@ -22,8 +22,8 @@ pub struct CqeOrigin {
 
 /// The queues of one queue pair. Completions retire the requests of these queues.
 ///
-/// The trait is implemented by a [`SendQueue`] or a [`ReceiveQueue`] alone, by a pair of both, and by an
-/// exclusive reference to any of these.
+/// The trait is implemented by a [`SendQueue`] or a [`ReceiveQueue`] alone, by a pair of both, by an
+/// exclusive reference to any of these, by a box of them (feature `alloc`), and by `devx::QueuePair`.
 pub trait QpQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;

@@ -51,7 +51,8 @@ impl SendQueueConfig {
     /// The longest inline data for which every request stays within the device's limit of 63 octowords.
     pub const MAX_INLINE_DATA: u32 = {
         let bytes = MAX_WQE_OCTOWORDS as usize * OCTOWORD_BYTES - UMR_HEAD_BLOCKS * WQEBB_BYTES;
-        // Translation entries are padded to a multiple of 64 bytes.
+        // Translation entries are padded to a multiple of 64 bytes, so the limit is rounded down to such a
+        // multiple.
         (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
     };
 

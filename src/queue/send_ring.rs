@@ -142,8 +142,8 @@ pub(super) struct SendRing<'r> {
     pub(super) next_flags: RequestFlags,
     /// The first block that is not committed.
     pub(super) producer: u64,
-    /// All blocks from `producer` up to this block are free and contiguous, and no limit of requests forbids
-    /// filling them. If the value is less than `producer`, no block is known to be free.
+    /// All blocks from `producer` to before this block are free and contiguous, and no limit of requests
+    /// forbids filling them. If the value is less than `producer`, no block is known to be free.
     contiguous_end: u64,
     /// The first 8 bytes of the last committed work request, for the doorbell.
     last: [u8; 8],
@@ -153,23 +153,24 @@ pub(super) struct SendRing<'r> {
     tail: u64,
     /// The number of the request at block 0.
     numbers: RequestNumber,
-    /// The first value of `numbers`, which no other queue of the program has. Unlike the number of a queue
-    /// pair, it is the queue's own among all devices, and it survives a restart.
+    /// The identity of the queue: the first value of `numbers`, which no other queue of the program has.
+    /// Queue pairs of two devices may have the same number, but no two queues have the same identity. A
+    /// restart keeps it.
     pub(super) queue: u64,
     limit: Limit,
     /// Holds a request that does not fit before the ring's end, until the request is committed.
     scratch: [Block; MAX_BLOCKS],
 }
 
-/// The limit of outstanding work requests. Few queues have a limit, so requests are not counted when they are
-/// posted or retired. A queue with a limit counts them when the last count leaves no room for the next
+/// The limit of outstanding work requests. Few queues have a limit, so posting and retiring do not count
+/// requests. A queue with a limit counts its requests again when `contiguous_end` leaves no room for the next
 /// request.
 struct Limit {
     /// The most work requests that may be outstanding; `u32::MAX` if the queue has no limit.
     most: u32,
     /// Number of work requests that begin at blocks from `from` up to, but without, `to`. The slots still
-    /// hold the records of all of them: the next count happens before a request reuses the slot of block
-    /// `from`.
+    /// hold the records of all of them: the requests are counted again before a request reuses the slot of
+    /// block `from`.
     counted: u32,
     from: u64,
     to: u64,
@@ -233,13 +234,13 @@ impl<'r> SendRing<'r> {
     /// blocks, writes them, and commits them. `own` are the flags of the request beside those of the queue.
     ///
     /// The blocks are in the ring, or in scratch space if too few blocks are free before the ring's end. A
-    /// full ring is refused only after the request was written, because the writing finds the reason why a
-    /// request can never be posted. The user then gets this reason instead of a full ring.
+    /// full ring is refused only after the request was written, because writing also checks the request: for
+    /// a request that can never be posted, the user gets the reason instead of [`PostError::SendRingFull`].
     ///
     /// # Errors
-    /// The errors of the writing; [`PostError::TooManyRequests`]; [`PostError::SendRingFull`], also for more
-    /// blocks than any request has. The error then gives the most blocks of a request as free. No request of
-    /// this library asks for more.
+    /// The errors of writing the request; [`PostError::TooManyRequests`]; [`PostError::SendRingFull`], also
+    /// for more blocks than any request has. In the latter case, the error names the most blocks of a request
+    /// as the free ones. No request of this library asks for more.
     // Inlined: with a call, an RDMA WRITE takes 200 % more instructions on x86-64, and a list of 1 entry
     // 100 % more. On Cortex-A72, the posts that the benchmarks measure take 31 to 140 % more.
     #[inline(always)]
@@ -255,10 +256,12 @@ impl<'r> SendRing<'r> {
         let (begin, count) = (self.producer, blocks + psvs);
         let end = begin + count as u64;
         let is_free = end <= self.contiguous_end
-            // A queue with a limit of requests counts them when this request is committed.
+            // Only a queue without a limit of requests looks for free blocks here. A queue with a limit uses
+            // the scratch space, and `copy_scratch` counts its requests.
             || self.limit.most == u32::MAX && {
                 let last_block = u64::from(self.last_block);
-                // The number of blocks is a power of two.
+                // The number of blocks is a power of two, so `begin | last_block` is the last block of this
+                // lap.
                 self.contiguous_end = ((begin | last_block) + 1).min(self.tail + last_block + 1);
                 end <= self.contiguous_end
             };
@@ -279,7 +282,7 @@ impl<'r> SendRing<'r> {
         let fields = ControlFields {
             qpn: self.qpn,
             begin,
-            // The last SET_PSV carries the completion.
+            // The last SET_PSV carries the completion, so a UMR with SET_PSVs is silent.
             flags: if psvs == 0 { flags } else { flags.silent() },
             set_psv: own.with_default(RequestFlags::AFTER_UMR),
             always: self.flags,
@@ -337,8 +340,8 @@ impl<'r> SendRing<'r> {
     }
 
     /// Copies the scratch space to the ring up to block `end`, on both sides of the ring's end if necessary.
-    /// The blocks hold `requests` work requests. With a limit of requests, at most as many blocks are then
-    /// known to be free as requests may still be posted, since a request may have only one block.
+    /// The blocks hold `requests` work requests. With a limit of requests, `contiguous_end` then allows only
+    /// as many blocks as requests may still be posted, since each request may have only one block.
     #[cold]
     #[inline(never)]
     fn copy_scratch(&mut self, end: u64, requests: usize) -> Result<(), PostError> {
@@ -360,8 +363,8 @@ impl<'r> SendRing<'r> {
         Ok(())
     }
 
-    /// Adds a count of signature errors to the UMR that begins with the last `blocks` committed blocks. They
-    /// are not published.
+    /// Adds a count of signature errors to a UMR that is committed and not published. The UMR and its
+    /// SET_PSVs are the last `blocks` committed blocks.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_error_count(&mut self, blocks: usize, count: u32) {
@@ -373,9 +376,9 @@ impl<'r> SendRing<'r> {
     /// Returns a block that is committed and not published, for changes.
     fn committed(&mut self, index: u64) -> &mut Block {
         // SAFETY: whatever the index, the pointer is that of a block of the ring (see `Ring::slot`): plain
-        // bytes that need no alignment. Nobody else writes the block. A device reads a block only after the
-        // doorbell record counts it. The caller names a block that was committed after the last count, and
-        // the next count needs `self`, so it comes after this borrow.
+        // bytes that need no alignment. Nobody else writes the block. The device reads a block only after it
+        // was published in the doorbell record. The caller names a block that is not published. Publishing
+        // needs `self`, so no block is published while this borrow lives.
         unsafe { &mut *self.blocks.slot(index).cast() }
     }
 
@@ -495,7 +498,8 @@ impl<'r> SendRing<'r> {
         cancelled
     }
 
-    /// Returns the work request that begins at a block before `end`.
+    /// Returns the work request that begins at block `begin`, or `None` if no request begins there, or if
+    /// `begin` is not before `end`.
     fn filed_at(&self, begin: u64, end: u64) -> Option<Filed> {
         let filed = self.filed(begin);
         (begin < end && filed.begin() == begin).then_some(filed)

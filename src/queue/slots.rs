@@ -38,7 +38,8 @@ impl Handle {
         [self.pool, self.number, self.position as u64]
     }
 
-    /// Returns the handle with these numbers. Any other numbers make a handle that no pool knows.
+    /// Returns the handle with these numbers. A pool refuses a handle whose numbers name none of its elements
+    /// in use.
     #[cfg(feature = "capi")]
     pub(crate) const fn from_numbers([pool, number, position]: [u64; 3]) -> Self {
         Self { pool, number, position: position as u32 }

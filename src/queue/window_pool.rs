@@ -1,4 +1,4 @@
-//! Pools of memory windows, which requests take and give back.
+//! Pools of memory windows. A program takes a window for one I/O, and puts the window back afterwards.
 
 use super::completion::WorkCompletion;
 use super::request::SendRequest;

@@ -61,9 +61,9 @@ pub struct PreparedConfig {
     /// The encoded BSFs, that of the signature before that of crypto. Only the first `bsf_count` are valid.
     pub(super) bsfs: [Block; 2],
     pub(crate) bsf_count: u8,
-    /// The BSFs contain the exact length of the data, instead of all ones.
+    /// Whether the BSFs contain the exact length of the data, instead of all ones.
     pub(super) exact_size: bool,
-    /// The data unit of the cipher may differ from a block with its signature
+    /// Whether the data unit of the cipher may differ from a block with its signature
     /// ([`PreparedConfig::with_any_data_unit`]).
     any_data_unit: bool,
     /// Selects the mkey's PSV numbers that go into the BSF of a block signature: all ones in the upper 32
@@ -238,7 +238,7 @@ impl PreparedConfig {
         }
     }
 
-    /// Writes the changed fields after the first octoword into an mkey context: start address and read
+    /// Writes the changed fields that lie after the first octoword of an mkey context: start address and read
     /// ordering. Refuses a start address from which `length` bytes would reach beyond the last address.
     pub(super) fn finish_context(&self, context: &mut MkeyContext, length: u64) -> Result<(), ConfigError> {
         if let Some(start) = self.changes.start_address {
@@ -376,7 +376,7 @@ impl PreparedConfig {
         }
     }
 
-    /// Returns the error of an mkey that would map more than `max_length` bytes.
+    /// Returns the error for an mkey that would map `length` bytes, more than `max_length`.
     #[cold]
     pub(super) fn too_long(&self, length: u64) -> ConfigError {
         match (&self.config.crypto, self.kind.crypto) {

@@ -81,6 +81,6 @@ const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
     own.with_fm(fm).with_ce(ce).with_solicited(own.solicited() || asked.solicited())
 }
 
-// The codes of the completion modes, in the order in which `flags` prefers them.
+// `flags` takes the higher of two codes. The order of the codes must therefore be the order of preference.
 const _: () = assert!(FmCeSe::CE_ERROR_ONLY < FmCeSe::CE_NO_FLUSH_ERROR);
 const _: () = assert!(FmCeSe::CE_NO_FLUSH_ERROR < FmCeSe::CE_ALWAYS && FmCeSe::CE_ALWAYS < FmCeSe::CE_EVENT);

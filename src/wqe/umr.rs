@@ -83,7 +83,7 @@ impl<L: AnyLayout + ?Sized> Request for UmrRequest<'_, L> {
     #[inline(always)]
     fn write(&mut self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
         let Self { prepared, layout, form, layout_blocks, bsf_blocks, umr_blocks, mkey, .. } = *self;
-        // The request has reserved all blocks that it writes.
+        // The request has reserved all its blocks, so the pattern and the splits below do not fail.
         let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(()) };
         let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
         let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();

@@ -339,8 +339,8 @@ fn faults(seed: u64) -> String {
         (mixed ^ mixed >> 31) % end
     };
     let mut words = Vec::new();
-    // Each row: the place of a fault; N, if one in N programs has the fault; the largest number of the visit
-    // to this place at which the fault happens; the kinds of faults.
+    // Each row has the place of a fault; N, where one in N programs has the fault; M, where the fault happens
+    // at one of the first M visits of the place; and the kinds of faults.
     let places: [(&str, u64, u64, &[&str]); 15] = [
         ("message", 1, 1000, &["lost"]),
         ("wire", 1, 500, &["short"]),

@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The pause between two looks at a program that is waited for.
+/// The pause between two checks whether a program has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Makes a temporary folder with `name` in its own name. Dropping the returned value removes the folder.

@@ -117,7 +117,7 @@ fn cores(board: Board) -> Vec<String> {
             ("", flags(board.cpu())),
             ("package.\"*\".", "[]".into()),
             ("package.aes.", flags(Board::BlueField2.cpu())),
-            // Build scripts run on this machine.
+            // Build scripts run on this machine, not on the Arm cores.
             ("build-override.", "[]".into()),
         ] {
             arguments.extend(["--config".into(), format!("profile.{profile}.{packages}rustflags={flags}")]);

@@ -1,4 +1,5 @@
-//! The bare copy, a side of the benchmarks that copies ready blocks into the ring and rings the doorbell.
+//! The bare copy: a side (implementation) of the benchmarks that copies prepared blocks into the ring and
+//! rings the doorbell.
 //!
 //! The code changes no field of the blocks, does not check for free space, and ignores the ring's end.
 
@@ -34,7 +35,7 @@ pub struct BareCopy {
 }
 
 impl BareCopy {
-    /// Makes the ring and ready blocks of zeros, since the contents make no difference.
+    /// Makes the ring and ready blocks of zeros, since the contents do not change the count of instructions.
     pub fn new() -> Self {
         Self {
             ring: Box::new([Wqebb::ZERO; BLOCKS + LONGEST]),

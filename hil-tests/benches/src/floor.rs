@@ -7,7 +7,7 @@
 //! first.
 
 #![allow(unsafe_code)]
-// Indices are taken modulo the length.
+// Every index is a remainder of the length, so indexing cannot panic.
 #![allow(clippy::indexing_slicing)]
 
 use crate::publish::{Publisher, fence_loads};
@@ -33,8 +33,8 @@ const SMALL_FENCE: u64 = 0x20 << 32;
 /// entries. `BSF` adds the size of one BSF of four octowords.
 const FOUR_ENTRIES: u64 = 0x8000_0000_0004_0000;
 const BSF: u64 = 4;
-/// Second word of a UMR control segment: the mask of the changed fields, which are length, key, access and
-/// free. `BSF_MASK` adds the bit for BSFs.
+/// Second word of a UMR control segment: the mask of the changed fields, which are the length, the key, the
+/// access rights and the free bit. `BSF_MASK` adds the bit for BSFs.
 const MKEY_MASK: u64 = 0x203c_2001;
 const BSF_MASK: u64 = 0x1000;
 /// First word of an mkey context: remote read is allowed, by any queue pair. `BSF_ENABLED`, in the second
@@ -69,7 +69,7 @@ struct Queue {
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
-    /// The block behind those that are free and contiguous from `producer` on.
+    /// The end of the free and contiguous blocks that begin at `producer`.
     free: u64,
     /// The block at which the oldest outstanding request begins.
     tail: u64,
@@ -80,7 +80,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Computes anew how many blocks are free and contiguous.
+    /// Computes `free` anew: the free blocks end at the oldest outstanding request, or at the ring's end.
     #[cold]
     fn look(&mut self) {
         let lap = self.producer / BLOCKS as u64 * BLOCKS as u64;

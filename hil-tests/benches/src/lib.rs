@@ -90,8 +90,8 @@ impl Io {
     }
 }
 
-/// A kind of work. A number in a name is the number of entries. The compiler knows this number, unless the
-/// comment of the work says otherwise.
+/// A kind of work. In the name of a work with a layout, a number is the number of entries. The compiler knows
+/// this number, unless the comment of the work says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A list of 1 entry, a number that the compiler knows.
@@ -312,8 +312,9 @@ impl Work {
     /// count.
     pub const fn runs(self, batch: usize) -> [usize; 2] {
         match self {
-            // One request of 41 crosses the ring's end. In a program that posts such requests without end, it
-            // is two of 85, which is slightly less.
+            // One of the 41 requests by which the runs differ crosses the ring's end. In a program that posts
+            // such requests without end, two of 128 cross it, which is fewer: 128 requests of 6 blocks go
+            // round the ring three times, and one of the three laps ends between two requests.
             Self::List16Wrapped => [1, 42],
             // Each of these completions retires 32 requests, so that the two runs have 64 and 192 requests.
             Self::CompletionEvery32 => [2, 6],
@@ -405,10 +406,11 @@ impl Work {
             Self::RdmaWrite | Self::RdmaWriteBlueFlame => 1,
             Self::Receive => 0,
             _ if self.writes_per_completion().is_some() || self.is_refused() => 0,
-            // These requests contain either a BSF or a layout, and the part that a request does not contain
-            // stays in force.
+            // The request has two blocks for the control segments and the mkey context, and one for either
+            // the list or the BSF. The part that a request does not contain stays in force.
             Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
-            // The header of the layout takes the space of an entry.
+            // The request has two blocks for the control segments and the mkey context, and one for the
+            // layout: a header and 3 entries of 16 bytes each.
             Self::Interleaved3 => 3,
             _ => 2 + entries.div_ceil(4) + bsfs + psvs + self.is_io() as usize,
         }

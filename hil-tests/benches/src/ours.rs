@@ -252,7 +252,8 @@ impl<'m> Ours<'m> {
         self.shared.with(|queue| go_to(queue, blocks_to_end))
     }
 
-    /// Writes the completion entries that a run takes. Also posts their requests, unless the run posts them.
+    /// Writes the completion entries that a run takes. Also posts the requests that these entries complete,
+    /// unless the run posts them.
     fn complete(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, many, ios, entries, .. } = self;
         entries.fill(Cqe::UNWRITTEN);

@@ -1,5 +1,6 @@
-//! The bytes of NVMe over fabrics on RDMA: commands, responses, and the private data of connections. Names
-//! and places are those of the NVM Express Base Specification and of its RDMA Transport Specification.
+//! The bytes of NVMe over fabrics on RDMA: commands, responses, and the private data of connections. The
+//! fields have their names and offsets from the NVM Express Base Specification and its RDMA Transport
+//! Specification.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -49,7 +50,7 @@ pub(crate) struct Command {
     pub(crate) opcode: u8,
     flags: u8,
     pub(crate) id: U16,
-    /// The namespace. Its first byte is the type of a Fabrics command.
+    /// The number of the namespace. In a Fabrics command, the first byte of this field is the command's type.
     pub(crate) namespace: U32,
     reserved: [U32; 2],
     metadata: U64,
@@ -115,12 +116,13 @@ impl Status {
     pub(crate) const APP_TAG: Self = Self::of(0x283);
     pub(crate) const REF_TAG: Self = Self::of(0x284);
 
-    /// Returns the status of a command that fails again if it is repeated.
+    /// Returns a status with the bit "do not retry", because a repeated command would fail again.
     const fn of(type_and_code: u16) -> Self {
         Self(0x4000 | type_and_code)
     }
 
-    /// Returns the status as responses and log pages have it, behind a phase bit.
+    /// Returns the status shifted left by one bit, as in responses and log pages. The lowest bit there is the
+    /// phase bit.
     pub(crate) const fn field(self) -> u16 {
         self.0 << 1
     }
@@ -170,7 +172,7 @@ pub(crate) struct Request {
     pub(crate) format: U16,
     /// Number of the queue: 0 for the admin queue.
     pub(crate) queue: U16,
-    /// Entries of the host's receive queue, and of its send queue minus 1.
+    /// `receives` is the size of the host's receive queue. `sends` is the size of its send queue minus 1.
     pub(crate) receives: U16,
     pub(crate) sends: U16,
 }
@@ -225,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_read_of_linux_is_decoded() {
-        // In the form of Linux: 8 blocks from block 8 on, with guard and reference tag to check.
+        // A command as Linux sends it: reads 8 blocks from block 8 on, and asks for checks of guard and
+        // reference tag.
         let mut bytes = [0; COMMAND];
         bytes[..8].copy_from_slice(&[0x02, 0x40, 0x0f, 0x10, 1, 0, 0, 0]);
         bytes[24..40].copy_from_slice(&[0, 0x10, 0, 0, 0, 0, 0, 0, 0x40, 0x10, 0, 4, 3, 2, 1, 0x40]);

@@ -1,7 +1,7 @@
 //! Connections by the kernel's connection manager: the functions of librdmacm that a server needs.
 //!
-//! librdmacm is loaded at run time, as the shim loads libibverbs. The connection manager never sees the
-//! queue pairs: it takes their numbers, and tells the path to the peer.
+//! The program loads librdmacm at run time. The connection manager does not manage the queue pairs: the
+//! program passes their numbers to it, and asks it for the path to the peer.
 
 #![allow(unsafe_code)]
 
@@ -39,7 +39,8 @@ struct Parameters {
     qp_num: u32,
 }
 
-/// librdmacm's `struct rdma_cm_event`. Its last field is a union whose other member this program never meets.
+/// librdmacm's `struct rdma_cm_event`. Its last field is a union. This structure declares only the member for
+/// reliable connections.
 #[repr(C)]
 struct RawEvent {
     id: *mut RawId,
@@ -113,13 +114,15 @@ fn check(name: &str, value: c_int) -> Result {
     Ok(())
 }
 
-/// A connection, or the listener, at the connection manager. Dropping the value destroys it there.
+/// A connection, or the listener, at the connection manager. Dropping the value destroys the connection
+/// manager's object.
 pub(crate) struct Id {
     api: Arc<Api>,
     raw: NonNull<RawId>,
 }
 
-// SAFETY: librdmacm allows calls from any thread. Only `Drop` frees the object, and needs the value alone.
+// SAFETY: librdmacm allows calls from any thread. Only `Drop` frees the object, and no other reference to the
+// value exists then.
 unsafe impl Send for Id {}
 // SAFETY: as above.
 unsafe impl Sync for Id {}
@@ -128,7 +131,7 @@ unsafe impl Sync for Id {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Number(usize);
 
-/// The way to a peer that asks for a connection.
+/// The path to a peer that asks for a connection: the peer's address, and the options for the queue pair.
 pub(crate) struct Path {
     pub(crate) peer: QpAddress,
     pub(crate) options: ConnectOptions,
@@ -139,7 +142,8 @@ impl Id {
         Number(self.raw.as_ptr().addr())
     }
 
-    /// Asks for the properties that the connection's queue pair needs in a state. All others are zero.
+    /// Asks librdmacm for the attributes that the connection's queue pair needs in the state `state`. All
+    /// other attributes are zero.
     fn attributes(&self, state: u32) -> Result<IbvQpAttr> {
         let mut attr = IbvQpAttr { state, ..IbvQpAttr::default() };
         let mut mask = 0;
@@ -149,10 +153,11 @@ impl Id {
         Ok(attr)
     }
 
-    /// Asks for the way to the peer.
+    /// Asks librdmacm for the path to the peer.
     pub(crate) fn path(&self) -> Result<Path> {
         let (receive, send) = (self.attributes(READY_TO_RECEIVE)?, self.attributes(READY_TO_SEND)?);
-        // The peer gives the most reads in flight as a number, the library takes its logarithm.
+        // The peer states the maximum number of reads in flight. The library takes the base-2 logarithm of
+        // this number.
         let log = |reads: u8| LogMaxRdAtomic::new(reads.max(1).ilog2() as u8);
         let [high, low] = receive.gid.map(u64::to_ne_bytes);
         let mut gid = [0; 16];
@@ -228,7 +233,7 @@ impl Drop for Id {
     }
 }
 
-/// News about a connection.
+/// An event of the connection manager.
 pub(crate) enum Event {
     /// A peer asks for a connection, with private data.
     Request(Id, Vec<u8>),
@@ -256,7 +261,7 @@ impl Listener {
         let value = unsafe { (api.rdma_create_id)(channel.as_ptr(), &mut raw, ptr::null_mut(), RELIABLE) };
         check("rdma_create_id", value)?;
         let id = Id { api, raw: NonNull::new(raw).ok_or("rdma_create_id returns nothing")? };
-        // SAFETY: the object lives; the address is read during the call, by its family.
+        // SAFETY: the object lives; librdmacm reads the address during the call.
         let value = unsafe {
             match address {
                 SocketAddr::V4(address) => {

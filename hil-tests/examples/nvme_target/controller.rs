@@ -1,4 +1,5 @@
-//! The controllers of the subsystem: the answers to commands, as far as they need no device.
+//! The controllers of the NVMe subsystem. They decide the next step of each command ([`Step`]), and do not
+//! use the RDMA device.
 
 use super::capsule::{Command, ConnectData, Status};
 use super::volume::Geometry;
@@ -58,7 +59,8 @@ impl Blocks {
             match app_mask {
                 0 => {}
                 u16::MAX => checks |= check_mask::T10DIF_APP_TAG,
-                // The library compares whole tags.
+                // The library compares either the whole application tag or nothing, so other masks are
+                // refused.
                 _ => return Err(Status::INVALID_FIELD),
             }
         }
@@ -81,7 +83,8 @@ impl Blocks {
     }
 
     /// Returns the signature of the mkey between volume and wire: with the same T10-DIF on both sides, the
-    /// device checks it and passes it on. Without T10-DIF on the wire, it inserts or strips.
+    /// device checks it and passes it on. Without T10-DIF on the wire, the device inserts or strips the
+    /// T10-DIF.
     pub(crate) const fn signature(&self, geometry: &Geometry) -> BlockSignature {
         let dif = T10Dif {
             guard: Guard::Crc,
@@ -115,7 +118,7 @@ pub(crate) enum Step {
     Write(Blocks),
     /// Write the file to the disk, then respond.
     Flush,
-    /// Respond when there is an event, which never happens.
+    /// Do not respond: the host waits for an asynchronous event, and this target never has one.
     Hold,
 }
 
@@ -215,7 +218,8 @@ impl Subsystem {
             host: data.host,
             config: 0,
             has_event_request: false,
-            // The host sends Keep Alive within this time. A busy machine has twice the time.
+            // The host promises to send Keep Alive within `limit`. The target waits twice as long, because a
+            // busy host may be late.
             limit: (limit != Duration::ZERO).then_some(limit * 2),
             heard: Instant::now(),
             error_log: [0; 64],
@@ -260,11 +264,12 @@ impl Subsystem {
             Command::IDENTIFY => self.identify(queue, command)?,
             Command::GET_LOG_PAGE => match command.word(10) as u8 {
                 1 => controller.error_log.to_vec(),
-                // The logs of health and of firmware slots, in which nothing is to be told.
+                // The SMART log and the log of firmware slots: both have only zeros.
                 2 | 3 => vec![0; 512],
                 _ => return Err(Status::INVALID_LOG_PAGE),
             },
-            // One queue for reading and writing, whose number is 0 in the answer.
+            // Feature 7 is the number of I/O queues. The answer 0 grants one submission queue and one
+            // completion queue.
             Command::SET_FEATURES if command.word(10) as u8 == 7 => return Ok(Step::Respond(0)),
             Command::SET_FEATURES => return Err(Status::INVALID_FIELD),
             // The answer is that the command was not aborted.
@@ -303,16 +308,16 @@ impl Subsystem {
                 page.put(128, &[super::volume::DIF as u8, 0, log, 0]);
             }
             1 => self.identify_controller(queue, &mut page),
-            // The active namespaces with greater numbers.
+            // The list of the active namespaces whose numbers are greater than `namespace`.
             2 if namespace == 0 => page.put(0, &1_u32.to_le_bytes()),
             2 => {}
-            // The identifiers of a namespace: an NGUID of 16 bytes.
+            // The list of the namespace's identifiers has one entry: an NGUID of 16 bytes.
             3 if namespace == 1 => {
                 page.put(0, &[2, 16]);
                 page.put(4, &id);
             }
             0 | 3 => return Err(Status::INVALID_NAMESPACE),
-            // Limits of the NVM command set: none.
+            // The limits of the NVM command set: zeros mean that there are none.
             6 => {}
             _ => return Err(Status::INVALID_FIELD),
         }
@@ -328,7 +333,8 @@ impl Subsystem {
         page.put(80, &VERSION.to_le_bytes());
         // KAS: the time of Keep Alive counts in units of 100 ms.
         page.put(320, &1_u16.to_le_bytes());
-        // Sizes of queue entries: 64 and 16 bytes. Then MAXCMD and the number of namespaces.
+        // These bytes give the sizes of queue entries (64 and 16 bytes), then MAXCMD and the number of
+        // namespaces.
         page.put(512, &[0x66, 0x44]);
         page.put(514, &DEPTH.to_le_bytes());
         page.put(516, &1_u32.to_le_bytes());
@@ -400,7 +406,7 @@ impl Controller {
     }
 }
 
-/// A page of fields. Fields beyond its end are left out.
+/// A page of an answer. Bytes beyond its end are left out.
 struct Page(Vec<u8>);
 
 impl Page {

@@ -131,7 +131,8 @@ impl Target {
         }
     }
 
-    /// Makes the session of a connection. The error has the reason for the host.
+    /// Makes the session of a connection. An error consists of the reason that the host receives and the
+    /// error to print.
     fn session(
         &self,
         id: &Id,

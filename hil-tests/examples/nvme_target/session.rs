@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of the staging memory of a slot: the most data of a command, in the smallest blocks.
+/// Bytes of the staging memory of a slot: the most data of a command, in the smallest blocks, each with its
+/// T10-DIF.
 const STAGE: usize = MAX_DATA / 512 * (512 + DIF);
 
 /// Blocks of the send queue. A command needs at most 12: UMR with entries and signature, two SET_PSVs, the
@@ -31,7 +32,7 @@ const SEND_BLOCKS: u32 = 512;
 /// The id of each request that sends a response. The id of any other request is the slot of its command.
 const RESPONSE: u64 = u64::MAX;
 
-/// How long a thread sleeps before it looks whether its connection has ended.
+/// The longest sleep of a thread before it checks whether its connection has ended.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// How long a host may take from the connection to the command Connect.
@@ -49,12 +50,13 @@ pub(crate) struct Session {
     inbox: Buffer,
     /// The data of commands between volume and wire.
     staging: Buffer,
-    /// Data between file and staging memory, to which the device may write at any time.
+    /// A copy of the data on their way between file and staging memory. The file does not use the staging
+    /// memory directly, because the device may write to it at any time.
     scratch: Vec<u8>,
     /// The commands whose data are on their way.
     slots: Vec<Option<(Command, Step)>>,
     request: Request,
-    /// The place in the host's send queue behind the last command.
+    /// The index in the host's send queue that follows the last received command. Responses report it (SQHD).
     head: u16,
     /// The queue, once the host has sent Connect.
     connected: Option<Queue>,
@@ -223,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a command whose data have arrived: responds, and stores the data of a write before.
+    /// Ends a command whose data have arrived: stores the data of a write, then responds.
     fn finish(&mut self, slot: usize) -> Result {
         let pending = self.slots.get_mut(slot).and_then(Option::take);
         let (command, step) = pending.ok_or("no such command")?;
@@ -270,7 +272,7 @@ impl Session {
         Ok(self.subsystem.report(queue, command, blocks, &error))
     }
 
-    /// Sends the response of a command, and receives the next one into its slot.
+    /// Posts the receive request for the next command of the slot, then sends the response of this command.
     fn respond(&mut self, slot: usize, command: &Command, status: Status, result: u64) -> Result {
         self.receive(slot)?;
         let response = Response {

@@ -16,7 +16,7 @@ impl Geometry {
     /// Returns the limits for an AES-XTS engine.
     pub(crate) fn of(engine: XtsEngine) -> Self {
         match engine {
-            // 2048 blocks of 512 bytes: 1 MiB of data per mkey.
+            // An mkey maps 2048 blocks of 512 bytes, which is 1 MiB of data.
             XtsEngine::MultiBlock | XtsEngine::MultiBlockLittleEndian => {
                 Self { blocks_per_mkey: 2048, mkeys_per_command: 1 }
             }

@@ -7,8 +7,8 @@ use super::storage::{MAGIC, Random};
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 512;
 
-/// Length of the head of a block: a constant name, the address and the generation. Random bytes (noise) fill
-/// the rest.
+/// Length of the head of a block: the constant [`MAGIC`], the address and the generation. Random bytes
+/// (noise) fill the rest.
 const HEAD: usize = 24;
 
 /// A phase of the run.

@@ -17,8 +17,8 @@
 //! After the target is lost, the initiator resets its queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]).
 //! After its own device has failed or was removed, the initiator gives the queue pairs up
 //! ([`mlx5_mkey::devx::QueuePair::into_outstanding`]) and opens the device again. It then reconnects and
-//! repeats the outstanding commands. It does the same if a command takes too long, since a message or
-//! completion may be lost.
+//! repeats the outstanding commands. It also reconnects and repeats the commands if one of them takes too
+//! long, since a message or a completion may be lost.
 
 mod load;
 mod storage;
@@ -63,7 +63,7 @@ struct Arguments {
     /// Seed of the load
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Then does nothing for this time, and tells what both processes take meanwhile
+    /// Then does nothing for this time, and prints the processor time that both processes use meanwhile
     #[arg(long, default_value_t = 0)]
     idle_seconds: u64,
     /// How long the target may be away, in seconds
@@ -127,8 +127,8 @@ struct Tally {
 
 impl Tally {
     fn new(ios: u64) -> Outcome<Self> {
-        // Without a terminal the progress bar hides itself. If there are no I/Os to count, this line hides
-        // it.
+        // Without a terminal the progress bar hides itself. If there are no I/Os to count, this line creates
+        // a hidden bar.
         let bar = if ios > 0 { ProgressBar::new(ios) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template(
             "{wide_bar} {human_pos} of {human_len}, {msg}, {eta} left",

@@ -75,7 +75,7 @@ use storage::process::Usage;
 use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How long the target sleeps without an event while a key rotation copies blocks.
+/// The longest time that the target sleeps without an event while a key rotation copies blocks.
 const COPY: Duration = Duration::from_millis(1);
 
 /// The id of each request that sends a response. The id of any other request is the slot of its command.
@@ -87,7 +87,7 @@ struct Arguments {
     /// Where to listen for the initiator: 0.0.0.0:7000 for one on another machine
     #[arg(long, default_value = "127.0.0.1:7000")]
     address: SocketAddr,
-    /// File of the volume. It is removed at the end, with the account of corruptions beside it
+    /// File of the volume. It is removed at the end, with the ledger of corruptions beside it
     #[arg(long, default_value = "storage-volume")]
     volume: PathBuf,
     /// Blocks of 512 bytes of a new volume
@@ -493,8 +493,8 @@ impl Session<'_> {
             }
             (None, _) => response(&command, Response::DONE, 0),
             (Some(wrong), opcode) => {
-                // A write with this error is not stored: the data have changed on the way from the initiator.
-                // Only errors of reads come from the volume, so only they concern the ledger.
+                // A write with a signature error is not stored: the data have changed on the way from the
+                // initiator. Only errors of reads come from the volume, so only they concern the ledger.
                 if opcode == Command::READ {
                     target.ledger.found(wrong)?;
                 }

@@ -26,12 +26,13 @@ unsafe impl critical_section::Impl for OneCore {
     unsafe fn release((): ()) {}
 }
 
-/// Defines functions that return the addresses of the linker scripts' symbols. The compiler takes for granted
-/// that an address differs from 0.
+/// Defines functions that return the addresses of the linker scripts' symbols. No symbol may have the value
+/// 0, because the compiler assumes that the address of a static is not 0.
 macro_rules! addresses {
     ($($name:ident = $symbol:ident),+ $(,)?) => { $(
         fn $name() -> u64 {
-            // SAFETY: only the address is used; the linker script defines it, and a byte has no alignment.
+            // SAFETY: only the address is used; the linker script defines it, and a byte has an alignment of
+            // 1.
             unsafe extern "C" {
                 safe static $symbol: u8;
             }
@@ -96,7 +97,8 @@ pub(crate) fn heap() -> Range<u64> {
     heap_start()..heap_end()
 }
 
-/// Gives both heaps their memory. Must be called once, with translation on and before the first allocation.
+/// Gives both heaps their memory. The caller calls this function exactly once, with translation on and before
+/// the first allocation.
 pub(crate) fn open() {
     for (heap, range) in [(&HEAP, heap()), (&DMA, dma())] {
         // SAFETY: the range is that of a section in which the linker places nothing, and it is mapped.
@@ -111,6 +113,6 @@ pub(crate) fn shared() -> HostMemory {
         // SAFETY: the caller vouches that the layout's size is not 0.
         unsafe { DMA.alloc(layout) }
     }
-    // SAFETY: `take` returns memory of an allocator that nothing frees.
+    // SAFETY: `take` allocates from the heap for devices, and nothing frees this memory.
     unsafe { HostMemory::new(take) }
 }

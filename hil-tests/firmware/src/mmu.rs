@@ -50,9 +50,9 @@ pub(crate) fn enable() -> Result<(), MapError> {
             + TCR_EL1::IPS::Bits_40,
     );
     TTBR0_EL1.set_baddr(root);
-    // SAFETY: the assembly is barriers, and instructions that drop the processor's copies of older tables and
-    // code. The tables map each range of the program to its own address: the next instruction stays where it
-    // was.
+    // SAFETY: the assembly consists of barriers, and of instructions that drop the processor's copies of
+    // older tables and code. The tables map each range of the program to its own address, so the address of
+    // the next instruction stays valid.
     unsafe {
         asm!("dsb sy", "isb", "tlbi vmalle1", "ic iallu", "dsb sy", "isb", options(nostack, preserves_flags));
     }

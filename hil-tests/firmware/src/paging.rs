@@ -11,8 +11,8 @@ const ENTRIES: usize = 512;
 const SHIFTS: [u32; 3] = [30, 21, 12];
 
 const VALID: u64 = 1;
-/// A valid entry with this bit is a table at levels 1 and 2, and a page at level 3. A valid entry without
-/// this bit is a block.
+/// A valid entry with this bit points to a table at levels 1 and 2, and to a page at level 3. A valid entry
+/// without this bit maps a block.
 const TABLE_OR_PAGE: u64 = 1 << 1;
 /// Selects byte 1 of MAIR_EL1 as the memory attributes. Entries without this bit select byte 0.
 const SECOND_ATTRIBUTES: u64 = 1 << 2;

@@ -1,4 +1,5 @@
-//! Entries that use each command of the library: they encode it into a mailbox and decode its reply.
+//! Entries (exported functions, see the crate's documentation) that use each command of the library: they
+//! encode it into a mailbox and decode its reply.
 
 use crate::Silent;
 use core::fmt::{self, Write};

@@ -1,6 +1,6 @@
-//! Types that a user of the library defines: doorbells, routers and others. Each function of the library that
-//! takes one of these is called with it, and with queues of a size that the library itself never
-//! instantiates.
+//! Types that a user of the library defines: doorbells, routers and others. The entries of this module call
+//! each function of the library that takes such a type. They also use queues of a size for which the library
+//! itself compiles no code.
 
 use crate::Silent;
 use core::fmt::{self, Write};
@@ -16,8 +16,8 @@ use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
 use mlx5_mkey::wqe::{Payload, PreparedConfig, Remote, Sge};
 
-/// A user's own doorbell, which reads whole requests. It calls a function pointer, so the compiler does not
-/// know what it does.
+/// A user's own doorbell, which reads whole requests. It calls a function pointer, whose effect the compiler
+/// does not know.
 #[derive(Debug)]
 pub struct Bell(fn(&mut dyn Iterator<Item = Wqebb>, [u8; 8]));
 

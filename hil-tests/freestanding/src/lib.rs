@@ -443,14 +443,15 @@ impl Write for Silent {
     }
 }
 
-/// Panics on purpose. The check that all other entries are free of panics must find this one.
+/// Panics on purpose. The check that no entry can panic must find this panic, which proves that the check
+/// works.
 #[unsafe(no_mangle)]
 pub fn control_that_panics(bytes: &[u8], at: usize) -> u8 {
     #[allow(clippy::indexing_slicing)]
     bytes[at]
 }
 
-/// Executes a command on a real device.
+/// Executes a command through memory-mapped registers, as on a real device.
 #[unsafe(no_mangle)]
 pub fn entry_execute(
     commands: &mut CommandQueue<'_, MappedRegisters>,
@@ -459,7 +460,8 @@ pub fn entry_execute(
     commands.execute(&AllocPd, delay)
 }
 
-/// Takes a real device from reset to the state in which it creates objects, with contiguous pages.
+/// Takes a device with memory-mapped registers from reset to the state in which it creates objects. The
+/// firmware gets contiguous pages.
 #[unsafe(no_mangle)]
 pub fn entry_start_mapped<'m>(
     bar: MappedRegisters,

@@ -227,7 +227,7 @@ impl Device<'_> {
         let mut bytes = entry_bytes(&entry);
         let odd = if state.is_odd() { Some(state.input.below(3)) } else { None };
         match odd {
-            // The device flips a bit of the entry or of a block, or replaces all of it.
+            // The device flips a bit of the entry or of a block, or replaces the whole entry or block.
             Some(0) => bytes[state.input.below(64) as usize] ^= 1 << state.input.below(8),
             Some(1) => bytes = state.input.bytes(64).try_into().unwrap(),
             Some(2) if !outputs.is_empty() => {

@@ -228,7 +228,7 @@ pub(crate) fn run(bytes: &[u8]) {
 /// only, and the initial entries are always the same.
 fn over<E: CqeSlot>(input: &mut Input<'_>) {
     let slots = Shared::new(vec![E::of(Cqe::UNWRITTEN); ENTRIES]);
-    // The generator of random bits needs a state other than 0: it would stay at 0.
+    // The state of the generator must not be 0, because it would stay 0 forever.
     let state = AtomicU64::new(input.any::<u64>().max(1));
     let ring = Arc::new(Ring { slots, state });
     ring.write();

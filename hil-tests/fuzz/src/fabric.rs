@@ -84,8 +84,8 @@ pub(crate) fn run(bytes: &[u8]) {
         world.members[number].connect(0, [0x80 + number as u8; 32]);
     }
     world.settle();
-    // Member 1 has the slots from `SLOTS` on, and member 2 those from `2 * SLOTS` on. Each of these two
-    // well-behaved members has one process, in its first slot.
+    // Member 1 has the numbers of processes from `SLOTS` on, and member 2 those from `2 * SLOTS` on. Each of
+    // these two well-behaved members has one process, with its first number.
     world.members[0].process(SLOTS, Some(Table { addresses: vec![1], services: Vec::new() }));
     world.members[1].process(2 * SLOTS, Some(Table { addresses: vec![2], services: Vec::new() }));
     world.settle();
@@ -99,7 +99,7 @@ pub(crate) fn run(bytes: &[u8]) {
         match input.any::<u8>() % 8 {
             0 => bytes = input.bytes(16),
             1 => {
-                // A process of the hostile member's directory.
+                // The hostile member announces or withdraws a process of its own.
                 let slot = 3 * SLOTS + input.any::<u8>() % 2;
                 let table = Table { addresses: vec![input.any::<u8>()], services: Vec::new() };
                 world.members[2].process(slot, (input.below(2) == 0).then_some(table));

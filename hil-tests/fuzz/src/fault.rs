@@ -4,7 +4,7 @@ use mlx5_faults::Place;
 use mlx5_plan::{CallId, Plan, Visit};
 
 /// The number of times that the check visits each place where a plan can cause a fault. A trace keeps at most
-/// 256 faults, and so few visits cause fewer.
+/// 256 faults. This number of visits causes fewer, so the trace contains all faults.
 const TIMES: usize = 24;
 
 /// Asserts that the trace of a plan, parsed as a plan, causes the same faults again.

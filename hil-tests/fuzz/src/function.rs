@@ -1,7 +1,7 @@
 //! Fuzz target for the emulated PCI function: BAR 0, configuration space, memory that is mapped and unmapped,
 //! and commands. A client (in practice QEMU) and its guest write arbitrary bytes to all of them. The function
 //! must not panic or hang, and must leave unmapped memory unchanged. The function joins no network: the
-//! target `fabric` has the messages of other machines.
+//! target `fabric` tests the messages of other machines.
 
 use crate::input::Input;
 use crate::values::edge;
@@ -145,7 +145,7 @@ impl World {
         assert_eq!(self.function.device_mut().phase(), Phase::Running);
         self.command(&short(0x802), 16);
         self.command(&short(0x800), 16);
-        // A user context, which commands may name.
+        // The device creates a user context, which commands can name.
         self.command(&short(0xa04), 16);
         // The device creates an event queue for all events, which other objects can name.
         (0..64).for_each(|entry| self.write(RINGS + entry * 64 + 0x3f, &[1]));

@@ -156,7 +156,7 @@ fn look_at_entry(slot: &[u8], entry: &CompletionEntry<'_>, style: Style) {
     }
 }
 
-/// Returns the initial inputs: requests of the reference provider, and completion entries of each kind.
+/// Returns the initial inputs: recorded requests of libmlx5, and completion entries of each kind.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let vectors =
         vectors::repository_files().into_iter().flatten().flat_map(|file| vectors::read_file(&file));

@@ -26,8 +26,8 @@ pub(crate) fn run(bytes: &[u8]) {
                 assert_eq!(ways.to_string().parse(), Ok(ways));
             }
         }
-        // The splitting of recordings into lines is shared with the vectors, which another parser's case
-        // covers. This case calls only the parser of a line.
+        // Recordings and vectors share the code that splits a text into lines, and the case of the vectors
+        // covers it. This case calls only the parser of a line.
         5 => text.lines().for_each(|line| drop(serde_json::from_str::<recording::Event>(line))),
         6 => fault::come_again(&text),
         _ => {
@@ -63,8 +63,8 @@ fn listen(line: &str) {
 }
 
 /// Reads a hex dump with each order of words. Asserts that the bytes stay the same when they are written as
-/// plain hex digits and read again. The comparison ends after 64 KiB: only a dump with repeated lines, which
-/// it abbreviates, has more.
+/// plain hex digits and read again. The comparison ends after 64 KiB. Only a dump that abbreviates repeated
+/// lines has more bytes.
 fn dump(bytes: &[u8]) {
     for order in [None, Some(hex::WordOrder::Memory), Some(hex::WordOrder::LittleEndian)] {
         dump_of(bytes, order);

@@ -332,8 +332,8 @@ impl Case<'_> {
         }
     }
 
-    /// Makes a command that creates an mkey with a list, or gets a refusal, on a device with the capabilities
-    /// of the reply.
+    /// Makes a command that creates an mkey with a list, for a device whose capabilities the reply contains.
+    /// Compares a refusal by the library with the expected one.
     fn list_mkey(&self) {
         let (query, zeros) = (QueryGeneralCapabilities, [0; QueryGeneralCapabilities::OUTPUT]);
         let mut device = query.decode(self.reply).or(query.decode(&zeros)).unwrap();
@@ -344,7 +344,7 @@ impl Case<'_> {
         let address = u64::from(self.number) << (self.number % 33);
         let count = self.reply.len() % 36;
         let (klm, ksm) = ([KlmEntry { address, length, key }; 36], [KsmEntry { address, key }; 36]);
-        // A number of 0 selects a valid list.
+        // If `number` is 0, this choice makes a valid list.
         let list = match self.number >> 8 & 1 {
             0 => MkeyEntries::Ksm(KsmEntrySize::new(4096).unwrap(), &ksm[..count]),
             _ => MkeyEntries::Klm(&klm[..count]),

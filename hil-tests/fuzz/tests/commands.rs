@@ -45,7 +45,7 @@ fn commands(source: &str) -> BTreeSet<String> {
         if let Some((_, of)) =
             line.split_once("Command for ").filter(|_| line.trim_start().starts_with("impl"))
         {
-            // `$name` in a macro is skipped.
+            // For `$name` in a macro the word is empty. The empty word is removed below.
             found.insert(word(of).to_owned());
         }
     }
@@ -56,7 +56,7 @@ fn commands(source: &str) -> BTreeSet<String> {
         }
         let name = word(&definition["macro_rules! ".len()..]);
         let calls = items(source, &format!("{name}! {{"));
-        // A row of the macro, for example `DestroyEq(Eqn) = DESTROY_EQ;`.
+        // A row of the macro declares a command, for example `DestroyEq(Eqn) = DESTROY_EQ;`.
         let made = calls.iter().flat_map(|call| call.lines().skip(1)).filter(|line| line.contains(" = "));
         let made: Vec<_> = made.map(|line| word(line.trim_start()).to_owned()).collect();
         assert!(

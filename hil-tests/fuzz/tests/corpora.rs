@@ -63,20 +63,21 @@ fn call_randomly(name: &str, times: usize) {
     }
 }
 
-/// Any bytes select a sequence of calls. Many random sequences find faults that the corpus may miss.
+/// Every input selects a sequence of calls, so random bytes can be inputs. Many random sequences find faults
+/// that the corpus may miss.
 #[test]
 fn random_calls_do_what_the_model_says() {
     call_randomly("calls", 3000);
 }
 
-/// Any bytes select a sequence of commands for the command queue.
+/// Every input selects a sequence of commands for the command queue, so random bytes can be inputs.
 #[test]
 fn random_commands_come_to_what_the_device_has_left() {
     call_randomly("command-queue", 1000);
 }
 
-/// Any bytes select a sequence of steps for the PCI function: commands, doorbells, and memory that is
-/// unmapped between the steps.
+/// Every input selects a sequence of steps for the PCI function, so random bytes can be inputs. The steps are
+/// commands and doorbells, and memory is unmapped between them.
 #[test]
 fn random_steps_leave_the_function_whole() {
     call_randomly("function", 300);

@@ -24,7 +24,7 @@ const fn crc64(init: u64) -> Algorithm<u64> {
     Algorithm { width: 64, poly, init, refin: true, refout: true, xorout: u64::MAX, check: 0, residue: 0 }
 }
 
-// Two tables for each CRC: for the seed of zeros and for the seed of ones.
+// Each CRC has two tables: one for the seed of zeros, one for the seed of ones.
 static T10: [Crc<u16>; 2] =
     [Crc::<u16>::new(&const { crc16(0) }), Crc::<u16>::new(&const { crc16(u16::MAX) })];
 static FC: [Crc<u32>; 2] = [
@@ -40,7 +40,7 @@ static XP10: [Crc<u64>; 2] =
 
 /// Computes the Internet checksum of RFC 1071. The seed is the start value of the sum. No source states
 /// whether devices use the seed in this way (`gap01_internet_checksum` measures it). The start value changes
-/// the checksum only of a block of zeros, and no scenario has such a block.
+/// only the checksum of a block of zeros, and no scenario has such a block.
 fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     let start = match seed {
         Seed::Zeros => 0,

@@ -140,7 +140,7 @@ pub enum Request {
     CompareSwap(Remote, u64, u64, Sge),
     /// Fetch and add.
     FetchAdd(Remote, u64, Sge),
-    /// An atomic under masks.
+    /// A masked atomic operation.
     Masked(Remote, MaskedAtomic, Sge),
     /// A copy in local memory: target, source, number of bytes.
     Memcpy(Local, Local, u32),

@@ -156,7 +156,7 @@ impl<'b> Trip<'b> {
         report.padding = data.len() - chunk.len();
         report.transfers += 1;
         if first_transfer {
-            // A bit in the first block, and a bit near the end of the last block's data.
+            // The run flips a bit in the first block, and a bit near the end of the last block's data.
             for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
                 let caught = self.spoil(&wire, (byte, bit), &prepared, data.len());
                 report.spoilt.push(Spoilt { byte, bit, caught });

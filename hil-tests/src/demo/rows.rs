@@ -33,7 +33,8 @@ const AFTER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx];
 const EITHER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx];
 
 const DIF: Option<Signature> = Some(Signature::T10Dif(dif(0x5eed, LBA as u32)));
-/// Memory and wire have different lengths if both have a signature, because a CRC is shorter than a T10-DIF.
+/// Rows with two signatures have a CRC on one side and a T10-DIF on the other. A CRC is shorter, so memory
+/// and wire have different lengths.
 const CRC: Option<Signature> = Some(Signature::Crc32(Seed::Ones));
 
 /// Tweak and reference tag of the first block.

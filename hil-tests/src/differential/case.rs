@@ -138,8 +138,8 @@ pub(super) struct Limits {
     pub(super) single_block: bool,
     /// The number of the mkey's bytes on the wire, or 0 if unknown.
     pub(super) wire_bytes: u32,
-    /// The number of requests that still fit into the queue. `None` if the number is not exact, because
-    /// waiting completions may make more room.
+    /// The number of requests that still fit into the queue. `None` in a run that polls after each chain:
+    /// such a run makes no chains that fill the queue.
     pub(super) room: Option<u32>,
     /// Number of the queue pair.
     pub(super) qpn: u32,

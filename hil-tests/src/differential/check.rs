@@ -52,7 +52,8 @@ pub(super) fn compare(
             Ok(error) => error.kind != 0,
             Err(errno) => *errno == EINVAL,
         },
-        // The signature was reset between the failing request and the poll.
+        // The signature was reset between the failing request and the poll, so neither libmlx5 nor the
+        // library can decode the error.
         (Err(CheckError::Unintelligible { .. }), Err(EINVAL)) if unread.late => return Answers::SameError,
         // The mkey's current signature has no tags, so the library cannot decode an error in a tag. libmlx5
         // decodes it by the earlier signature.

@@ -57,7 +57,7 @@ pub(super) fn compare(
         let opcode = theirs[from + 3];
         for at in 0..length {
             let (our, their) = (ours[from + at], theirs[from + at]);
-            // This is a byte that libmlx5 may leave unwritten, and it still has the pattern.
+            // Whether libmlx5 may leave this byte unwritten, and the byte still has the pattern.
             let untouched = their == PATTERN && may_be_untouched(opcode, at, length, &theirs[from..]);
             if our != their && !untouched {
                 return Some(format!(
@@ -133,8 +133,8 @@ mod tests {
         let (ours, theirs) = rings();
         let before = vec![!PATTERN; 192];
         assert_eq!(compare(&ours, &before, &theirs, 1, 1), None);
-        // A difference in one of these bytes must be found: the control segment without its immediate data,
-        // and the inline data.
+        // A difference in the inline data, or in the control segment without its immediate data, must be
+        // found.
         for at in (64..76).chain(80..89) {
             let mut wrong = ours.clone();
             wrong[at] ^= 1;

@@ -57,8 +57,8 @@ mod tests {
         }
     }
 
-    /// All recorded requests can be decoded completely. They ran on hardware, so that no finding may be worse
-    /// than a note.
+    /// All recorded requests can be decoded completely. SPDK posts such requests to hardware, so no finding
+    /// may be worse than a note.
     #[test]
     fn inspect_has_no_more_than_notes_for_spdk() {
         let (mut device, mut requests) = (DeviceContext::UNKNOWN, 0);

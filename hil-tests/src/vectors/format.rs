@@ -140,7 +140,7 @@ pub struct DomainSpec {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-#[allow(clippy::large_enum_variant)] // Each value is read once and replayed once.
+#[allow(clippy::large_enum_variant)] // The size does not matter: each value is read once and replayed once.
 pub enum Op {
     Start,
     Complete,

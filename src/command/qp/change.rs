@@ -1,5 +1,5 @@
 //! Commands that change properties of a queue pair in the states INIT and RTS, and commands that make a
-//! stopped send queue send again.
+//! stopped send queue execute requests again.
 
 use super::access::QpAccess;
 use crate::command::error::CommandError;
@@ -90,8 +90,9 @@ changes! {
     /// The command that makes a queue pair send again after its send queue was drained because of a signature
     /// error (SQD_RTS_QP).
     Sqd2Rts = SQD_RTS_QP, ModifyQpRequest;
-    /// The command that makes a queue pair send again after only its send queue failed (SQERR2RTS_QP). This
-    /// does not happen to reliable connections: there the whole queue pair fails.
+    /// The command that makes a queue pair send again after its send queue failed but not its receive queue
+    /// (SQERR2RTS_QP). A queue pair of a reliable connection does not get into this state: it fails as a
+    /// whole.
     SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 

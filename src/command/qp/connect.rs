@@ -37,8 +37,8 @@ pub struct Rst2Init {
     pub access: QpAccess,
 }
 
-/// Fills in opcode and number of the queue pair in a request that changes the state, and returns the
-/// request's queue pair context.
+/// Fills in the opcode and the queue pair's number in a request that changes the state of a queue pair.
+/// Returns the queue pair context in the request, which the caller fills in.
 fn start(opcode: Opcode, qp: Qpn, input: &mut ModifyQpRequest) -> &mut Qpc {
     input.header = RequestHeader::new(opcode);
     input.qpn.set(qp.get());
@@ -164,7 +164,7 @@ pub struct Rtr2Rts {
     pub retries: Retries,
     /// Number of retries when the peer has no receive request; 7 for no limit.
     pub rnr_retries: Retries,
-    /// Base-2 logarithm of the number of packets after which a packet asks for an acknowledgement.
+    /// Base-2 logarithm of the number of packets after which the sender asks for an acknowledgement.
     pub log_ack_interval: LogAckInterval,
 }
 

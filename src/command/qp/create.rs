@@ -65,8 +65,8 @@ pub enum TimestampFormat {
 const BLOCK: u64 = 64;
 const RECORD: u64 = 8;
 
-/// The fields of CREATE_QP that both commands have. The fields that say where the rings are differ: user
-/// memory (umem), or pages that the command lists.
+/// The fields of CREATE_QP that `CreateQp` and `CreateQpOnPages` have in common. Each command fills in by
+/// itself the fields that say where the rings are: in user memory (umem), or in pages that the command lists.
 struct Parts {
     pd: Pdn,
     uar: UarPage,

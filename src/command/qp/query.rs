@@ -41,8 +41,8 @@ pub struct QpInfo {
     /// Number of the send queue's block (WQEBB) that the device executes next, modulo 2^16. In the drained
     /// state, this is the first block that can be cancelled.
     pub next_send_block: u16,
-    /// Number of the block behind the last published send request, as software wrote it to the doorbell
-    /// record.
+    /// Number of the block behind the last published send request. Software has written this number to the
+    /// doorbell record.
     pub announced_send_block: u16,
     /// Number of receive requests that messages have consumed so far.
     pub receives_taken: u32,
@@ -70,12 +70,13 @@ pub struct QpInfo {
     pub send_cq: Cqn,
     /// Completion queue of the receive queue.
     pub receive_cq: Cqn,
-    /// Whether the queue pair has a receive queue of its own. False for a shared receive queue, or none.
+    /// Whether the queue pair has a receive queue of its own. False if the queue pair uses a shared receive
+    /// queue, or has no receive queue.
     pub has_receive_queue: bool,
     /// Whether each work request must contain a checksum of its own bytes (PRM `wq_signature`).
     pub checks_requests: bool,
-    /// Whether the device may write received data into completion entries ("scatter to CQE"). This fails for
-    /// buffers at address 0.
+    /// Whether the device may write received data into completion entries ("scatter to CQE"). Scatter to CQE
+    /// does not work for buffers at address 0.
     pub scatters_to_cqe: bool,
 }
 

@@ -41,7 +41,7 @@ pub(super) fn crypto(words: &[Word]) -> CryptoCapabilities {
 
 #[test]
 fn capabilities_are_asked_for() {
-    // Recordings of libmlx5 show the `op_mod` values 1 and 0x35.
+    // The values of `op_mod`, 1 and 0x35, are those that libmlx5 sends (from recorded requests).
     words(&QueryGeneralCapabilities, &[(0, 0x0100_0000), (4, 0x01)]);
     words(&QueryCryptoCapabilities, &[(0, 0x0100_0000), (4, 0x35)]);
 }
@@ -294,8 +294,9 @@ fn roce_capabilities() {
 fn atomic_capabilities() {
     words(&QueryAtomicCapabilities, &[(0, 0x0100_0000), (4, 0x07)]);
     let told = |words: &[Word]| QueryAtomicCapabilities.decode(&from_words(4112, words)).unwrap();
-    // The byte order is in the two upper bits of the third word, the operations are in the lower half of the
-    // fifth, and the lengths in that of the sixth.
+    // Counted from the header of 16 bytes on, the byte order is in the two upper bits of the third word, the
+    // operations are in the lower half of the fifth word, and the lengths are in the lower half of the sixth
+    // word.
     let all = told(&[(0x18, 0x4000_0000), (0x20, 0xf), (0x24, 0xc)]);
     assert_eq!(all, AtomicCapabilities { masked: true, host_order: true });
     let none = AtomicCapabilities { masked: false, host_order: false };

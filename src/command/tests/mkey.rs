@@ -184,8 +184,8 @@ fn memory_regions() {
         page_size: LogPageSize::P4K,
         tag: 0x5a,
     };
-    // The expected words come from rdma-core's macros. Number and offset of the user memory are exceptions,
-    // because rdma-core's header lacks them.
+    // The expected words come from rdma-core's macros. The words with the number and the offset of the user
+    // memory are exceptions, because rdma-core's header lacks these two fields.
     words(
         &command,
         &[

@@ -1,7 +1,7 @@
 //! Tests of the commands that start a device, and of the commands that create queues in pages of memory.
 //!
-//! ENABLE_HCA's `embedded_cpu_function`, DISABLE_HCA and CREATE_CQ follow the kernel's `mlx5_ifc.h`, because
-//! rdma-core's header lacks them.
+//! The expected bytes of ENABLE_HCA's field `embedded_cpu_function`, of DISABLE_HCA and of CREATE_CQ come
+//! from the kernel's `mlx5_ifc.h`, because rdma-core's header lacks these.
 
 use super::queues::create_qp;
 use super::*;

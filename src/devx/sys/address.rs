@@ -8,8 +8,7 @@ use super::memory::Pd;
 use crate::devx::error::{DevxError, drop_failed};
 use core::ptr::{self, NonNull};
 
-/// The question for [`Pd::resolve`]: the peer's GID, and the own port and GID from which packets go to the
-/// peer.
+/// The input of [`Pd::resolve`]: the peer's GID, and the own port and GID from which packets go to the peer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::devx) struct Route {
     pub(in crate::devx) port: u8,
@@ -29,8 +28,9 @@ pub(in crate::devx) struct NextHop {
 }
 
 impl Pd {
-    /// Finds the next hop on Ethernet. The function creates an address handle: for it, libmlx5 asks the
-    /// kernel, which looks into its routes and neighbours. With old kernels libmlx5 looks there itself.
+    /// Finds the next hop on Ethernet. The function creates an address handle. To create it, libmlx5 asks the
+    /// kernel for the next hop, which the kernel finds in its tables of routes and neighbours. With old
+    /// kernels, libmlx5 reads these tables itself.
     pub(in crate::devx) fn resolve(&self, route: Route) -> Result<NextHop, DevxError> {
         let api = self.context.api;
         let mut attr = IbvAhAttr {

@@ -50,14 +50,14 @@ fn place<T>(address: *mut c_void) -> Option<NonNull<T>> {
 /// or misaligned.
 ///
 /// # Safety
-/// The caller ensures that `count` values of the type `T` are at the address, that any bytes are a valid `T`,
-/// and that nobody else in this process uses them while the returned slice lives.
+/// The caller ensures that `count` values of the type `T` are at the address, that every bit pattern is a
+/// valid `T`, and that nobody else in this process uses them while the returned slice lives.
 unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T]> {
     if count == 0 {
         return Some(&mut []);
     }
     let first = place::<T>(address)?.as_ptr();
-    // SAFETY: the address is not null and aligned, as just checked. The caller vouches for the rest.
+    // SAFETY: the address is neither null nor misaligned, as just checked. The caller vouches for the rest.
     Some(unsafe { core::slice::from_raw_parts_mut(first, count) })
 }
 
@@ -67,8 +67,8 @@ unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T
 /// As for [`slots`].
 unsafe fn record<R: FromBytes>(address: *mut c_void) -> Result<&'static R, AdoptError> {
     let place = place::<R>(address).ok_or(AdoptError::Layout("the doorbell record"))?;
-    // SAFETY: the address is not null and aligned, as just checked. Any bytes are a valid record; the caller
-    // vouches for the rest.
+    // SAFETY: the address is neither null nor misaligned, as just checked. Every bit pattern is a valid
+    // record; the caller vouches for the rest.
     Ok(unsafe { place.as_ref() })
 }
 

@@ -121,7 +121,7 @@ impl Context {
         Self { api, raw, owned, logged_in: AtomicBool::new(false) }
     }
 
-    /// Takes the right to the context's single login. Returns `None` if somebody has it.
+    /// Takes the right to the context's single login. Returns `None` if the right is already taken.
     pub(in crate::devx) fn login_place(self: &Arc<Self>) -> Option<LoginPlace> {
         let taken = self.logged_in.swap(true, Ordering::Acquire);
         (!taken).then(|| LoginPlace(self.clone()))

@@ -45,8 +45,9 @@ impl Umem {
         Ok(Self { context: context.clone(), raw })
     }
 
-    /// Registers memory, or if `dmabuf` is given, a piece of that dma-buf. The device maps it in pages of one
-    /// of the sizes `page_sizes` (a bit for each size).
+    /// Registers memory. If `dmabuf` is given, registers a piece of that dma-buf, and `address` is the offset
+    /// of the piece in the dma-buf. The device maps the memory in pages of one of the sizes `page_sizes` (a
+    /// bit for each size).
     ///
     /// # Safety
     /// As for [`Mr::register`](super::Mr::register).
@@ -126,7 +127,7 @@ impl Dma {
         self.memory.base().as_ptr().expose_provenance() as u64 + offset as u64
     }
 
-    /// Returns slots of a ring, each set to `value`.
+    /// Returns `count` slots of a ring that begins at `offset`. Each slot is set to `value`.
     ///
     /// # Safety
     /// The caller ensures that the slots are used only while the memory lives, and that no other reference to
@@ -144,8 +145,8 @@ impl Dma {
     /// Returns the doorbell record at `offset`, with both words 0.
     ///
     /// # Safety
-    /// The caller ensures that the record is used only while the memory lives, and that its bytes are not
-    /// among slots.
+    /// The caller ensures that the record is used only while the memory lives, and that none of its bytes is
+    /// part of a slice that [`Dma::slots`] has returned.
     pub(in crate::devx) unsafe fn record<R: FromZeros>(
         &self,
         offset: usize,

@@ -63,7 +63,7 @@ macro_rules! api {
                     // SAFETY: the signatures are those of the library's public header, stable since the
                     // version that the shared object name stands for.
                     $($($name: unsafe { find(&$library, $file, stringify!($name), VERSION)? },)+)+
-                    // SAFETY: as above.
+                    // SAFETY: the signatures are those of the library's public header.
                     $($($later: unsafe { find(&$library, $file, stringify!($later), $version) },)*)+
                     _libraries: ManuallyDrop::new([$($library),+]),
                 })

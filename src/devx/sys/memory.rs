@@ -82,8 +82,8 @@ impl Drop for Pd {
 /// A registered memory region. `K` is the memory if the region owns it, otherwise `()`.
 pub(in crate::devx) struct Mr<K = ()> {
     raw: NonNull<IbvMr>,
-    /// The memory and the domain, which are dropped after the registration has ended. If it cannot be ended,
-    /// they are never dropped.
+    /// The memory and the domain, which are dropped after the registration has ended. If the registration
+    /// cannot be ended, they are never dropped.
     kept: ManuallyDrop<(K, Arc<Pd>)>,
 }
 
@@ -162,7 +162,8 @@ impl Mr {
 }
 
 impl<K> Mr<K> {
-    /// Ends the registration. If that fails, the memory is leaked, because the device may still write to it.
+    /// Ends the registration. If the kernel refuses, the memory is leaked, because the device may still write
+    /// to it.
     pub(in crate::devx) fn deregister(self) -> Result<(), DevxError> {
         ManuallyDrop::new(self).end()
     }

@@ -1,8 +1,8 @@
 //! All calls into libibverbs and libmlx5. This module loads the two libraries at run time and turns each of
 //! their objects into a value that owns it.
 //!
-//! The memory of rings is here too. Unsafe code in the other modules of `devx` only passes on a duty of its
-//! caller, or gives the memory of rings to the queues. A handle keeps alive the objects that it was made
+//! The memory of rings is here too. Unsafe code in the other modules of `devx` only relies on duties of its
+//! callers, or gives the memory of rings to the queues. A handle keeps alive the objects that it was made
 //! from. An object is therefore destroyed before the objects that it was made from, in whatever order the
 //! values are dropped.
 

@@ -1,4 +1,5 @@
-//! Objects on the device: those that commands create, and objects of the caller that this library takes over.
+//! Handles of objects on the device, which commands have created or which this library has taken over from
+//! the caller.
 
 #![allow(unsafe_code)]
 
@@ -87,7 +88,7 @@ impl<K> Object<K> {
         &self.kept
     }
 
-    /// Returns the device that the object belongs to.
+    /// Returns the context of the device that the object belongs to.
     pub(in crate::devx) const fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -133,8 +134,9 @@ const STATES: c_int = 1 << 0 | 1 << 1;
 
 impl<K> Object<K> {
     /// Resumes a drained queue pair of the caller, through libibverbs: Linux does not pass on the command
-    /// SQD2RTS_QP of a program, but sends it itself for `ibv_modify_qp`. The call names the current state,
-    /// because Linux does not notice that the device has drained the queue. Returns `None` for other objects.
+    /// SQD2RTS_QP of a program, but sends it itself for `ibv_modify_qp`. The call states SQD as the current
+    /// state, because Linux does not notice that the device has drained the queue. Returns `None` for other
+    /// objects.
     pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
         let Raw::Qp(raw) = self.raw else { return None };
         let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, ..IbvQpAttr::default() };
@@ -178,8 +180,8 @@ impl<K> Object<K> {
         }
     }
 
-    /// Destroys the object on the device, if a command created it. The caller does not call it again after a
-    /// success.
+    /// Destroys the object on the device, if a command created it. The caller must not call this function
+    /// again after a success.
     fn end(&self) -> Result<(), DevxError> {
         match self.raw {
             // SAFETY: the object was created by `create`, and the callers do not use it any more.

@@ -25,7 +25,7 @@ const HEADER: usize = 8;
 pub(in crate::devx) struct CommandChannel {
     context: Arc<Context>,
     raw: NonNull<CommandChannelRaw>,
-    /// Length in bytes of the longest answer that any query so far will have. A buffer for answers must be
+    /// Length in bytes of the longest answer to a query that was sent so far. A buffer for answers must be
     /// that long, because the kernel does not write an answer into a shorter one.
     longest: AtomicUsize,
 }

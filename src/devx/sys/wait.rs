@@ -1,4 +1,4 @@
-//! A function that waits for descriptors, and a handle that ends the wait.
+//! A function that waits until file descriptors are readable, and a handle that ends such a wait.
 
 #![allow(unsafe_code)]
 

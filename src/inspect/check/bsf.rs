@@ -47,8 +47,8 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
     }
 }
 
-/// Returns the decoded value, or `None` if decoding failed. Reports the finding of a failure, unless it is an
-/// unknown code: the rules for all fields report unknown codes.
+/// Returns the decoded value, or `None` if decoding failed. Reports why decoding failed, except for an
+/// unknown code, because `fields` in the parent module reports unknown codes of all fields.
 fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option<T> {
     read.unwrap_or_else(|finding| {
         if !matches!(finding.problem, Problem::UnknownCode { .. }) {
@@ -93,7 +93,7 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
             segment.kind == SegmentKind::TransactionBsf && found == BsfSize::EXTENDED && count == 1;
         let wrong = found != wanted && !extended;
         report.when(wrong, segment.offset, Problem::BsfSizeCode { found, wanted, count });
-        // A signature BSF comes first, and a crypto BSF last.
+        // At most one signature BSF is allowed, and after it at most one crypto BSF.
         let misplaced = previous == Some(true) || (previous == Some(false) && !crypto);
         report.when(misplaced, segment.offset, Problem::BsfOrder);
         previous = Some(crypto);
@@ -125,7 +125,7 @@ fn signature_bsf(
     let Some(signature) = signature else { return };
     let domains = [signature.memory_domain(), signature.wire_domain()];
     let relevant = domains.iter().flatten().fold(0, |mask, domain| mask | bytes_of(&domain.signature));
-    // A mask of all ones is fine for each type of signature, also for a type with fewer than 8 bytes.
+    // A mask of all ones is no finding, even for a type of signature with fewer than 8 bytes.
     let mask = bsf.check_byte_mask;
     let bits = if mask == check_mask::ALL { 0 } else { mask & !relevant };
     let mask_at = offset + offset_of!(SignatureBsf, check_byte_mask);

@@ -65,7 +65,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     control(request, report);
     place(request, report);
     fields(request, report);
-    // The other rules need all parts of the request.
+    // The rules below read all parts of the request, so they cannot check a truncated one.
     if request.is_truncated() {
         return;
     }
@@ -185,8 +185,8 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
     }
 }
 
-/// Checks each field against the tables: reports reserved bytes that are not 0, unknown bits and unknown
-/// codes.
+/// Checks each field against its entry in the field tables: reports reserved bytes that are not 0, unknown
+/// bits and unknown codes.
 fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
     for field in request.fields() {
         let name = field.name;
@@ -205,7 +205,8 @@ fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
             bits ^= reserved;
         }
         let problem = match request.opcode() {
-            // Drivers fill queues up with NOPs in which only opcode and size are written.
+            // Drivers fill queues up with NOPs. They write only opcode and size, so the flags of an older
+            // request may remain.
             Opcode::NOP => Problem::NopFlags { bits },
             _ => Problem::UnknownBits { name, bits },
         };

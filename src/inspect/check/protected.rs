@@ -7,7 +7,7 @@ use crate::mkey::BlockSignature;
 
 /// Signatures and length that a UMR gives an mkey, as far as they can be read.
 pub(super) struct Protected {
-    /// The block signatures.
+    /// The block signatures; `None` if there are none, or if they cannot be decoded.
     pub(super) blocks: Option<BlockSignature>,
     /// The CRC over a transaction.
     pub(super) transaction: Option<TransactionCrc>,

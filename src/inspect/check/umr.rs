@@ -23,7 +23,7 @@ const CONTEXT_AT: usize = WQEBB_BYTES;
 const TAG_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey) + 3;
 pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
 
-/// The flags of a UMR control segment that have no meaning.
+/// The reserved flags of a UMR control segment.
 pub(super) const RESERVED_FLAGS: u64 = 0b111;
 
 /// Checks a UMR.
@@ -178,7 +178,7 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
         (LayoutView::List(entries), None) => {
             list(entries, octowords, length.filter(|_| before == 0), report);
         }
-        // The mkey holds the length of a page, so the length of the list cannot be checked.
+        // Only the mkey holds the length of a page, so the length of the list cannot be checked.
         (LayoutView::Pages(_), _) => {}
         // The mkey holds the length of each entry, so the length fields of the entries do not count.
         (LayoutView::List(entries), Some(size)) => {

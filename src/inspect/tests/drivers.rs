@@ -18,8 +18,8 @@ const UMR: u8 = 0x25;
 const WRITE: u8 = 0x08;
 const READ: u8 = 0x10;
 
-/// Flags of a control segment. `QUIET`: a completion only if the request fails by itself. `SIGNALLED`: always
-/// a completion. `SMALL` and `STRONG`: fences.
+/// Flags of a control segment. `QUIET`: a completion only if the request itself fails, not if the device
+/// flushes it. `SIGNALLED`: always a completion. `SMALL` and `STRONG`: fences.
 const QUIET: u8 = 1 << 2;
 const SIGNALLED: u8 = 2 << 2;
 const SMALL: u8 = 1 << 5;
@@ -224,7 +224,7 @@ fn spdk_read(flags: u8, offset: u64, segments: &[Vec<u8>]) -> Vec<u8> {
     ])
 }
 
-/// Returns an LBA as tweak, in little or in big endian.
+/// Returns the LBA 0x1234 as a tweak, in little or in big endian.
 fn lba(little: bool) -> [u8; 16] {
     if little { 0x1234_u128.to_le_bytes() } else { 0x1234_u128.to_be_bytes() }
 }
@@ -265,7 +265,8 @@ pub(super) fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: 
     ])
 }
 
-/// Returns a UMR over 4096 bytes in two pieces, with a CRC that begins and ends with this mkey.
+/// Returns a UMR over 4096 bytes in two pieces, with a CRC over a transaction that begins and ends with this
+/// mkey.
 pub(super) fn spdk_transaction() -> Vec<u8> {
     spdk_umr(2, 4096, SIG_ERR, true, &transaction_bsf(1, 4096, 0x3000_0000, 0x4000_0022, 0))
 }

@@ -210,7 +210,7 @@ fn short_masks() -> Vec<u8> {
     full_with(both.with_copy_mask(0x33).unwrap(), CRYPTO)
 }
 
-/// Returns a transaction that begins on the wire, although the wire has no format.
+/// Returns a UMR with a transaction that begins on the wire, although the wire has no format.
 fn begins_without_format() -> Vec<u8> {
     patched(spdk_transaction(), SIGNATURE + 16, &[0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
@@ -224,13 +224,14 @@ fn bsfs_alone() -> Vec<u8> {
     configured(attributes(true, None), &config, Layout::Unchanged).unwrap()
 }
 
-/// Returns a UMR with a list in memory, at an address where no list may begin.
+/// Returns a UMR with a list in memory, at an address that is no multiple of 2048, where no list may begin.
 fn pointed() -> Vec<u8> {
     let pointer = segment(0, 0x0056_7800, 0x1_8000_0400);
     [control(0x25, 9, 8, 0x1234), umr_control(0, 8, 0, 1), context(100, false), pointer].concat()
 }
 
-/// Returns a request with a layout of four streams. Header and streams take two blocks.
+/// Returns a request with a layout of four streams. Header and streams have 5 * 16 bytes, so they take two
+/// blocks.
 fn streams() -> Vec<u8> {
     let entry = |address| InterleavedEntry { address, bytes: 8, skip: 0, key: REGION };
     let entries = [0x1000, 0x2000, 0x3000, 0x4000].map(entry);

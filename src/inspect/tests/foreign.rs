@@ -74,7 +74,7 @@ fn sends_of_other_queues_have_their_address_in_words() {
     let (words, kinds) = decoded(QueueKind::Datagram, &datagram);
     let want = "SEND: 64 bytes in 1 data segment, to queue pair 0x45, Q_Key 0x11111111, ";
     assert_eq!((words, kinds), (std::format!("{want}{to}"), std::vec![Control, Address, Data]));
-    // Without the bit for a route, the address is compact.
+    // Without the bit `EXTENDED`, the address is compact: it has no route, and ends after 16 bytes.
     let compact = joined(&[&address(0x1111_1111 << 32)[..8], &[0, 0, 0, 0x45, 0, 0, 0, 7]]);
     let (words, kinds) = decoded(QueueKind::Datagram, &request(0x0a, 0, &[&compact, &data()]));
     assert!(words.ends_with("to queue pair 0x45, Q_Key 0x11111111, signalled"), "{words}");
@@ -104,7 +104,7 @@ fn sends_of_other_queues_have_their_address_in_words() {
 fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
     for (opcode, parts) in [
         (0x0a, [address(0x1111_1111 << 32), data()]),
-        // The first word of this key could also be a length of inline data.
+        // The first word of this key could also be the header of 4 bytes of inline data.
         (0x0a, [address(0x8000_0004 << 32), data()]),
         (0x0a, [joined(&[&[0x11; 4], &[0; 7], &[0x45, 0, 0, 0, 7]]), data()]),
         (0x08, [joined(&[&address(0x1_0000_0001), &remote()]), data()]),
@@ -196,8 +196,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
         (0x2c, 0, sixteen.to_vec(), "FLOW_TBL_ACCESS", &[Unknown]),
         (0x2d, 2, sixteen.to_vec(), "ACCESS_ASO", &[Unknown]),
         (0x14, 12, sixteen.to_vec(), "ATOMIC_MASKED_CS", &[Unknown]),
-        // These requests set TLS parameters of a TIS (modifier 1) or a TIR (2), the kernel's objects for
-        // sending and receiving (`ktls_txrx.c` of mlx5_core). They must not be decoded as BSFs.
+        // These requests set TLS parameters of a TIS (modifier 1) or a TIR (2), through which the kernel
+        // sends and receives (`ktls_txrx.c` of mlx5_core). They must not be decoded as BSFs.
         (0x25, 1, joined(&[&umr_control(0x80, 0, 4, 0), &[0x5a; 128]]), "UMR", &[Unknown]),
         (0x25, 2, joined(&[&umr_control(0x80, 0, 4, 0), &[0x5a; 128]]), "UMR", &[Unknown]),
         (0x20, 1, std::vec![0x5a; 48], "SET_PSV", &[Unknown]),
@@ -296,7 +296,7 @@ fn indices_and_queue_pairs_follow_along_a_ring() {
         found
     };
     let out = |found, wanted| Problem::IndexOutOfOrder { found, wanted };
-    // All requests have the same block number, which only the first one may have.
+    // All three requests have block number 0. After a request with number 0, the next block has number 1.
     let same = ring(&[(8, 0, 0x77), (8, 0, 0x77), (8, 0, 0x77)]);
     assert_eq!(found(&same), [(65, out(0, 1)), (129, out(0, 1))]);
     assert_eq!(out(0, 1).severity(), Severity::Suspicious);
@@ -344,7 +344,8 @@ fn data_in_a_completion_is_shown() {
     let alone = CompletionEntry::parse(&long).unwrap();
     assert_eq!((alone.worst(), alone.inline_data()), (Some(Severity::Note), None));
     assert!(CompletionEntry::parse_128(&slot[..127]).is_err());
-    // Without data, the device never wrote the first half, so it is no segment.
+    // If an entry reports no inline data, the device never wrote the first half of the slot, so it is no
+    // segment.
     let plain = joined(&[&half, &entry(&[(56, &[0x10, 0, 0, 0x77, 0, 3, 0, 0])])]);
     let read = CompletionEntry::parse_128(&plain).unwrap();
     let segments: Vec<_> = read.segments().map(|segment| (segment.kind, segment.offset)).collect();
@@ -416,7 +417,7 @@ fn parts_of_a_ring_that_are_not_there_are_refused_by_nobody() {
         assert_eq!(seen, [Problem::NeverWritten]);
         assert_eq!(request.summary(DeviceContext::UNKNOWN).to_string(), "never written");
     }
-    // Outside of a ring, a block of zeros counts as a request that the device refuses.
+    // If a block of zeros is parsed as a single request, the device refuses this request.
     assert_eq!(parse(&[0; 64]).worst(&DeviceContext::UNKNOWN), Some(Severity::Refused));
     for (bytes, have) in [(&written[..32], 32), (&written[..16], 16)] {
         let (_, request) = Requests::new(bytes).next().unwrap();

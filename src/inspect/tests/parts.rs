@@ -18,7 +18,7 @@ const HEAD: [(SegmentKind, usize, usize, usize); 3] =
     [(Control, 0, 0, 16), (UmrControl, 0, 16, 48), (MkeyContext, 0, 64, 64)];
 
 /// Returns a UMR with these sizes, and `octowords` octowords behind its mkey context. The first byte of each
-/// is its number, from 1 on.
+/// octoword is the octoword's number, from 1 on.
 fn umr(flags: u8, entries: u16, bsf: u16, octowords: u8) -> Vec<u8> {
     let rest = (1..=octowords).flat_map(|number| [&[number][..], &[0x11; 15]].concat()).collect::<Vec<_>>();
     joined(&[
@@ -56,7 +56,7 @@ fn a_umr_has_entries_padding_and_bsfs() {
             (StridedEntry, 2, 176, 16),
         ]
     );
-    // Octowords behind the end that follows from the sizes are unknown.
+    // Octowords after the entries and BSFs that the size fields count have the kind `Unknown`.
     assert_eq!(lists(&umr(0x80, 0, 0, 2)), [(Unknown, 0, 128, 32)]);
     assert_eq!(
         lists(&umr(0x80, 4, 4, 10))[3..],
@@ -128,7 +128,8 @@ fn layouts_map_what_their_entries_give() {
     };
     assert_eq!(mapped(&full()), Some(1040));
     assert_eq!(mapped(&interleaved()), Some(2 * 524));
-    // The lengths of the entries count, not the numbers in the header or in the mkey context.
+    // The result is the sum of the entries' lengths. Wrong numbers in the header or in the mkey context do
+    // not change it.
     assert_eq!(mapped(&patched(interleaved(), ENTRIES + 3, &[0xff])), Some(2 * 524));
     assert_eq!(mapped(&patched(full(), CONTEXT + 31, &[0x11])), Some(1040));
     assert_eq!(mapped(&umr(0x80, 0, 0, 0)), None);

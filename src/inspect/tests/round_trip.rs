@@ -128,7 +128,8 @@ proptest! {
         if let (Some(opcode), true) = (opcode, bytes.len() > 40) {
             bytes[3] = opcode;
             if small {
-                // Small sizes keep the parts within the bytes, and the opcode modifier is a known one.
+                // Modifier 1 makes a memory-to-memory request a copy. The other values limit the sizes of a
+                // UMR's entries and BSFs to 31 octowords each.
                 bytes[0] = 1;
                 (bytes[20], bytes[22]) = (0, 0);
                 (bytes[21], bytes[23]) = (bytes[21] % 32, bytes[23] % 32);

@@ -1,5 +1,5 @@
-//! Generators of random configurations for property tests. They cover all configurations that a user can
-//! post.
+//! Generators of random configurations for property tests: access rights, block signatures, crypto properties
+//! and layouts. They generate no digests.
 
 use super::std::vec::Vec;
 use crate::mkey::*;

@@ -337,8 +337,8 @@ fn lines_are_filled_before_they_break() {
     }
 }
 
-/// Sources must be public code or man pages. Readers of the crate cannot read the project's own files of
-/// requirements and notes.
+/// Each finding names its source. The source must be public code or a man page, because readers of the crate
+/// cannot read the project's own files of requirements and notes.
 #[test]
 fn findings_name_sources_that_readers_have() {
     let is_code = |word: &str| {

@@ -135,7 +135,7 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
         expected_trans_sig: U32::new(0x699a_ca21),
         actual_trans_sig: U32::new(0x969a_ca21),
         syndrome: U16::new(SignatureErrorCqe::SYNDROME_GUARD),
-        // Only three bits of type and domain count, so the other bits are set.
+        // The queue reads only the low three bits of type and domain, so the test sets all other bits.
         sig_type: 0xf8,
         domain: 0xf8 | SignatureErrorCqe::DOMAIN_MEMORY,
         mkey: U32::new(0x0012_34ff),
@@ -521,9 +521,9 @@ impl World<'_> {
 
 #[test]
 fn polling_retires_what_a_search_would() {
-    // Five queue pairs complete to one queue of eight entries, over many laps. Some are at the position that
-    // their user index names, others are not. Requests have one or more blocks, and are silent or signalled.
-    // Some entries are valid, others are not.
+    // Five queue pairs complete to one queue of eight entries, over many laps. Some queue pairs are at the
+    // position in the table that their user index names, others are not. Requests have one or more blocks,
+    // and are silent or signalled. Some entries are valid, others are not.
     let mut rings = [[Wqebb::ZERO; 16]; 5];
     let mut receive_rings = [[DataSegment::default(); 4]; 5];
     let records = [const { DoorbellRecord::new() }; 5];
@@ -633,7 +633,7 @@ fn a_table_tells_numbers_apart_by_all_their_bits() {
         queues.request(1).nop().unwrap();
         queues.ring_doorbell();
     }
-    // The user index names the first queue pair, the number names the second.
+    // The user index names the first queue pair, the queue pair number names the second.
     let (mut ring, record) = queue(&[Cqe { user_index: U32::new(0), ..cqe(CqeOpcode::REQUESTER, 0, 0) }]);
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
     let done = completions.poll(&mut table.router(&mut [])).unwrap().unwrap();
@@ -764,7 +764,7 @@ impl CompletionRouter for Origins {
 
 #[test]
 fn a_router_is_asked_for_number_and_user_index() {
-    // The byte before the user index is another field.
+    // The highest byte of this word is another field, which the router must not get.
     let entry = |opcode| Cqe { user_index: U32::new(0xa5_12_34_56), ..cqe(opcode, 0, 0) };
     let mut origins = Origins(Vec::new());
     for opcode in [CqeOpcode::REQUESTER, CqeOpcode::REQUESTER_ERROR] {

@@ -96,14 +96,14 @@ fn an_invalidation_is_done_when_it_has_completed() {
     let full = pool.invalidate(other, queue.request(1));
     assert_eq!(full, Err(PostError::SendRingFull { needed: 2, free: 1 }));
     assert_eq!(pool.put(other, &sent(first)), in_service, "nothing was posted");
-    // The invalidation failed, and the queue pair was reset.
+    // Now the invalidation of the mkey `one` fails, and the queue pair is reset.
     queue.restart(|_| ());
     let second = next_number(&mut queue);
     pool.invalidate(one, queue.request(1)).unwrap();
     assert_eq!(pool.put(one, &sent(first)), in_service, "a request before the reset");
     assert_eq!(pool.put(one, &sent(second)), Ok(()));
     assert_eq!(pool.put(one, &sent(second)), Err(PoolError::NotInUse), "once");
-    // The peer has invalidated the key.
+    // Now the peer invalidates the key by a message.
     let received = |key| {
         let message = Message::SendInvalidate(Key::from_raw(key));
         WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(RequestNumber::NONE) }

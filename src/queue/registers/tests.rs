@@ -23,8 +23,9 @@ fn a_high_half_that_moves_on_is_read_again_with_the_low_one() {
     }
 }
 
-/// Returns the request from block `begin` up to, but without, `end`. The ring holds the number of its first
-/// block. Without `alone`, a request before it is published with it.
+/// Returns the request in the blocks from `begin` on, up to the block before `end`. The number of its first
+/// block comes from the control segment in the ring. Without `alone`, the same doorbell also publishes an
+/// earlier request.
 fn last<'q>(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64, alone: bool) -> LastRequest<'q> {
     let control = ring.peek(begin).read_u64::<0>();
     LastRequest { ring, control, published: begin.wrapping_sub((!alone).into()), end }

@@ -323,7 +323,8 @@ fn r179_the_error_count_is_told_once() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut mkey = signature_mkey();
     let prepared = signing(BOTH);
-    // The first post has to look for free blocks in the ring; the others need not.
+    // The first post computes how many blocks are free before the ring's end. The later posts use this
+    // number.
     queue.request(0).nop().unwrap();
     for told in [true, false, false] {
         let begin = queue.producer();
@@ -360,7 +361,7 @@ fn d16_an_invalidated_mkey_wants_everything() {
 #[test]
 fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
-    // Requests have room for one block of layout or BSFs.
+    // Inline data of 60 bytes and 4 more make 64: requests have room for one block of layout or BSFs.
     let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
     let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
@@ -433,7 +434,7 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
     assert_eq!((queue.outstanding(), queue.free_blocks(), queue.producer()), (0, 16, 0));
     assert_eq!((record.bytes()[1], queue.next_fence()), ([0; 4], FmCeSe::FM_NONE));
     queue.restart(|request| panic!("{request:?} a second time"));
-    // A request of several blocks covers older requests of one block, which must not be found.
+    // The request takes the blocks of older requests of one block, which retiring must no longer find.
     queue.request(6).send(&[SGE; 11]).unwrap();
     queue.ring_doorbell();
     assert_eq!(record.bytes()[1], [0, 0, 0, 3]);

@@ -231,7 +231,7 @@ pub struct QpcSizes {
     /// Base-2 logarithm of the longest message in bytes.
     #[bits(5, into = low8::<5>)]
     pub log_msg_max: u8,
-    /// Size of the largest packet, as a code: 1 is 256 bytes, 5 is 4096.
+    /// The largest size of a packet (MTU), as a code from 1 (256 bytes) to 5 (4096 bytes).
     #[bits(3, into = low8::<3>)]
     pub mtu: u8,
 }

@@ -193,8 +193,8 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     for step in [unchanged, unchanged, hurt, Mkey::forget] {
         step(&mut one);
         step(&mut other);
-        // The first request reaches across the ring's end. For the second, the queue has to count its free
-        // blocks. For the third, the queue already knows of enough free blocks.
+        // The first request reaches across the ring's end. For the second, the queue has to compute its free
+        // blocks. For the third, the queue already knows enough free blocks.
         let post = |queue: &mut Queue<'_>, mkey: &mut Mkey, prepared| {
             [7, 8, 9].map(|id| queue.request(id).signaled().configure_mkey(mkey, prepared, LIST))
         };
@@ -223,8 +223,8 @@ const CHANGES: [Change; 11] = [
             })
         },
     ),
-    // The first change makes the domains differ, the second makes them equal again. The mask of copied bytes
-    // follows both.
+    // The first of the next two changes makes the tags of the domains differ, the second makes them equal
+    // again. The mask of copied bytes follows both changes.
     (
         |prepared| prepared.set_ref_tag(DomainKind::Wire, 0x8765_4321),
         |config| with_dif(config, DomainKind::Wire, |dif| dif.ref_tag = 0x8765_4321),

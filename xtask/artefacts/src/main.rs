@@ -77,7 +77,7 @@ fn with_defmt() -> Result<(), String> {
 fn smallest_service() -> Result<String, String> {
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
     // The flags are for the program only: with a profile of its own, cargo would compile `core` and the
-    // library once more. Level 3, a second time, would unroll the loops of `memcpy` again.
+    // library once more. The level is 2, because level 3 would unroll the loops of `memcpy` a second time.
     let mut command = toolchain.cargo(&["rustc", "--quiet", "--release", "--package", "hil-minimal"]);
     command.args(["--", "-Clto=fat", "-Ccodegen-units=1", "-Copt-level=2"]);
     check(command)?;

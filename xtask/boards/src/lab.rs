@@ -110,7 +110,8 @@ impl Lab {
         let folder = run::temporary("lab")?;
         let (mut places, mut resources) = (String::new(), String::new());
         for (index, name) in PLACES.iter().enumerate() {
-            // A place in labgrid's own file format. The coordinator reads the file at its start.
+            // This text describes a place, in labgrid's own file format. The coordinator reads the file at
+            // its start.
             let _ = writeln!(
                 places,
                 "{name}: {{aliases: [], comment: '', tags: {{pool: here}}, created: 0.0, changed: 0.0, \

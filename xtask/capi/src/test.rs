@@ -87,12 +87,12 @@ pub(super) fn cinstall() -> Result<(), String> {
 
 /// A build system for C programs: CMake or Meson.
 struct Builder {
-    /// The language that marks its lines in the guide.
+    /// The language of the guide's code block that has the lines for this build system.
     language: &'static str,
     file: &'static str,
-    /// The lines that precede the guide's lines in its build file.
+    /// The lines that precede the guide's lines in the build file.
     head: &'static str,
-    /// Its commands. The second one builds the program `build/service`.
+    /// The two commands of a build. The second one builds the program `build/service`.
     commands: [&'static [&'static str]; 2],
 }
 

@@ -13,8 +13,8 @@ use xtask::run::{answer, program, root};
 pub(crate) enum Outcome {
     /// The number of stages of tests that have not noticed the mutant. Later stages have not run yet.
     Open(usize),
-    /// The mutant must be built alone, because the compiler evaluates its code. This build has not happened
-    /// yet.
+    /// The mutant must be built alone, because the compiler evaluates its code, or because a condition cannot
+    /// select its code. This build has not happened yet.
     Alone,
     /// The compiler refuses the mutant.
     Refused,

@@ -396,7 +396,7 @@ mod tests {
         reads(&format!(
             "000000 {zeros}000010 {zeros}000020 {zeros}000030 {zeros}000040 {row}\n000050 {last}\n000056\n"
         ));
-        // The output of `od` with characters, with octal offsets, and without offsets.
+        // These dumps are outputs of `od` with characters, with octal offsets, and without offsets.
         reads(&format!(
             "000000 {zeros}*\n000040 {row}  >abcd  00 11   ef<\n000050 {last}     >..abcd<\n000056\n"
         ));

@@ -49,7 +49,7 @@ const WORKS: &[Work] = &[
 const BEGIN: &str = "work begins";
 const END: &str = "work ends";
 
-/// The process of the PCI function, and the file in which it counts.
+/// The process of the PCI function, and the file in which this process counts doorbells and their time.
 struct Function<'a> {
     process: Child,
     times: &'a Path,

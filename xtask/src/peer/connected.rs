@@ -20,7 +20,7 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Returns whether a side ended with success, or by the race of `rping` after its work was done.
+    /// Returns whether a side has done its work, and ended with success or by the race of `rping` (`RACE`).
     fn has_passed(&self, side: &End) -> bool {
         let has_raced = !self.proof.is_empty() && side.output.trim_end().ends_with(RACE);
         side.output.contains(self.proof) && (side.status.success() || has_raced)

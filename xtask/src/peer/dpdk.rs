@@ -185,7 +185,8 @@ impl<'a> Dpdk<'a> {
         let Work { crypto, vector, .. } = work;
         let mut command = self.perf(work, "verify")?;
         let bits: u32 = vector.split('-').nth(1).and_then(|bits| bits.parse().ok()).ok_or("no bits")?;
-        // A wrapped key has 8 bytes of keytag, and the wrapping adds 8 bytes.
+        // Both halves of the key together have `bits` / 4 bytes. A wrapped key also has 8 bytes of keytag,
+        // and the wrapping adds 8 bytes.
         let key = bits / 4 + if *crypto == "wrapped" { 16 } else { 0 };
         command.args([
             "--cipher-key-sz",
@@ -267,8 +268,8 @@ impl<'a> Dpdk<'a> {
             "-a",
             device,
         ]);
-        // Two threads, one to submit operations and one to control the test, on all processors of this
-        // process.
+        // DPDK runs two threads on all processors of this process: one submits operations, one controls the
+        // test.
         command.args(["--lcores", &format!("(0,1)@({})", processors()?)]);
         command.args(PLUGINS.iter().flat_map(|plugin| ["-d", plugin]));
         Ok(command)

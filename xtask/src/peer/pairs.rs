@@ -18,8 +18,8 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-c", "UD", "-n", "200"],
     // The client ends while many messages are still on their way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
-    // UCX through libmlx5 (`rc_verbs`, `ud_verbs`), and with rings and doorbells that UCX creates itself by
-    // DEVX commands (`rc_mlx5`, `ud_mlx5`).
+    // These lines run UCX through libmlx5 (`rc_verbs`, `ud_verbs`), and with rings and doorbells that UCX
+    // creates itself by DEVX commands (`rc_mlx5`, `ud_mlx5`).
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "ud_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
     &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "am_lat", "-n", "100", "-w", "10"],

@@ -138,8 +138,8 @@ fn file_of(
 ) -> Option<String> {
     let (folder, file) = source.name.rsplit_once('/').unwrap_or(("", &source.name));
     let stem = file.trim_end_matches(".rs");
-    // A module is in the folder of the declaring file if that file is `mod.rs` or the root of a crate, whose
-    // name is free. Otherwise the module is in the folder that is named after the declaring file.
+    // A module is in the folder of the declaring file if that file is `mod.rs` or the root of a crate, which
+    // may have any name. Otherwise the module is in the folder that is named after the declaring file.
     let folders = [format!("{folder}/{stem}"), folder.to_string()];
     if let Some((path, _)) = path {
         let around = inside.split_last().map_or(&[][..], |(_, around)| around);

@@ -11,8 +11,8 @@ use xts_mode::{Xts128, get_tweak_default};
 
 const BYTES: usize = 1 << 20;
 
-/// Prints the name and the throughput of `work`. The throughput is that of the fastest of many rounds, since
-/// other load on the machine only makes rounds slower.
+/// Prints the name of `work`, and the throughput of the fastest of many rounds of `work`: other load on the
+/// machine only makes rounds slower.
 fn rate(name: &str, work: impl FnMut(&mut Vec<u8>)) {
     println!("{name:34} {:8.0} MB/s", measure(work));
 }

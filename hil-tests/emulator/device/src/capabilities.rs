@@ -78,8 +78,8 @@ const ATOMIC: &[Field] = &[
     number(0x16, 0, 16, 8), // atomic_size_qp, in bytes
 ];
 
-/// The fields of `atomic_caps` of a device that also has masked atomics, of 4 and of 8 bytes. UCX posts them
-/// if dynamically connected queue pairs can have them too.
+/// The fields of `atomic_caps` of a device that also has masked atomics, of 4 and of 8 bytes. UCX posts
+/// masked atomics only if `atomic_size_dc`, the field for dynamically connected queue pairs, allows them too.
 const MASKED_ATOMICS: &[Field] = &[
     number(0x12, 0, 16, 0xf), // atomic_operations
     number(0x16, 0, 16, 0xc), // atomic_size_qp

@@ -46,7 +46,7 @@ impl<M: Memory> Device<M> {
         self.gate.set_arbiter(arbiter);
     }
 
-    /// Returns whether the gate holds entries ([`Passage::Later`]).
+    /// Returns whether the function of [`Device::set_gate`] has held back entries ([`Passage::Later`]).
     pub fn holds_entries(&self) -> bool {
         self.gate.holds()
     }
@@ -80,7 +80,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Writes an entry that the gate (a function that tests set) has let through. If the queue is full, or
-    /// its ring is outside of the memory, the queue fails, and so does every queue pair that uses the queue.
+    /// its ring is outside of the memory, the queue fails. Every queue pair that uses the queue then fails
+    /// too.
     fn put(&mut self, cqn: u32, entry: Entry, cause: Option<Cause>) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
@@ -97,7 +98,7 @@ impl<M: Memory> Device<M> {
         self.fail_cq(cqn);
     }
 
-    /// Puts a completion queue and every queue pair that uses it into error.
+    /// Moves a completion queue, and every queue pair that uses the queue, to the error state.
     pub(crate) fn fail_cq(&mut self, cqn: u32) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if core::mem::replace(&mut cq.overrun, true) {
@@ -164,11 +165,11 @@ impl<M: Memory> Device<M> {
 
     /// Applies the results of transfers of queue pair `qpn`: stores CRCs of transactions in their PSVs, and
     /// writes a completion entry for each signature error. A signature error is silent if its PSV or its mkey
-    /// has an earlier one that software has not acknowledged (by SET_PSV, and by the error count in a UMR).
+    /// has an earlier error that software has not acknowledged (by SET_PSV, and by the error count in a UMR).
     /// Returns whether an entry was written.
     ///
-    /// Assumption: a requester reports to the completion queue of its send queue, a responder to that of its
-    /// receive queue.
+    /// Assumption: a requester reports to the completion queue of its send queue. A responder reports to the
+    /// completion queue of its receive queue.
     pub(crate) fn report(&mut self, qpn: u32, cqn: u32, reports: &[Report]) -> bool {
         let mut posted = false;
         for report in reports {

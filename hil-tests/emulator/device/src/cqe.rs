@@ -79,8 +79,8 @@ pub(crate) fn asks_for_event(entry: &Entry) -> bool {
         || matches!(CqeOpcode(word.opcode()), CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR)
 }
 
-/// Flags in `flags_rqpn`: a global route header stands before the received data, and has the form of an IPv6
-/// header.
+/// Flags in `flags_rqpn`. They say that a global route header stands before the received data, and that it
+/// has the form of an IPv6 header.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 
 /// Adds the source of a datagram to its entry: queue pair `source` (`flags_rqpn`; DEVICE.md, "Datagrams").
@@ -131,8 +131,9 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entr
 }
 
 /// Returns the entry of a signature error. The fields "actual" hold the signature in the data, and the fields
-/// "expected" the computed one, as tests of hardware expect. `qpn` is the queue pair of the transfer, `key`
-/// the mkey with its tag. Linux looks up the queue pair, and compares the key with that of its region.
+/// "expected" hold the computed signature, as tests of hardware expect. `qpn` is the queue pair of the
+/// transfer, `key` the mkey with its tag. Linux looks up the queue pair, and compares the key with the key of
+/// its region.
 pub(crate) fn signature_error(qpn: u32, key: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);

@@ -108,7 +108,7 @@ const BLOCK: usize = 16;
 const UNITS: usize = 64;
 
 /// The number of masks of a unit that are computed together. The compiler vectorizes a loop of this length,
-/// but unrolls a shorter one, which is slower.
+/// but unrolls a shorter loop, which is slower.
 const LANES: usize = 32;
 
 /// A piece of a data unit: its blocks, or the masks of these blocks.
@@ -306,7 +306,7 @@ impl BlockCipherDecClosure for Units<'_> {
     }
 }
 
-/// The masks of a unit. Each mask is the previous one multiplied by x in GF(2^128) (IEEE 1619 5.2).
+/// The masks of a unit. Each mask is the previous mask multiplied by x in GF(2^128) (IEEE 1619 5.2).
 struct Chain {
     low: u64,
     high: u64,
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn ieee_1619_unit_one_advances() {
-        // The expected ciphertext is not that of vector 5, because the plaintext of vector 5 is the
+        // The expected ciphertext is not the ciphertext of vector 5, because the plaintext of vector 5 is the
         // ciphertext of vector 4 (DEVICE.md, "Tweaks").
         let xts = Xts::new(&hex("2718281828459045235360287471352631415926535897932384626433832795")).unwrap();
         let plain: Vec<u8> = (0..512).map(|i| i as u8).collect();

@@ -47,10 +47,11 @@ pub(crate) struct AddressVector {
 }
 const _: () = assert!(size_of::<AddressVector>() == 48 && core::mem::offset_of!(AddressVector, gid) == 32);
 
-/// Flag beside the destination queue pair: the address vector has its second half, which Ethernet requires
-/// (`MLX5_EXTENDED_UD_AV`).
+/// The flag beside the destination queue pair says that the address vector has its second half, which
+/// Ethernet requires (`MLX5_EXTENDED_UD_AV`).
 const EXTENDED: u32 = 1 << 31;
-/// Flag beside the flow label: on InfiniBand, the datagram has a route in addition to its LID (`grh`).
+/// The flag beside the flow label says that, on InfiniBand, the datagram has a route in addition to its LID
+/// (`grh`).
 const GLOBAL: u32 = 1 << 30;
 /// A Q_Key with this bit means the Q_Key of the sending queue pair (InfiniBand 10.2.5).
 const OWN_QKEY: u32 = 1 << 31;
@@ -70,7 +71,7 @@ struct Route {
 /// The port that a datagram goes to, with the number of the destination queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// The sender's port, or one that shares its GID.
+    /// The sender's port, or a port that shares its GID.
     Own(u32),
     /// The port of another device.
     Other(u32),

@@ -201,7 +201,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Restores what [`Device::join`] has set, after a reset.
+    /// Restores the queue pair numbers and the GIDs that [`Device::join`] has set, after a reset of the
+    /// function.
     pub(crate) fn apply_network(&mut self) {
         if let Some((first, last)) = self.network {
             self.objects.qps.set_range(first, last);
@@ -286,12 +287,12 @@ impl<M: Memory> Device<M> {
             .ok_or(Error::NoSuchObject { what: "protection domain", number: pd })
     }
 
-    /// Creates an indirect key, which UMRs configure (CREATE_MKEY).
+    /// Creates an mkey without entries, which UMRs configure (CREATE_MKEY).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without
-    /// crypto, [`Error::BadAttribute`] for too many entries, or for entries of one length on an mkey that
-    /// cannot have them; [`Error::Exhausted`].
+    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for an mkey with crypto on a device
+    /// without crypto, [`Error::BadAttribute`] for too many entries, or for entries of one length on an mkey
+    /// that cannot have them; [`Error::Exhausted`].
     pub fn create_mkey(&mut self, attributes: MkeyAttributes) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         if attributes.crypto && self.profile.crypto == CryptoMode::None {
@@ -313,8 +314,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Creates an indirect key with its entries, which UMRs cannot change (CREATE_MKEY of access mode KLM or
-    /// KSM without `umr_en`).
+    /// Creates an mkey with its entries, which UMRs cannot change (CREATE_MKEY of access mode KLM or KSM
+    /// without `umr_en`).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR
@@ -343,7 +344,7 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::over(attributes, space))
     }
 
-    /// Destroys a key or deregisters a region.
+    /// Destroys an mkey, even if it belongs to a registered region.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -423,8 +424,8 @@ impl<M: Memory> Device<M> {
         self.objects.cqs.insert(Cq::new(attributes)).ok_or(Error::Exhausted)
     }
 
-    /// Collapses a completion queue: from now on, the device writes each entry over the first one (PRM `cc`).
-    /// Assumption: the owner bit changes as in a queue that is not collapsed.
+    /// Collapses a completion queue: from now on, the device writes each entry over the first entry (PRM
+    /// `cc`). Assumption: the owner bit changes as in a queue that is not collapsed.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -488,7 +489,8 @@ impl<M: Memory> Device<M> {
 }
 
 /// Refuses entries that no device supports: more than the limit, or entries of one length if this length
-/// exceeds 2^31 bytes or the mkey has signatures or crypto. Assumption: the refusal of signatures and crypto.
+/// exceeds 2^31 bytes or the mkey has signatures or crypto. Assumption: the device refuses entries of one
+/// length in an mkey with signatures or crypto.
 const fn check_entries(attributes: &MkeyAttributes) -> Result<(), Error> {
     if attributes.translations > 1 << LOG_MAX_ENTRIES {
         return Err(Error::BadAttribute("entries of an mkey"));

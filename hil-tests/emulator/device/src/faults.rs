@@ -13,8 +13,8 @@ macro_rules! faults {
         }
 
         impl Faults {
-            /// Returns the faults with only the named one on. A name is that of a field, with `_` or `-`
-            /// between its words. Returns `None` for an unknown name.
+            /// Returns the faults with only the named fault on. A name is the name of a field, with `_` or
+            /// `-` between its words. Returns `None` for an unknown name.
             pub fn named(name: &str) -> Option<Self> {
                 let name: String = name.replace('-', "_");
                 match name.as_str() {
@@ -59,8 +59,8 @@ faults! {
     keytag_ignored,
     /// The length of a request counts memory bytes, not wire bytes.
     length_counts_memory_bytes,
-    /// Of several signature errors the last one is reported instead of the first, and each transfer with an
-    /// error reports it again.
+    /// The device reports the last of several signature errors instead of the first, and reports again for
+    /// each transfer with an error.
     error_not_kept_first,
     /// The end of a login destroys the keys that were loaded under this login.
     keys_end_with_their_login,
@@ -119,7 +119,7 @@ faults! {
     /// Each transfer begins with the tweak of the mkey's first data unit, at any offset.
     tweak_of_each_transfer,
     /// Bit 7 of a check or copy mask selects the most significant byte of a CRC, which in little endian is
-    /// the last one in memory.
+    /// the last byte in memory.
     masks_number_the_value,
     /// Combinations of cipher and signature that the man page's table does not list give other bytes, and
     /// signature errors.

@@ -171,9 +171,9 @@ pub(crate) fn fetch(
     // A request names its own queue and block. A request with another queue or block was built for another
     // place, or the block was never written.
     let (named, index) = (control.qpn_ds_word().qpn(), word.wqe_index());
-    // The modifier of a UMR or SET_PSV selects the kind of object: 0 an mkey or PSV, other values a TIS or
-    // TIR, which this device does not have. Assumption: the modifier is ignored for opcodes without modifiers
-    // (DEVICE.md, "Opcode modifiers").
+    // The modifier of a UMR or SET_PSV selects the kind of object: 0 is an mkey or PSV, and other values are
+    // a TIS or TIR, which this device does not have. Assumption: the device ignores the modifier of opcodes
+    // without modifiers (DEVICE.md, "Opcode modifiers").
     let other_modifier = match posted.opcode {
         Opcode::MMO => word.opmod() != MODIFIER_COPY,
         opcode if is_masked(opcode) => width(opcode, word).is_none(),
@@ -251,8 +251,8 @@ impl Wqe {
     }
 }
 
-/// Returns the number of bytes that an atomic changes: 8 without masks. The opcode modifier of one with masks
-/// tells the number.
+/// Returns the number of bytes that an atomic changes. An atomic without masks changes 8 bytes. For an atomic
+/// with masks, the opcode modifier tells the number. Returns `None` for an unknown modifier.
 const fn width(opcode: Opcode, word: OpcodeWord) -> Option<Width> {
     match word.opmod() {
         _ if !is_masked(opcode) => Some(Width::Eight),

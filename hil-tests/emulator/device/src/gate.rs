@@ -16,14 +16,14 @@ pub enum Passage {
     Twice,
     /// The entry is not written.
     Never,
-    /// The entry waits, with all later ones of its queue, until [`crate::Device::release`]. Waiting entries
-    /// are also written before a queue pair changes its state, and before a queue pair, a completion queue or
-    /// an mkey is destroyed.
+    /// The entry waits, with all later entries of its queue, until [`crate::Device::release`]. Waiting
+    /// entries are also written before a queue pair changes its state, and before a queue pair, a completion
+    /// queue or an mkey is destroyed.
     Later,
     /// The entry given here is written first, then the device's own entry. The device sets the owner bit of
     /// both.
     Behind([u8; 64]),
-    /// The queue overruns: it has no room for this entry or for later ones.
+    /// The queue overruns: it has no room for this entry or for later entries.
     Overrun,
 }
 

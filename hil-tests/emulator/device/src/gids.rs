@@ -61,7 +61,7 @@ impl Gids {
         port.copied().unwrap_or_default()
     }
 
-    /// Lets all GIDs that are not the port's lead to other devices, from now on.
+    /// Makes all GIDs that are not the port's own lead to other devices, from now on.
     pub(crate) const fn reach_all(&mut self) {
         self.all = true;
     }

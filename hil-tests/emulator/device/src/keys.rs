@@ -1,4 +1,4 @@
-//! Encryption keys: import keys, logins, and loaded DEKs.
+//! Encryption keys: key encryption keys (KEKs), logins, and data encryption keys (DEKs).
 
 use crate::device::{Device, Error};
 use crate::faults::Faults;
@@ -107,7 +107,7 @@ impl<M: Memory> Device<M> {
             .ok_or(Error::NoSuchObject { what: "login", number })
     }
 
-    /// Ends a login. DEKs that were loaded under it stay.
+    /// Ends a login. DEKs that were loaded under this login stay.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -118,7 +118,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Invalidates all logins with a credential, as if a crypto officer had deleted the credential and stored
-    /// it again. DEKs that were loaded under them stay.
+    /// it again. DEKs that were loaded under these logins stay.
     pub fn revoke(&mut self, credential: u32) {
         for number in self.objects.logins.numbers() {
             if let Some(login) = self.objects.logins.get_mut(number)
@@ -155,10 +155,10 @@ impl<M: Memory> Device<M> {
     /// Gives a DEK another value (MODIFY_GENERAL_OBJECT).
     ///
     /// Assumption: a DEK that was used since the last [`Device::sync_crypto`] keeps its old value until the
-    /// next one.
+    /// next call of [`Device::sync_crypto`].
     ///
     /// # Errors
-    /// As [`Device::create_dek`], and [`Error::NoSuchObject`] for the DEK; [`Error::BadAttribute`] for
+    /// The errors of [`Device::create_dek`]; [`Error::NoSuchObject`] for the DEK; [`Error::BadAttribute`] for
     /// another domain.
     pub fn modify_dek(&mut self, number: u32, attributes: DekAttributes<'_>) -> Result<(), Error> {
         let new = self.load(attributes)?;

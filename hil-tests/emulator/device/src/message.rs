@@ -52,7 +52,8 @@ pub enum Request {
         /// The change, [without masks](Change::without_masks) for a plain atomic. If the width is 4 bytes,
         /// the upper halves of all values are 0.
         change: Change,
-        /// Whether the opcode is that of an atomic under masks, which the responder may forbid apart.
+        /// Whether the request is a masked atomic. A responder may allow plain atomics and forbid masked
+        /// atomics.
         masked: bool,
     },
 }
@@ -96,8 +97,8 @@ impl Width {
 /// The change of a value by an atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// If the value equals `compare` in the bits of `compare_mask`, the bits of `swap_mask` become those of
-    /// `swap`.
+    /// If the value equals `compare` in the bits of `compare_mask`, the bits of `swap_mask` get the values
+    /// that they have in `swap`.
     CompareSwap {
         /// The value to compare with.
         compare: u64,
@@ -138,8 +139,8 @@ impl Change {
                 }
                 value & !swap_mask | swap & swap_mask
             }
-            // Without the highest bits of both numbers, no sum of a field leaves the field. The highest bits
-            // are then added without a carry.
+            // Without the highest bit of each field, no sum of two fields carries into the next field. The
+            // highest bits are then added without a carry.
             Self::FetchAdd { add, boundary } => {
                 (value & !boundary).wrapping_add(add & !boundary) ^ (value ^ add) & boundary
             }
@@ -220,7 +221,7 @@ pub enum Message {
     },
 }
 
-/// Returns whether `sequence` is that of the first request of a queue pair after a reset.
+/// Returns whether `sequence` belongs to the first request of a queue pair after a reset.
 pub const fn is_first(sequence: u32) -> bool {
     sequence & COUNT == 0
 }

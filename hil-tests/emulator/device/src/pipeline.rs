@@ -195,7 +195,8 @@ impl<'a> Transform<'a> {
         })
     }
 
-    /// Returns the block size, with signature, that a refusal names: that of the first domain with blocks.
+    /// Returns the block size, with signature, that a refusal names: the block size of the first domain with
+    /// blocks.
     fn stride(&self, from: Option<Domain>, to: Option<Domain>) -> u64 {
         from.or(to).map_or(1, |domain| domain.stride())
     }

@@ -116,8 +116,8 @@ pub struct DeviceProfile {
     /// Whether a tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`). If the upper
     /// half of the tweak is all ones, the tweak grows by one instead, and the upper half counts as 0.
     ///
-    /// Assumption: the case of an upper half of all ones. Software that counts blocks in the lower half
-    /// writes all ones to the upper half (DEVICE.md, "Tweaks that grow by 2^64").
+    /// Assumption: the tweak grows by one if its upper half is all ones. Software that counts blocks in the
+    /// lower half writes all ones to the upper half (DEVICE.md, "Tweaks that grow by 2^64").
     pub tweak_inc_64: bool,
     /// The import method of keys.
     pub crypto: CryptoMode,
@@ -138,11 +138,11 @@ pub struct DeviceProfile {
     /// Whether completion entries carry the user index of their queue pair (capability `cqe_version` is 1).
     /// Otherwise CREATE_QP accepts only the indices 0 and 0xffffff, which mean none.
     ///
-    /// Assumption: the refusal of other indices.
+    /// Assumption: the device refuses other indices.
     pub user_indices: bool,
     /// Whether mkeys can give the right to atomics (capability `atomic`).
     pub atomic: bool,
-    /// Whether a device with atomics also has masked ones, of 4 and of 8 bytes (`atomic_operations`,
+    /// Whether a device with atomics also has masked atomics, of 4 and of 8 bytes (`atomic_operations`,
     /// `atomic_size_qp`).
     pub masked_atomics: bool,
     /// Whether a send queue can do without its doorbell record: the doorbell alone announces its requests
@@ -165,7 +165,8 @@ pub struct DeviceProfile {
     pub unordered_copies: bool,
     /// The kind of network of the port.
     pub port: Port,
-    /// The GID of the port: source address of sent datagrams, and destination address of received ones.
+    /// The GID of the port: the source address of sent datagrams, and the destination address of received
+    /// datagrams.
     pub port_gid: [u8; 16],
     /// The formats of time stamps that queue pairs can have.
     pub timestamps: Timestamps,

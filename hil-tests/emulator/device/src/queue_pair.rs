@@ -1,4 +1,4 @@
-//! Queue pairs: creation, settings, and transitions between states.
+//! Creates and destroys queue pairs, changes their settings, and moves them between states.
 
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
@@ -8,8 +8,9 @@ use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, R
 use crate::object::read_ahead::ReadAhead;
 
 impl<M: Memory> Device<M> {
-    /// Returns whether a request waits because its peer had no receive request, or because the gate delays it
-    /// ([`crate::Ruling::After`]). Only [`Device::run`] continues with the request.
+    /// Returns whether a request waits because its peer had no receive request, or because the gate (a
+    /// function that tests set) delays it ([`crate::Ruling::After`]). Only [`Device::run`] continues with the
+    /// request.
     pub fn is_waiting(&self) -> bool {
         let waits =
             |number: &u32| self.objects.qps.get(*number).is_some_and(|qp| qp.outstanding.is_not_ready());
@@ -145,7 +146,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Takes a request that comes with the doorbell (BlueFlame), before the doorbell itself. If the request
-    /// is the next one, the device does not read it from the ring.
+    /// is the next request of the send queue, the device does not read it from the ring.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -185,8 +186,8 @@ impl<M: Memory> Device<M> {
                 qp.draining = false;
                 qp.last_told = false;
             }
-            // Outstanding requests are flushed with the later ones: the consumer counter still stands before
-            // them.
+            // Outstanding requests are flushed with the later requests: the consumer counter still stands
+            // before them.
             QpState::Error | QpState::SendQueueError => {
                 qp.outstanding.clear();
                 qp.ruling = None;
@@ -207,7 +208,7 @@ impl<M: Memory> Device<M> {
     /// Moves a reset queue pair through INIT and RTR to RTS.
     ///
     /// # Errors
-    /// As [`Device::modify`].
+    /// The errors of [`Device::modify`].
     pub fn activate(&mut self, number: u32) -> Result<(), Error> {
         for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {
             self.modify(number, state)?;

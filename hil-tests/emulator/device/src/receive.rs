@@ -1,5 +1,4 @@
-//! Posted receive requests of queue pairs and of shared receive queues: their count, the next one, their
-//! flush.
+//! Counts, takes and flushes the posted receive requests of queue pairs and of shared receive queues.
 
 use crate::device::{Device, Error, Event};
 use crate::fetch;

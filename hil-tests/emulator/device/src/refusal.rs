@@ -12,7 +12,7 @@ use mlx5_mkey::wire::cqe::Syndrome;
 pub enum Refusal {
     /// No mkey has the index of the key.
     UnknownKey = 0x01,
-    /// The key's tag is not the current one.
+    /// The tag of the key is not the current tag of its mkey.
     KeyTag = 0x02,
     /// The key is free: never configured, or invalidated.
     KeyFree = 0x03,
@@ -109,7 +109,7 @@ impl Refusal {
     /// Returns the status that the requester or the responder reports if its own key or request is at fault:
     /// the responder with `receives`, otherwise the requester.
     ///
-    /// Assumption: the assignment of reasons to the vendor syndromes of a local protection error (DEVICE.md,
+    /// Assumption: a local protection error reports these vendor syndromes for these reasons (DEVICE.md,
     /// "Vendor syndromes").
     const fn local(self, receives: bool) -> Status {
         let syndrome = self.local_syndrome();

@@ -1,4 +1,4 @@
-//! Registered memory: regions with a key, and changes of them.
+//! Registers memory as regions with a key, and changes regions.
 
 use crate::device::{Device, Error};
 use crate::memory::Memory;
@@ -50,7 +50,7 @@ impl<M: Memory> Device<M> {
     /// with an `iova`).
     ///
     /// # Errors
-    /// As [`Device::register`].
+    /// The errors of [`Device::register`].
     pub fn register_at(
         &mut self,
         pd: u32,
@@ -68,7 +68,7 @@ impl<M: Memory> Device<M> {
     /// `attributes`, as the command of a program asks.
     ///
     /// # Errors
-    /// As [`Device::register`].
+    /// The errors of [`Device::register`].
     pub fn register_with(&mut self, attributes: MkeyAttributes, place: Placement) -> Result<Key, Error> {
         let MkeyAttributes { pd, tag, access, relaxed_ordering, .. } = attributes;
         self.known_pd(pd)?;

@@ -1,4 +1,4 @@
-//! The responder: executes requests of a peer, on posted receives and on remote keys.
+//! The responder: executes requests of a peer, on posted receive requests and on remote keys.
 
 use crate::cqe;
 use crate::data_path::{Range, Report};
@@ -60,8 +60,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Stores a message in the next receive request. For a datagram, `source` is the number of the sender's
-    /// queue pair.
+    /// Stores the message of a SEND in the next receive request. For a datagram, `source` is the number of
+    /// the sender's queue pair.
     pub(crate) fn respond_send(
         &mut self,
         qpn: u32,
@@ -279,8 +279,8 @@ impl<M: Memory> Device<M> {
             Syndrome::REMOTE_INVALID_REQUEST => Event::QpRequest(qpn),
             _ => Event::QpAccess(qpn),
         });
-        // Assumption: the first receive request completes with the error (0x11), and the later ones are
-        // flushed.
+        // Assumption: the first receive request completes with the error (0x11), and the later receive
+        // requests are flushed.
         if let Some(receive) = self.take_receive(qpn) {
             let status = Status { syndrome: Syndrome::LOCAL_ACCESS, ..cause.receive() };
             self.fail_receive(qpn, receive.counter, status, cause);

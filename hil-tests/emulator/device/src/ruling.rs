@@ -22,10 +22,10 @@ pub enum Ruling {
     /// The message of the request does not arrive. With a reliable transport, the request completes with
     /// [`Syndrome::TRANSPORT_RETRY`].
     Lost,
-    /// The peer has no receive request for this number of first attempts.
+    /// For this number of attempts, the gate answers in place of the peer that no receive request is posted.
     NotReady(u32),
-    /// The request and all later ones of the queue wait for this number of ticks of the device's clock.
+    /// The request and all later requests of the queue wait for this number of ticks of the device's clock.
     After(u64),
-    /// The request and all later ones of the queue wait until the queue pair leaves its state.
+    /// The request and all later requests of the queue wait until the queue pair leaves its state.
     Hangs,
 }

@@ -7,8 +7,8 @@ use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
-/// The most rounds over the queue pairs in one run: requests may cause others without end. The next run
-/// continues.
+/// The most rounds over the queue pairs in one run. Requests may cause further requests without end, so the
+/// next run continues.
 const MAX_ROUNDS: u32 = 1 << 17;
 
 impl<M: Memory> Device<M> {
@@ -23,8 +23,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Takes a doorbell as [`Device::doorbell`] does, for a caller that has read the record: `producer` is
-    /// its send counter.
+    /// Takes a doorbell as [`Device::doorbell`] does, for a caller that has read the doorbell record.
+    /// `producer` is the record's send counter.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -53,7 +53,7 @@ impl<M: Memory> Device<M> {
     pub fn run(&mut self) {
         for number in core::mem::take(&mut self.waiting) {
             self.ask_again(number);
-            // Further requests may follow the repeated ones, so the queue pair stays active.
+            // Further requests may follow the repeated requests, so the queue pair stays active.
             self.active.insert(number);
         }
         self.active.append(&mut self.stalled);
@@ -137,7 +137,8 @@ impl<M: Memory> Device<M> {
             return Some(Response::Unreachable);
         };
         if qp.expected != Some(sequence) && !is_first(sequence) {
-            // Without any earlier request of this peer, the queue pair was reset and the peer was not.
+            // If no request of this peer has arrived before, the queue pair was reset, but the peer was not
+            // reset.
             return qp.expected.is_none().then_some(Response::Unreachable);
         }
         let response = self.respond(qpn, request);

@@ -196,8 +196,8 @@ pub enum Part {
     RefTag,
 }
 
-/// A signature that does not match: the found and the computed one, as 64-bit words (DEVICE.md, "Completion
-/// entries").
+/// A signature that does not match: the found and the computed signature, as 64-bit words (DEVICE.md,
+/// "Completion entries").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The first part that is wrong, in the order guard, application tag, reference tag.
@@ -251,7 +251,7 @@ impl Rule {
         }
     }
 
-    /// Compares the bytes that `mask` selects of a block's signature, `found`, with the computed ones.
+    /// Compares the bytes that `mask` selects of a block's signature, `found`, with the computed bytes.
     /// Returns the mismatch, if there is one. `escapes` says whether escape tags switch checks off.
     pub fn check(&self, block: &[u8], index: u64, found: &[u8], mask: u8, escapes: bool) -> Option<Mismatch> {
         let found = Signature::take(found);

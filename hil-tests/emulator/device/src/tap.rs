@@ -1,4 +1,5 @@
-//! A tap on the wire, the completion queues and the command queue, for observers of the device.
+//! A tap, by which an observer of the device sees messages, completion entries, requests, packets and
+//! commands.
 
 use crate::message::Message;
 use crate::object::qp::Transport;
@@ -23,7 +24,7 @@ pub enum Seen<'a> {
         /// The cause of an error entry.
         cause: Option<Cause>,
     },
-    /// A request of a send queue starts. Requests that are flushed, and malformed ones, are not shown.
+    /// A request of a send queue starts. Flushed requests and malformed requests are not shown.
     Request {
         /// The queue pair.
         queue: u32,

@@ -53,7 +53,7 @@ impl Transaction {
     /// Returns the ranges of memory bytes and of data bytes that correspond to `length` wire bytes at
     /// `offset` of the mkey. A request covers all data, all data with the CRC on the wire, or the CRC alone.
     ///
-    /// Assumption: other parts are refused. Drivers request only these parts.
+    /// Assumption: the device refuses requests for other parts. Drivers request only these parts.
     ///
     /// # Errors
     /// A [`Reason`] if the range is another part of the transaction, or if no transaction has begun.
@@ -99,7 +99,7 @@ impl Transaction {
 
     /// Adds `data` bytes to the CRC, and compares the CRC behind them if there is one.
     ///
-    /// Assumption: the offset of an error is that of the CRC's last byte, as for blocks.
+    /// Assumption: the offset of an error is the offset of the CRC's last byte, as for blocks.
     ///
     /// # Errors
     /// [`Reason::NoRoom`], [`Reason::TransactionNotBegun`].

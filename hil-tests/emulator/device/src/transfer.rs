@@ -1,4 +1,5 @@
-//! The range of a transfer, a wrong signature in a transfer, and memory for its bytes.
+//! The range of a transfer, a wrong signature in a transfer, and the allocation of memory for transferred
+//! bytes.
 
 use crate::refusal::Reason;
 use crate::signature::Mismatch;

@@ -99,7 +99,7 @@ fn signature(
     let transaction = transaction(&bsf, mkey, objects, faults)?;
     let blocks = bsf.memory != 0 || bsf.wire != 0;
     let extended = BsfSize::from_bits(bsf.bsf_size_sbs).size() == BsfSize::EXTENDED;
-    // Assumption: with a transaction, the attributes of blocks are ignored.
+    // Assumption: with a transaction, the device ignores the attributes of blocks.
     if transaction.is_some() {
         return Ok(Transform { transaction, ..Transform::default() });
     }
@@ -139,9 +139,9 @@ fn signature(
 
 /// Decodes the extension of a signature BSF. Returns `Ok(None)` if there is no transaction.
 ///
-/// Assumptions: CRCs other than CRC32C are refused, and so is an epilogue. Of two domains, only the wire
-/// domain counts. The bits of a domain without a format, the check mask, and a length that differs from the
-/// mkey's are ignored.
+/// Assumptions: the device refuses CRCs other than CRC32C, and refuses an epilogue. Of two domains, only the
+/// wire domain counts. The device ignores the bits of a domain without a format, the check mask, and a length
+/// that differs from the mkey's.
 fn transaction(
     bsf: &SignatureBsf,
     mkey: &Mkey,

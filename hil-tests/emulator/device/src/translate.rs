@@ -24,7 +24,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// Returns the right that the keys named by an indirect key's entries must give, if the indirect key
+    /// Returns the right that a key must give if an entry of an indirect mkey names it, and the indirect mkey
     /// alone decides about the rights of the peer.
     pub(crate) const fn of_owner(self) -> Self {
         match self {
@@ -220,7 +220,8 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         let missing = Reason::StridedEntriesMissing { key };
         let entries = entries.get(..usize::from(header.num_entries.get())).ok_or(missing)?;
         let cycle = entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.byte_count.get().into()));
-        // Assumption: the entries determine the bytes of a cycle, and the header's value is ignored.
+        // Assumption: the lengths of the entries add up to the bytes of a cycle. The device ignores the
+        // number of bytes in the header.
         if cycle == 0 {
             return Err(Reason::BehindEntries { key, end, mapped: 0 });
         }

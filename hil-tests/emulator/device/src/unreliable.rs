@@ -32,7 +32,7 @@ impl<M: Memory> Device<M> {
         }
         let to = match address.destination(self.profile.port, &self.gids)? {
             Destination::Own(number) => Some(self.whereabouts(number)),
-            // The address is that of another device. A queue pair of this device with the same number gets no
+            // The address belongs to another device. A queue pair of this device with the same number gets no
             // datagram.
             Destination::Other(number) if number <= MANAGEMENT => Some(Peer::Remote(number)),
             Destination::Other(number) => {
@@ -53,7 +53,7 @@ impl<M: Memory> Device<M> {
         Ok(Outcome::Unanswered { to, datagram, request, bytes, reports })
     }
 
-    /// Returns the place of a queue pair that a datagram names: on this device, or on another one.
+    /// Returns the place of a queue pair that a datagram names: on this device, or on another device.
     fn whereabouts(&self, number: u32) -> Peer {
         let is_own = self.objects.qps.covers(number) || self.objects.qps.get(number).is_some();
         if is_own { Peer::Local(number) } else { Peer::Remote(number) }

@@ -1,4 +1,4 @@
-//! Capabilities of the device, at the offsets of the PRM.
+//! Tests of the capabilities of the device, at the offsets of the PRM.
 
 use mlx5_softdev::capabilities::{capabilities, nic_vport};
 use mlx5_softdev::{CryptoMode, DeviceProfile};

@@ -1,5 +1,5 @@
-//! Commands that create, change and destroy objects: the effect of each field, and the statuses of refused
-//! commands. Offsets of fields come from the PRM (`mlx5_ifc.h` of Linux).
+//! Tests of commands that create, change and destroy objects. They check the effect of each field, and the
+//! statuses of refused commands. Offsets of fields come from the PRM (`mlx5_ifc.h` of Linux).
 
 use crate::common::*;
 use mlx5_mkey::types::MkeyIndex;
@@ -121,7 +121,7 @@ impl Setup {
         Ring { cqn: self.good(words), ..ring }
     }
 
-    /// Returns CREATE_QP with a receive ring of [`LOG_RQ`] slots, and the queue that it creates.
+    /// Returns CREATE_QP with a receive ring of `1 << LOG_RQ` slots, and the queue that it creates.
     pub(crate) fn qp(&mut self) -> (Words, Queue) {
         let (send_cq, recv_cq) = (self.made_cq(LOG_CQ), self.made_cq(LOG_CQ));
         let receives = u64::from(RQ_STRIDE) << LOG_RQ;
@@ -691,8 +691,8 @@ fn atomics_over_relaxed_order_have_their_number() {
         let entry = Posted::new(setup.queue, &words.0, 16).give(&mut setup.host.device);
         assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
     };
-    // The command creates mkeys over a list that keep the order of accesses, relax that of writes, and relax
-    // that of reads.
+    // The command creates mkeys over a list that keep the order of accesses, relax the order of writes, or
+    // relax the order of reads.
     for (relaxed, writes, reads) in [(false, 0, 0), (true, 0x04, 0), (true, 0, 0x40)] {
         let list = list_mkey(pd, 0, 0, 0, 4096, &[over(key.get(), at, 4096)]);
         let list = setup.good(list.u8(MKC + 1, writes).u8(MKC + 0x3b, reads));

@@ -1,5 +1,5 @@
-//! Completion entries: decisions of the gate about entries, rings that are full or outside of the memory, and
-//! the fields of failed requests.
+//! Tests of completion entries: of the gate's decisions about entries, of rings that are full or outside of
+//! the memory, and of the fields of failed requests.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};

@@ -1,4 +1,4 @@
-//! Copies without a peer, as libmlx5 writes them (opcode MMO): their effect, and refused copies.
+//! Tests of copies without a peer, as libmlx5 writes them (opcode MMO), and of refused copies.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

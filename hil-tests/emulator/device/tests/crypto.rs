@@ -1,4 +1,5 @@
-//! AES-XTS through mkeys: rows A to J of DEVICE.md, "Crypto BSF and encryption order", engines, keys.
+//! Tests of AES-XTS through mkeys, in rows A to J of DEVICE.md, "Crypto BSF and encryption order", of the
+//! engines, and of keys.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -1,4 +1,4 @@
-//! Datagrams: their destinations, the received bytes, and dropped datagrams.
+//! Tests of datagrams: of their destinations, of the received bytes, and of dropped datagrams.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};

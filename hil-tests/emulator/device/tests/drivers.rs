@@ -1,4 +1,4 @@
-//! Requests as SPDK and DPDK write them. Both projects run on real devices.
+//! Tests of requests as SPDK and DPDK write them. Both projects run on real devices.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -9,9 +9,9 @@ const LEN: u64 = 1;
 const FREE: u64 = 1 << 29;
 const TWEAK: u128 = 0x77;
 
-/// SPDK's UMRs write the length and the free bit of a free mkey, DPDK's only the length of an mkey in use.
-/// Neither sets the enable bit of the BSF. The raw data size in the BSF equals the length. The list may map
-/// more bytes than the length: the entries behind the length stay, but are unused.
+/// SPDK's UMRs write the length and the free bit of a free mkey. DPDK's UMRs write only the length of an mkey
+/// in use. Neither sets the enable bit of the BSF. The raw data size in the BSF equals the length. The list
+/// may map more bytes than the length: the entries behind the length stay, but are unused.
 #[test]
 fn length_and_bsf_are_all_that_a_umr_needs() {
     let data = pattern(1536, 1);

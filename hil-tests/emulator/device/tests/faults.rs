@@ -1,11 +1,11 @@
-//! Faults of the device: each has its own effect, and no other.
+//! Tests of the faults of the device: each fault has its own effect, and no other effect.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_softdev::*;
 
-/// The mkey allows the peer to write, but the region that the mkey maps does not. Each of two faults lets the
-/// write pass. The fault `region_rights_ignored` does not affect requests that name the region's own key.
+/// The mkey allows the peer to write, but the region that the mkey maps forbids it. Each of two faults lets
+/// the write pass. The fault `region_rights_ignored` does not affect requests that name the region's own key.
 #[test]
 fn rights_of_a_region_are_ignored_by_either_fault() {
     let faults = |host: &mut Host, key, region| {

@@ -1,6 +1,6 @@
-//! Integrity regions as Linux's mlx5_ib posts them (`wr.c`: `handle_reg_mr_integrity`, `set_pi_umr_wr`,
-//! `mlx5_set_bsf`, `set_linv_wr`). Its requests differ from those that rdma-core posts for the same purpose
-//! (DEVICE.md, "Integrity regions of Linux").
+//! Tests of integrity regions as Linux's mlx5_ib posts them (`wr.c`: `handle_reg_mr_integrity`,
+//! `set_pi_umr_wr`, `mlx5_set_bsf`, `set_linv_wr`). The requests of mlx5_ib differ from the requests that
+//! rdma-core posts for the same purpose (DEVICE.md, "Integrity regions of Linux").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -48,7 +48,7 @@ enum Entries {
     Apart(u64, u64, Key),
 }
 
-/// A region of a kernel, which registers it by UMRs.
+/// An integrity region that a kernel registers by UMRs.
 struct Region {
     mkey: Mkey,
     count: u32,
@@ -302,7 +302,7 @@ fn a_signature_error_names_the_queue_pair_and_the_whole_key() {
         // `sigerr_count` grows with each error that Linux has polled.
         region.count += 1;
     }
-    // A region without the reference tag in its mask reports nothing, and Linux's count stays.
+    // A region without the reference tag in its check mask reports nothing, and Linux's count stays.
     region.register(&mut host, entries, true, true, GUARD | APPTAG);
     assert_eq!(host.send_from(region.mkey.key, 0, DATA + INFORMATION), wrong_wire(&wrong));
     assert_eq!(host.signature_errors(), []);

@@ -1,5 +1,5 @@
-//! The command interface with handwritten entries and mailbox blocks. Malformed commands are refused, and
-//! change nothing.
+//! Tests of the command interface with handwritten entries and mailbox blocks. Malformed commands are
+//! refused, and change nothing.
 
 use crate::common::{DOORBELL, ENTRY, Posted, Words, xor};
 use mlx5_softdev::{Arena, Device, DeviceProfile, Fault, Memory, Phase};

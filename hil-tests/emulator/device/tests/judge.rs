@@ -31,8 +31,8 @@ enum Verdict {
 
 use Verdict::{Executes, NoRequest, Refuses, RefusesUse};
 
-/// Rows whose verdict depends on a fact that no request contains, each with this fact. `inspect` calls the
-/// requests of none of these rows refused.
+/// Rows whose verdict depends on a fact that no request contains, each with this fact. For these rows,
+/// `inspect` calls no request refused.
 const UNTOLD: &[(&str, &str)] = &[
     ("AnotherObject", "the device has the TIS or TIR; this one has none"),
     ("IndexOutOfOrder", "the block of the ring at which the request stands"),
@@ -195,7 +195,8 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let digest = |fix: Fix, verdict| (Some(b.transaction()), None, Some((b.signed.key, 1028)), fix, verdict);
     let alone = |wqe: Wqe, fix: Fix, verdict| (None, Some(wqe), None, fix, verdict);
     let same: Fix = Box::new(nothing);
-    // The list has one entry, padded to a block of 4. The BSF therefore stands at offset 192.
+    // The entries begin at offset 128. The only entry is padded to a block of 4 entries of 16 bytes, so the
+    // BSF stands at offset 192.
     const BSF: usize = 192;
     let pointer = |address: u64, octowords: u16, length: u64| {
         let mut config = b.list(64);
@@ -355,8 +356,8 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         // and the code as the entry's key.
         "StridedOpcode" if form == 0 => (Some(b.streams()), None, None, set(ENTRIES + 6, &[5]), Executes),
         "StridedOpcode" => {
-            // A key with the value of the code exists: the code is thus valid as the key of an entry. The
-            // key's space begins at the address that the two counts of the header form.
+            // A key exists whose value equals the wrong code, so the code is valid as the key of an entry.
+            // The key's space begins at the address that the two counts of the header form.
             bench.host.device.set_numbers(Numbered::Mkey, 5, 5).unwrap();
             let attributes = MkeyAttributes { free: false, ..MkeyAttributes::new(bench.host.pd, 4) };
             let entry = Klm { byte_count: 64.into(), mkey: key.get().into(), address: at.into() };

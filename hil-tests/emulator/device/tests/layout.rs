@@ -1,4 +1,4 @@
-//! Layouts, rights and keys: the places of transferred bytes.
+//! Tests of layouts, rights and keys: the bytes of memory that a transfer reaches, and refused transfers.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -1,5 +1,5 @@
-//! Lists in registered memory, and changes in the middle of a list (DEVICE.md, "UMR by pointer" and
-//! "Entries in the middle of a list").
+//! Tests of lists in registered memory, and of changes in the middle of a list (DEVICE.md, "UMR by pointer"
+//! and "Entries in the middle of a list").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -1,5 +1,5 @@
-//! Lists whose number of entries exceeds 16 bits: offsets of 48 bits, and lists that are written in parts
-//! (DEVICE.md, "Entries in the middle of a list").
+//! Tests of lists whose number of entries exceeds 16 bits: of offsets of 48 bits, and of lists that are
+//! written in parts (DEVICE.md, "Entries in the middle of a list").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -12,7 +12,7 @@ use mlx5_softdev::*;
 /// The room for entries of the mkeys in these tests.
 const ROOM: u32 = 70_000;
 
-/// Creates an mkey for entries of 64 bytes each, and one for entries with their own lengths.
+/// Creates an mkey for entries of 64 bytes each, and an mkey for entries with their own lengths.
 fn mkeys(host: &mut Host) -> [Key; 2] {
     [Some(6), None].map(|log_entry| {
         let attributes = MkeyAttributes { log_entry, free: false, ..MkeyAttributes::new(host.pd, ROOM) };

@@ -1,5 +1,5 @@
-//! The network interface of an Ethernet port: send queues of packets, and objects with a number and no other
-//! state (`en_main.c` of Linux's mlx5_core).
+//! Tests of the network interface of an Ethernet port: of send queues of packets, of frames, and of objects
+//! with a number and no other state (`en_main.c` of Linux's mlx5_core).
 
 use crate::commands::*;
 use crate::common::*;
@@ -101,7 +101,7 @@ fn a_block_that_comes_with_its_doorbell_takes_the_place_of_the_one_in_the_ring()
     setup.host.device.write_uar(page + 0x800, &nop(7, false));
     assert_eq!(setup.host.get(cq.address + 128 + 0x3c, 2), [0, 2]);
     // The doorbells of a device that is slower than its host arrive after the host has written further
-    // requests. The first completion is still that of the block that came with the first of these doorbells.
+    // requests. The first completion still belongs to the block that came with the first of these doorbells.
     for index in 3..6_u16 {
         setup.host.put(ring + u64::from(index & 3) * 64, &nop(index, index == 5));
     }

@@ -1,4 +1,4 @@
-//! Objects of a device: numbers, references between objects, and reasons for refusals.
+//! Tests of the objects of a device: of their numbers, of references between objects, and of refusals.
 
 use crate::common::*;
 use mlx5_mkey::wire::ctrl::Opcode;

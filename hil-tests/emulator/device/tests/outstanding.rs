@@ -1,5 +1,5 @@
-//! Several outstanding requests to another device: the requests that may follow before an answer, and the
-//! completions if one of them fails.
+//! Tests of several outstanding requests to another device. They check which requests may follow before an
+//! answer, and which completions come if one of the requests fails.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -109,7 +109,7 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     let counters = [pair.send(1), pair.send(2), pair.send(3)];
     assert_eq!(pair.there(), 3);
     // The receive requests are posted before the second request is repeated. The third request must not take
-    // one before the second does.
+    // a receive request before the second request does.
     let rest = [pair.receive(), pair.receive()];
     // The third request has no answer.
     assert_eq!(pair.back(), 2);

@@ -1,4 +1,4 @@
-//! Rings, counters, states and completions, independent of data (DEVICE.md, "Completion entries").
+//! Tests of rings, counters, states and completions, independent of data (DEVICE.md, "Completion entries").
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -203,7 +203,7 @@ fn a_run_looks_at_queues_with_work_only() {
     assert_eq!(host.device.memory().read.get(), before, "a reset queue pair has no work");
 }
 
-/// In the error state, malformed requests are flushed as all others.
+/// In the error state, malformed requests are flushed like all other requests.
 #[test]
 fn malformed_requests_are_flushed() {
     let mut host = Host::new();
@@ -280,7 +280,7 @@ fn sizes_of_queue_pairs_have_limits() {
     }
 }
 
-/// A full ring of receive requests is valid. A higher count in the doorbell record is not.
+/// A full ring of receive requests is valid. A doorbell record with a higher count is invalid.
 #[test]
 fn a_full_ring_of_receives_is_used() {
     for (posted, used) in [(1 << LOG_RQ, true), ((1 << LOG_RQ) + 1, false), (0xffff, false)] {
@@ -493,7 +493,7 @@ fn a_request_comes_with_the_doorbell() {
     let mut host = Host::new();
     let (qpn, sq) = (host.q[A].qpn, host.q[A].attributes.sq);
     let block = |host: &Host, index: u64| -> [u8; 64] { host.get(sq + 64 * index, 64).try_into().unwrap() };
-    // The request in the ring asks for a completion. The block that comes with the doorbell does not.
+    // The request in the ring asks for a completion. The block that comes with the doorbell asks for none.
     host.post(A, nop());
     let mut silent = block(&host, 0);
     assert_eq!(silent[11] & 0x0c, 0x08);

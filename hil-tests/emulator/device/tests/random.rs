@@ -1,4 +1,4 @@
-//! With random bytes in rings and memory, the device neither panics nor hangs.
+//! Tests that the device neither panics nor hangs with random bytes in rings and memory.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

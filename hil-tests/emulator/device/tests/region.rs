@@ -1,4 +1,4 @@
-//! Changes of regions: domain, memory and rights. The key stays the same.
+//! Tests of changes of a region's domain, memory and rights. The key stays the same.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -1,5 +1,5 @@
-//! Regions of pages that UMRs fill, as Linux's mlx5_ib registers memory (`umr.c`, `wr.c`): access mode MTT,
-//! two entries in an octoword, rights in the lowest bits of an entry.
+//! Tests of regions of pages that UMRs fill, as Linux's mlx5_ib registers memory (`umr.c`, `wr.c`). The
+//! access mode is MTT: an octoword has two entries, and the lowest bits of an entry are rights.
 
 use crate::commands::*;
 use crate::common::*;
@@ -218,8 +218,8 @@ fn entries_come_from_memory_and_from_an_offset_on() {
         mkey: driver.local.get().into(),
         address: list.into(),
     };
-    // mlx5_ib writes a long list by several requests. The first request leaves the region free. The last one
-    // has an offset, and enables the region.
+    // mlx5_ib writes a long list by several requests. The first request leaves the region free. The last
+    // request has an offset, and enables the region.
     put(&mut driver, &[0, 1, 2, 3, 4, 5, 6, 7].map(page));
     let wqe = umr(key, FAIL_IF_USED, 4, 0, MkeyContext::default()).with(&pointer(&driver));
     assert_eq!(driver.umr(wqe), Ok(()));

@@ -1,4 +1,5 @@
-//! Receive requests that several queue pairs share: the order of the list, events, and invalid lists.
+//! Tests of receive requests that several queue pairs share: of the order of the list, of events, and of
+//! invalid lists.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -171,7 +172,7 @@ fn a_limit_is_told_once() {
     assert!(shared.host.device.arm_srq(99, 1).is_err());
 }
 
-/// The buffers are in the domain of the shared queue, not in that of the queue pair.
+/// The buffers are in the domain of the shared queue, not in the domain of the queue pair.
 #[test]
 fn buffers_are_in_the_domain_of_the_shared_queue() {
     let mut shared = Shared::new(STRAIGHT);

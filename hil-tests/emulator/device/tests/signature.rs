@@ -1,4 +1,5 @@
-//! Block signatures: generation, checks, removal, conversion, copies, reports.
+//! Tests of block signatures. The device generates, checks, removes, converts and copies signatures, and
+//! reports wrong ones.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -448,7 +449,8 @@ fn more_faults_show() {
     let mut host = Host::with_faults(|f| f.wire_signatures_ignored = true);
     let (_, mkey) = signed(&mut host, &pattern(1024, 8), Sig::None, T10, 0xff, None);
     assert_eq!(out(&mut host, &mkey, 520).0, pattern(1024, 8)[..520]);
-    // With the fault `length_counts_memory_bytes`, the length counts memory bytes.
+    // With the fault `length_counts_memory_bytes`, the completion reports 512 memory bytes instead of 520
+    // wire bytes.
     let mut host = Host::with_faults(|f| f.length_counts_memory_bytes = true);
     let (_, mkey) = signed(&mut host, &with_pi(&data, 0x1234, 100), T10, Sig::None, 0xff, None);
     host.send_from(mkey.key, 0, 520);

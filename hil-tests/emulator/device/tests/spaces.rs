@@ -1,5 +1,5 @@
-//! Keys that are created with their entries (PRM CREATE_MKEY): entries with their own lengths (access mode
-//! KLM), and entries of one length (KSM).
+//! Tests of keys that are created with their entries (PRM CREATE_MKEY): with entries of different lengths
+//! (access mode KLM), and with entries of one length (KSM).
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -35,7 +35,7 @@ fn entries_of_one_length_are_found_by_number() {
     host.write_into(key, START + 20, &data);
     host.good(B);
     assert_eq!((host.get(one + 20, 44), host.get(two, 56)), (data[..44].to_vec(), data[44..].to_vec()));
-    // The last entry maps the memory of the first one again.
+    // The last entry maps the memory of the first entry again.
     host.write_into(key, START + 128, &[7; 22]);
     host.good(B);
     assert_eq!(host.get(one, 22), [7; 22]);
@@ -49,7 +49,7 @@ fn entries_of_one_length_are_found_by_number() {
     }
 }
 
-/// UCX keeps a second key over each region. The space of this key begins a few bytes behind that of the
+/// UCX keeps a second key over each region. The space of this key begins a few bytes behind the space of the
 /// region.
 #[test]
 fn a_space_may_begin_elsewhere_than_its_memory() {
@@ -131,8 +131,8 @@ fn list(mkey: &Mkey, entries: &[(u64, u32, Key)], length: u64) -> Wqe {
     config.umr()
 }
 
-/// One UMR writes entries in the request, and another one replaces some. The word that holds the length of a
-/// list entry, or the code of an interleaved layout, is ignored.
+/// One UMR writes entries in the request, and another UMR replaces some of them. The word that holds the
+/// length of a list entry, or the code of an interleaved layout, is ignored.
 #[test]
 fn umrs_write_entries_of_one_length() {
     let mut host = Host::new();
@@ -164,7 +164,7 @@ fn umrs_write_entries_of_one_length() {
     host.post(A, wqe.with(&[0_u8; 32]));
     assert_eq!(host.send_from(key, 0, 6 * 64), expected(&[80, 3, 77, 0, 11, 12]));
     while host.poll_send(A).is_some() {}
-    // A UMR writes more entries than the mkey has room for. The next one writes too few entries for the
+    // A UMR writes more entries than the mkey has room for. The next UMR writes too few entries for the
     // length.
     host.post(A, list(&mkey, &[entry(0); 13], 64));
     host.ring(A);

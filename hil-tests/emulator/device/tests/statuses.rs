@@ -1,4 +1,4 @@
-//! The syndromes and causes of error completions, compared with reports from users of real devices
+//! Tests that compare the syndromes and causes of error completions with reports from users of real devices
 //! (DEVICE.md, "What users' devices have said").
 
 use crate::common::Seen;

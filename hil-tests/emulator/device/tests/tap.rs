@@ -1,4 +1,4 @@
-//! The tap shows messages on the wire and completion entries, in order.
+//! Tests that the tap shows messages on the wire and completion entries, in order.
 
 use crate::common::{A, B, Host, segment, send};
 use mlx5_mkey::wire::ctrl::Opcode;

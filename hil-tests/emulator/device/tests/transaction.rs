@@ -1,4 +1,4 @@
-//! Signatures over transactions, as SPDK's drivers use them (DEVICE.md, "Transaction signatures" and
+//! Tests of signatures over transactions, as SPDK's drivers use them (DEVICE.md, "Transaction signatures" and
 //! "Transaction signatures with AES-XTS").
 
 use crate::common::*;
@@ -48,7 +48,7 @@ fn a_crc_is_generated_behind_the_data() {
         let expected = [&data[..], &crc32c(&data)].concat();
         assert_eq!(host.read_from(mkey.key, 0, length as u32 + 4), expected, "by a peer");
         assert_eq!(host.send_from(mkey.key, 0, length as u32 + 4), expected, "to a peer");
-        // One request reads the data alone, the next one the CRC alone.
+        // One request reads the data alone, and the next request reads the CRC alone.
         assert_eq!(host.read_from(mkey.key, 0, length as u32), data);
         assert_eq!(host.read_from(mkey.key, length as u64, 4), crc32c(&data));
         assert!(host.signature_errors().is_empty());
@@ -258,8 +258,8 @@ fn what_no_driver_asks_for_is_refused() {
             assert_eq!(refused(&mut host, mkey.key, 0, 1024), Refusal::Bsf, "{what}");
         }
     }
-    // The device executes AES-XTS with an encryption order other than the two known forms, because no source
-    // shows a device that refuses it.
+    // The device executes AES-XTS with encryption orders that SPDK does not use here, because no source shows
+    // a device that refuses them.
     let dek = host.dek(&KEY);
     for order in [0, 1, 3] {
         let mkey = host.mkey(true, true);

@@ -1,5 +1,5 @@
-//! The pipeline as a pure function: for all transforms, received wire bytes give the transmitted memory bytes
-//! again.
+//! Tests of the pipeline as a pure function: for all transforms, received wire bytes give the transmitted
+//! memory bytes again.
 
 use mlx5_softdev::crypto::Xts;
 use mlx5_softdev::pipeline::{Cipher, Domain, Order, Transform};
@@ -59,7 +59,8 @@ proptest! {
         let (offset, length) = (first * bytes(wire), blocks * bytes(wire));
         let span = transform.span(offset, length, PartialBlocks::Refuse, &none).unwrap();
         prop_assert_eq!(span.memory_length, blocks * bytes(memory));
-        // Transmitting any memory bytes gives valid wire bytes. Receiving these gives valid memory bytes.
+        // Transmitting any memory bytes gives valid wire bytes. Receiving these wire bytes gives valid memory
+        // bytes.
         let any = vec![seed; span.memory_length as usize];
         let sent = transform.transmit(&span, any, &none).unwrap().bytes;
         prop_assert_eq!(sent.len() as u64, span.wire_length);

@@ -1,4 +1,5 @@
-//! Transport services without answers: completions of the sender, and messages that no receiver can take.
+//! Tests of transport services without answers: of completions of the sender, and of messages that no
+//! receiver can take.
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};

@@ -1,4 +1,4 @@
-//! UMRs: the effect of each bit of the mask, and refused requests (DEVICE.md, "UMR").
+//! Tests of UMRs: of the effect of each bit of the mask, and of refused requests (DEVICE.md, "UMR").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -1,5 +1,5 @@
-//! Users of the device: memory that they register for their rings (umems), and objects that no other user can
-//! name (`devx.c` of Linux's mlx5_ib; DEVICE.md, "User contexts").
+//! Tests of users of the device: of memory that they register for their rings (umems), and of objects that no
+//! other user can name (`devx.c` of Linux's mlx5_ib; DEVICE.md, "User contexts").
 
 use crate::commands::*;
 use crate::common::*;
@@ -246,8 +246,8 @@ fn a_umem_has_good_fields() {
     setup.good(user.cq(eq, 0));
 }
 
-/// Each command that names an object is refused to another user, and has no effect. The host's own commands
-/// may name all objects.
+/// The device refuses each command that names an object of another user, and the refused command has no
+/// effect. The host's own commands may name all objects.
 #[test]
 fn an_object_of_one_user_is_not_anothers() {
     let mut setup = Setup::new();
@@ -476,7 +476,7 @@ fn a_page_of_doorbells_rings_the_queues_of_its_own() {
     assert_eq!(raised(host), 1);
 }
 
-/// INIT2INIT_QP sets the properties that its masks select, and refuses masks that select any other.
+/// INIT2INIT_QP sets the properties that its masks select, and refuses masks that select any other property.
 #[test]
 fn properties_of_a_queue_pair_are_selected() {
     let mut setup = Setup::new();

@@ -1,5 +1,5 @@
-//! Memory windows, as the kernel creates them and libmlx5 binds them. A window is an mkey with room for a few
-//! entries, and a UMR with one entry binds it.
+//! Tests of memory windows, as the kernel creates them and libmlx5 binds them. A window is an mkey with room
+//! for a few entries, and a UMR with one entry binds it.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -15,8 +15,8 @@ const LOCAL_WRITE: u8 = 1 << 3;
 const REMOTE_READ: u8 = 1 << 4;
 const REMOTE_WRITE: u8 = 1 << 5;
 
-/// The type of a window. All queue pairs of the domain can use a bound window of type 1. Only the queue pair
-/// that has bound it can use a window of type 2.
+/// The type of a window. All queue pairs of the domain can use a bound window of type 1. A bound window of
+/// type 2 can be used only by the queue pair that executed the binding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,

@@ -23,7 +23,8 @@ pub(crate) fn user() -> Result<u32, String> {
     fs::metadata("/proc/self").map(|itself| itself.uid()).map_err(|error| format!("/proc/self: {error}"))
 }
 
-/// The directory of this gateway's member. The slots of all other members are reserved.
+/// The directory that this gateway serves. Each gateway is a member of the fabric. The slots of all other
+/// members are reserved.
 pub(crate) struct Directory {
     path: PathBuf,
     member: u8,
@@ -96,7 +97,7 @@ impl Directory {
     }
 
     /// Returns the processes of this directory that have come, changed their lists, or gone since the last
-    /// call. Looks at most once in a period.
+    /// call. Reads the directory at most once in each `period`.
     pub(crate) fn changes(&mut self, period: Duration) -> Vec<(u8, Option<Table>)> {
         if self.looked.is_some_and(|looked| looked.elapsed() < period) {
             return Vec::new();
@@ -162,7 +163,7 @@ impl Directory {
     }
 
     /// Removes the files of a process of another member. Without a file of rings, programs write messages to
-    /// their connections, which a gateway can carry on.
+    /// their connections, so that a gateway can pass the messages on.
     pub(crate) fn hide(&self, slot: u8) {
         for what in ["addresses", "rings", "services", "socket"] {
             remove(&self.file(slot, what));
@@ -171,7 +172,7 @@ impl Directory {
 }
 
 /// Returns the services of another member. Each line ends with the name of the network namespace. Namespaces
-/// of two machines may have the same name, so the member is added to it.
+/// of two machines may have the same name, so the function adds the member's number to the name.
 fn foreign(slot: u8, services: &[u8]) -> Vec<u8> {
     let lines = services.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mark = format!("-member-{}\n", member_of(slot));

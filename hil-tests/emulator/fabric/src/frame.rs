@@ -15,7 +15,7 @@ const MAGIC: &[u8; 8] = b"MLX5FAB1";
 pub struct Channel {
     /// The member whose process has opened the channel.
     pub member: u8,
-    /// The number of the channel among those of the member.
+    /// The number of the channel among the channels of the member.
     pub number: u32,
 }
 

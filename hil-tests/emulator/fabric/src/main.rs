@@ -36,13 +36,13 @@ who can read the network reads the data. README.md says more.
 /// The variable with the directory in which programs meet.
 const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
-/// The time between two looks at the directory.
+/// The pause between two readings of the directory.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// The time in which a peer has to prove that it knows the secret.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// The most links (connections to other gateways), including those whose peer has not proven the secret.
+/// The most links (connections to other gateways). A link counts even before its peer has proven the secret.
 const LINKS: usize = 64;
 
 /// The most bytes that are read at once.
@@ -241,7 +241,7 @@ impl Gateway {
             streams.push(stream);
         }
         for stream in streams {
-            // A connection beyond the limit, or one that cannot be set up, is closed at once.
+            // A connection that is beyond the limit or cannot be set up is closed at once.
             if self.links.len() < LINKS {
                 let _ = self.link(stream);
             }
@@ -270,7 +270,7 @@ impl Gateway {
         }
     }
 
-    /// Looks at the processes of this directory.
+    /// Tells the node which processes of this directory have come, changed their lists, or gone.
     fn look(&mut self) {
         if let Some(directory) = &mut self.directory {
             for (slot, table) in directory.changes(PERIOD) {
@@ -279,7 +279,8 @@ impl Gateway {
         }
     }
 
-    /// Accepts connections of processes to the processes of others, and reads from them.
+    /// Accepts connections of this directory's processes to processes of other members, and reads from these
+    /// connections.
     fn read_processes(&mut self) {
         for (slot, listener) in &self.shown {
             while let Ok((stream, _)) = listener.accept() {
@@ -361,7 +362,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Writes waiting bytes, as far as the others take them.
+    /// Writes waiting bytes, as far as the sockets take them.
     fn flush(&mut self) {
         for (number, link) in &mut self.links {
             let is_over = |more| more > self.node.window_of(*number);

@@ -328,7 +328,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a frame of a member, or of the hub, which speaks for all members but this one.
+    /// Takes a frame of a member, or of the hub, which speaks for all members but this gateway.
     fn take_from(&mut self, from: u8, frame: Frame) -> Outcome {
         match frame {
             Frame::Process(slot, table) => {

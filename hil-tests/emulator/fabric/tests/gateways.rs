@@ -1,4 +1,4 @@
-//! Gateways of two directories on this machine, with sockets that play the programs.
+//! Tests of gateways of two directories on this machine. Sockets of the test play the programs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
@@ -102,7 +102,7 @@ fn programs_of_two_directories_reach_each_other() {
             })
         };
         // Two connections arrive at the program. The gateway makes one to notice the program's end, and sends
-        // nothing on it. The loop finds the other one, which carries the bytes.
+        // nothing on it. The loop finds the other connection, which carries the bytes.
         let received = loop {
             let (mut accepted, _) = program.accept().unwrap();
             accepted.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -213,7 +213,7 @@ fn a_directory_is_reserved_before_programs_start() {
     };
     let _hub = start(home.path(), "hub", "--listen", &address);
     assert!(refused("--connect", "hub").contains("another mlx5-fabric serves it"));
-    // A program has the first slot, which is one of the hub's.
+    // A program has the first slot, which belongs to the hub's range.
     fs::create_dir(home.path().join("busy")).unwrap();
     let lock = fs::File::create(home.path().join("busy/slot-0.lock")).unwrap();
     lock.lock().unwrap();

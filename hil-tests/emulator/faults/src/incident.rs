@@ -93,7 +93,7 @@ pub enum Incident {
     PortDown,
     /// The port is up again.
     PortUp,
-    /// The port's table of GIDs loses all entries but the link-local ones, until [`Incident::GidsBack`].
+    /// The port's table of GIDs loses all entries but the link-local entries, until [`Incident::GidsBack`].
     GidsGone,
     /// The table of GIDs is complete again.
     GidsBack,

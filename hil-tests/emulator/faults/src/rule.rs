@@ -1,4 +1,4 @@
-//! Rules: which fault happens when.
+//! Rules, each of which says which fault happens when.
 
 use crate::incident::{Incident, number};
 use crate::word::{Fault, Place};
@@ -83,7 +83,7 @@ pub enum Rule {
         /// rule.
         nth: u64,
         /// Whether later visits have the fault too. A rule for calls then applies to all later calls of the
-        /// same kind as the call that has failed, any other rule to all later visits that it counts.
+        /// same kind as the call that has failed. Any other rule applies to all later visits that it counts.
         stays: bool,
         /// The kind of fault.
         fault: Fault,

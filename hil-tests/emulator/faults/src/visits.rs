@@ -105,7 +105,7 @@ impl Visits<of::Requests> {
     }
 
     /// Delays the request, and all later requests of the queue pair, by this time. The device rounds the time
-    /// down to microseconds, and checks once in a millisecond whether it is over.
+    /// down to microseconds, and checks once in a millisecond whether the time is over.
     pub fn delay(self, time: Duration) -> Rule {
         self.rule(Fault::Delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
     }
@@ -117,7 +117,7 @@ impl Visits<of::Requests> {
     }
 
     /// Answers the first `attempts` tries of the request as a peer without a receive request does. If the
-    /// queue pair has fewer retries (`rnr_retry`), it fails as [`Status::NotReadyRetriesExceeded`].
+    /// queue pair has fewer retries (`rnr_retry`), the request fails as [`Status::NotReadyRetriesExceeded`].
     pub const fn not_ready(self, attempts: NonZeroU32) -> Rule {
         self.rule(Fault::NotReady(attempts))
     }
@@ -165,8 +165,8 @@ impl Visits<of::Completions> {
         self.rule(Fault::Dropped)
     }
 
-    /// Writes an invalid entry before this one, with an unknown queue pair, an unknown request or an invalid
-    /// opcode.
+    /// Writes an invalid entry before the device's own entry, with an unknown queue pair, an unknown request
+    /// or an invalid opcode.
     pub const fn precede(self) -> Rule {
         self.rule(Fault::Stranger)
     }
@@ -200,8 +200,8 @@ impl Visits<of::Calls> {
         self.rule(Fault::Late)
     }
 
-    /// Reports the call as failed. A command that changes an object is carried out nevertheless, any other
-    /// call is not.
+    /// Reports the call as failed. A command that changes an object is carried out nevertheless. Any other
+    /// call is not carried out.
     pub const fn lose_answer(self) -> Rule {
         self.rule(Fault::Unheard)
     }

@@ -90,8 +90,8 @@ pub enum Fault {
     Twice,
     /// The completion is not written.
     Dropped,
-    /// Before the completion, the device writes another one, with an unknown queue pair, an unknown request
-    /// or an invalid opcode.
+    /// Before the completion, the device writes another completion, with an unknown queue pair, an unknown
+    /// request or an invalid opcode.
     Stranger,
     /// The completion queue overruns.
     Overrun,

@@ -1,4 +1,5 @@
-//! The configuration space of the function (PCI Local Bus 3.0, 6.1; PCI Express 4.0, 7.5).
+//! The configuration space of the PCI function: identity, BAR, capabilities (PCI Local Bus 3.0, 6.1; PCI
+//! Express 4.0, 7.5).
 
 use mlx5_softdev::{DeviceProfile, Port, XtsEngine};
 
@@ -36,9 +37,10 @@ const EXPRESS: usize = 0x60;
 const DEVICE_CONTROL: usize = EXPRESS + 0x8;
 const MSI_X: usize = 0x9c;
 
-/// Bit of the command register: the function may read and write the host's memory.
+/// The bit "bus master" of the command register. If the bit is set, the function may read and write the
+/// host's memory.
 const BUS_MASTER: u8 = 1 << 2;
-/// Bit of the upper byte of the device control register: resets the function (FLR).
+/// The bit of the upper byte of the device control register that resets the function (FLR).
 const RESET: u8 = 1 << 7;
 
 /// The product that the function presents itself as.
@@ -68,7 +70,7 @@ impl Model {
     }
 
     /// Returns a profile with the properties in which public sources tell the models apart (DEVICE.md,
-    /// "Models"). Without crypto, the engine has no effect.
+    /// "Models"). A profile without crypto ignores the engine.
     pub const fn profile(self, profile: DeviceProfile) -> DeviceProfile {
         match self {
             Self::BlueField3 => DeviceProfile { firmware: 32, doorbell_alone: true, ..profile },
@@ -132,8 +134,8 @@ impl ConfigSpace {
         // The capability list exists.
         space.put(register::STATUS, &0x0010_u16.to_le_bytes());
         space.put(register::CLASS, &class(port).to_le_bytes());
-        // One BAR: 64-bit prefetchable memory. Its lower bits stay 0, from which a host learns the size of
-        // the BAR.
+        // The function has one BAR, of 64-bit prefetchable memory. The lower bits of the BAR stay 0, from
+        // which a host learns the size of the BAR.
         space.put(register::BAR, &[0xc]);
         space.allow(register::BAR, &(!(BAR_BYTES - 1)).to_le_bytes());
         space.put(register::SUBSYSTEM_VENDOR, &0x15b3_u16.to_le_bytes());
@@ -182,7 +184,7 @@ impl ConfigSpace {
         out.iter_mut().zip(self.bytes.iter().skip(at)).for_each(|(to, from)| *to = *from);
     }
 
-    /// Writes the bits that a host may write, and returns the request in them.
+    /// Writes the bits that a host may write, and returns the request that they make.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Asked {
         let mut asked = Asked::default();
         let places = self.bytes.iter_mut().zip(self.writable.iter()).enumerate().skip(at);

@@ -89,8 +89,8 @@ mod health {
 pub struct Function {
     config: ConfigSpace,
     device: Device<GuestMemory>,
-    /// The table of vectors, as the host has written it. The client delivers interrupts, and reads the table
-    /// for that.
+    /// The table of vectors, as the host has written it. The function does not use the table: the client
+    /// reads it to deliver interrupts.
     table: [u8; (TABLE.end - TABLE.start) as usize],
     vectors: [Option<OwnedFd>; VECTORS as usize],
     planned: Option<Planned>,
@@ -121,7 +121,7 @@ impl Function {
         self.times = Some(Times::new(file));
     }
 
-    /// Makes the device fail as a plan says, from now on. Calls `tell` with a sentence for each fault.
+    /// Makes the device fail as a plan says, from now on. Each fault calls `tell` with a sentence about it.
     pub fn plan(&mut self, plan: Plan, tell: impl FnMut(&str) + Send + 'static) {
         self.planned = Some(Planned::new(plan, &mut self.device, Box::new(tell)));
     }
@@ -217,7 +217,8 @@ impl Function {
                     for (place, word) in (offset as usize..).step_by(4).zip(words) {
                         self.device.write_register(place, u32::from_be_bytes(*word));
                     }
-                    // A command may have changed the state of a queue pair, whose requests are flushed now.
+                    // A command may have moved a queue pair to the error state. The device now flushes its
+                    // requests.
                     self.device.settle();
                 }
             }
@@ -336,9 +337,9 @@ impl Function {
         Ok(())
     }
 
-    /// Does the work that is due without a new doorbell: executes a doorbell whose block has not arrived
-    /// completely, repeats requests whose receiver was not ready, and flushes receives of failed queue pairs.
-    /// Returns whether more work is due.
+    /// Does the work that is due without a new doorbell. Executes a doorbell whose BlueFlame block has not
+    /// arrived completely. Repeats requests whose receiver was not ready. Flushes receive requests of failed
+    /// queue pairs. Returns whether more work is due.
     pub fn run(&mut self) -> bool {
         self.device.settle_doorbells();
         self.device.release();
@@ -381,7 +382,7 @@ impl Function {
 
     fn interrupt(&self, vector: usize) {
         let Some(Some(descriptor)) = self.vectors.get(vector) else { return };
-        // The function skips a write that would block. The reader then learns of one interrupt instead of
+        // If the write would block, the function skips it. The reader then learns of one interrupt instead of
         // two.
         let mut polled = [PollFd::new(descriptor, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

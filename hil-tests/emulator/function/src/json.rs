@@ -1,12 +1,13 @@
-//! Events of the device as lines of JSON.
+//! Formats events of the device as lines of JSON.
 
 use crate::words::{command, words};
 use mlx5_mkey::inspect::DeviceContext;
 use mlx5_record::{Line, Queue, completed, posted};
 use mlx5_softdev::Seen;
 
-/// Returns the line of an event: of a command, a posted request, a completion or a packet. `device` has the
-/// properties on which findings depend. Returns `None` for messages between queue pairs.
+/// Returns the line of an event: of a command, a posted request, a completion or a packet. The line of a
+/// request has findings (faults in its bytes), which depend on the device's properties in `device`. Returns
+/// `None` for messages between queue pairs.
 pub fn json(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
     match seen {
         Seen::Command { opcode, op_mod, status, syndrome } => {

@@ -1,8 +1,8 @@
 //! Memory of the client: parts of files that the client has opened. They are mapped into this process, and
 //! found by their bus addresses.
 //!
-//! Other processes that map the files may write them at any time, and so may the client's machine. The
-//! function reads and writes them by atomic copies only, and checks only the copies.
+//! Other processes that map the files may write their bytes at any time, and so may the client's machine. The
+//! function reads and writes the bytes by atomic copies only, and checks only the copies.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,8 @@ pub enum MapError {
     Overlap,
     /// The client has mapped the largest number of ranges already.
     TooMany,
-    /// The range's file could shrink: it lacks the seal of memory files that prevents this (`F_SEAL_SHRINK`).
+    /// The range's file could shrink, because it lacks the seal of memory files that prevents it
+    /// (`F_SEAL_SHRINK`).
     NotSealed,
     /// The file ends before the range does.
     BehindEnd,
@@ -202,8 +203,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Unmaps all ranges that lie within `length` bytes from an address on. Returns whether no mapping is
-    /// left there; if one crosses an end, unmaps none.
+    /// Unmaps all ranges that lie within `length` bytes from an address on. If a range lies only partly
+    /// there, unmaps nothing and returns false.
     pub fn unmap(&mut self, address: u64, length: u64) -> bool {
         let Some(end) = address.checked_add(length) else { return false };
         let is_inside = |first: u64, range: &Range| first >= address && first + range.length <= end;

@@ -13,8 +13,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use zerocopy::FromBytes;
 
-/// The first slot of the directory that a function cannot take. A slot is the upper part of queue pair
-/// numbers, and the numbers from this slot on are reserved for the send queues of Ethernet packets.
+/// The number of slots of the directory that functions can take. A process's slot is the upper part of its
+/// queue pair numbers. Numbers with this slot or a higher slot are reserved for the send queues of Ethernet
+/// packets.
 const SLOTS: u32 = 0xf0;
 
 /// The highest number of a management queue pair (QP0, QP1). All ports have these two numbers, so the GID of
@@ -83,7 +84,8 @@ impl Network {
         self.fabric.prepare_sleep()
     }
 
-    /// Returns whether received messages wait for their delivery, or sent ones for a peer that reads them.
+    /// Returns whether received messages wait for their delivery, or sent messages wait for a peer that reads
+    /// them.
     pub(crate) fn is_due(&self) -> bool {
         !self.waiting.is_empty() || self.fabric.is_behind()
     }

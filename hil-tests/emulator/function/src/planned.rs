@@ -33,7 +33,7 @@ pub fn check_places(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// A function that is called with a sentence for each fault.
+/// A function that gets a sentence about each fault.
 type Tell = dyn FnMut(&str) + Send;
 
 struct State {
@@ -83,7 +83,7 @@ impl Planned {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a visit to a place, and returns its fault.
+    /// Counts a visit to a place. Returns the fault that the plan has for this visit, if any.
     fn ask(&self, visit: Visit) -> Option<Fault> {
         let mut state = self.state();
         let fault = state.plan.at(visit)?;

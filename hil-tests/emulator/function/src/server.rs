@@ -51,7 +51,7 @@ struct Message {
 }
 
 impl Message {
-    /// Returns the structure at the start of the body, and the bytes after it.
+    /// Returns the structure at the start of the message's body, and the bytes after the structure.
     fn part<T: FromBytes>(&self) -> Result<(T, &[u8]), Refused> {
         T::read_from_prefix(&self.body).map_err(|_| Refused::INVALID)
     }

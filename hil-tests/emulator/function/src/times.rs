@@ -1,14 +1,15 @@
-//! The time that the device takes for doorbells, in a file that a bench reads.
+//! Writes the time that the device takes for doorbells into a file that a bench reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// The number of doorbells between two writes of the file. A write for each doorbell would delay its message.
+/// The number of doorbells between two writes of the file. A write for each doorbell would delay the messages
+/// that the doorbells announce.
 const OFTEN: u64 = 64;
 
-/// The count of send doorbells, and the time from the arrival of each to the end of its execution: the device
-/// has executed the requests, and has written their completions.
+/// The count of send doorbells, and the time from the arrival of each doorbell until the device has executed
+/// its requests and has written their completions.
 #[derive(Debug)]
 pub(crate) struct Times {
     file: File,

@@ -212,8 +212,9 @@ pub fn command(opcode: u16) -> Option<&'static str> {
     COMMANDS.iter().find(|(known, _)| *known == opcode).map(|(_, name)| *name)
 }
 
-/// Describes an event in words. `device` has the properties on which findings depend. Returns `None`
-/// for messages between queue pairs, since their requests and completions are described.
+/// Describes an event in words. The description of a request has findings (faults in its bytes), which depend
+/// on the device's properties in `device`. Returns `None` for messages between queue pairs, since their
+/// requests and completions are described.
 pub fn words(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
     match seen {
         Seen::Command { opcode, op_mod, status, syndrome } => {
@@ -255,8 +256,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Returns the text to print when `line` is next. Returns `None` for a repetition: the call with the next
-    /// different line returns the number of repetitions too.
+    /// Returns the text to print when `line` is next. Returns `None` if `line` repeats the last line. The
+    /// text of the next different line then also has the number of repetitions.
     pub fn join(&mut self, line: String) -> Option<String> {
         if line == self.last {
             self.more += 1;
@@ -271,8 +272,8 @@ impl Repeats {
     }
 }
 
-/// Describes a packet of the network interface by its Ethernet header: the address of the receiver, and the
-/// type.
+/// Describes a packet of the network interface by its Ethernet header: the receiver's address, and the
+/// packet's type.
 fn packet(queue: u32, packets: u64, bytes: u64, header: &[u8]) -> String {
     let what = match header {
         [a, b, c, d, e, f, _, _, _, _, _, _, high, low, ..] => {

@@ -39,7 +39,7 @@ pub struct Parameters {
 pub enum Content {
     /// REQ, or SIDR_REQ for a datagram service: requests a connection from `source` to `destination`.
     Request {
-        /// The service takes datagrams.
+        /// Whether the service takes datagrams.
         datagrams: bool,
         /// The address of the requester.
         source: SocketAddr,

@@ -1,10 +1,10 @@
-//! The fabric: the network between processes. All devices whose processes share a directory are ports of one
-//! adapter.
+//! The fabric: the network between processes. All devices whose processes share a directory can reach each
+//! other, as if they were ports of one adapter.
 //!
 //! Each process takes a slot, which is a locked file, and listens at a socket beside this file. The slot is
 //! the upper part of the process's queue pair numbers, so a number alone identifies its process. A message
-//! leaves over a connection that the sender has opened, and its answer comes back over one that the receiver
-//! has opened. Both ends may vanish at any time.
+//! leaves over a connection that the sender has opened. Its answer comes back over a connection that the
+//! receiver has opened. Both ends may vanish at any time.
 //!
 //! A process whose slot has a file `slot-N.rings` takes messages by rings in shared memory, one for each
 //! sender. The connection then only wakes the receiver, and shows the end of either process. Gateways
@@ -50,7 +50,7 @@ const FIRST_QPN: u32 = 0x40;
 /// The number of bytes that are read from one peer before the next peer is read.
 const READ_AT_ONCE: usize = 1 << 22;
 
-/// Messages with at least this much data are written at once. Shorter ones are written together, if each
+/// Messages with at least this much data are written at once. Shorter messages are written together, if each
 /// write is a system call.
 const LONG: usize = 1 << 13;
 
@@ -73,9 +73,9 @@ const NEIGHBOUR_PERIOD: Duration = Duration::from_millis(5);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// With at most this many peers without a ring, most calls of [`Fabric::exchange`] read all connections
-/// instead of asking which ones are ready.
+/// instead of asking which connections are ready.
 const FEW: usize = 2;
-/// Of this many calls of [`Fabric::exchange`] with few peers, one asks which connections are ready.
+/// Of this many calls of [`Fabric::exchange`] with few peers, one call asks which connections are ready.
 const BRIEF: u32 = 16;
 
 /// The most bytes that one call of [`Fabric::exchange`] reads from the connection of a peer with a ring. Such
@@ -256,7 +256,8 @@ impl<H: Host> Fabric<H> {
         let line = |(gid, mac)| format!("{} {}\n", Ipv6Addr::from(gid), hex(mac));
         let lines: String = addresses.into_iter().map(line).collect();
         let (draft, file) = (addresses_file(&self.directory, "draft", self.slot), self.addresses());
-        // A failure is ignored. Without the file, processes in other network namespaces do not find this one.
+        // A failure is ignored. Without the file, processes in other network namespaces do not find this
+        // process.
         let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
     }
 
@@ -437,12 +438,12 @@ impl<H: Host> Fabric<H> {
         self.looked = changed.map(|time| (time, Instant::now()));
         let own = self.slot;
         let others = (0..SLOTS).filter(|slot| *slot != own);
-        // All addresses of a port have the same MAC address, so the first one is enough.
+        // All addresses of a port have the same MAC address, so the first address is enough.
         self.around = others.filter_map(|slot| Some((slot, self.addresses_of(slot).next()?.1))).collect();
     }
 
-    /// Appends the bytes of a message to those that wait for a process. Returns whether the process exists.
-    /// The message is lost if too many bytes wait already.
+    /// Appends the bytes of a message to the bytes that wait for a process. Returns whether the process
+    /// exists. The message is lost if too many bytes wait already.
     fn push(&mut self, slot: u32, bytes: impl FnOnce() -> Vec<u8>) -> bool {
         let Some(peer) = self.peer(slot) else { return false };
         if peer.backlog.len() <= MAX_BACKLOG {
@@ -700,7 +701,7 @@ impl Incoming {
         }
     }
 
-    /// Takes all whole messages out of the buffer, and makes room for the rest of the next one.
+    /// Takes all whole messages out of the buffer, and makes room for the rest of the next message.
     fn parse(&mut self, deliver: &mut impl FnMut(Packet)) -> Result<(), codec::Malformed> {
         let mut done = 0;
         while let Some((length, message)) =

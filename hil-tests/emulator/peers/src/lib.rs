@@ -1,9 +1,9 @@
 //! Messages between the devices of processes that meet in a directory.
 //!
 //! Each process has a [`Fabric`]: a slot of the directory, and connections to the processes of other slots.
-//! The preloaded stand-in for the kernel and the emulated PCI function use it. [`codec`] encodes and decodes
-//! messages, with the help of [`connection`] for those of connection management. A gateway (`mlx5-fabric`)
-//! joins the directories of several machines.
+//! The preloaded stand-in for the kernel and the emulated PCI function both reach their peers through a
+//! fabric. [`codec`] encodes and decodes messages, and uses [`connection`] for messages of connection
+//! management. A gateway (`mlx5-fabric`) joins the directories of several machines.
 #![deny(unsafe_code)]
 
 mod address;

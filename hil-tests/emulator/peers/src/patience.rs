@@ -1,5 +1,5 @@
-//! Messages of peers that wait before the device gets them. The wait stands for the retries of a real
-//! requester.
+//! Messages of peers that wait before the device gets them. A real requester would repeat its request in this
+//! time.
 
 use mlx5_softdev::{Device, Memory, Message, QpState, Response};
 use std::time::{Duration, Instant};
@@ -39,8 +39,9 @@ impl Waiting {
         self.0.retain(|(_, message)| keep(message));
     }
 
-    /// Delivers the messages that have waited long enough. `alter` replaces each waiting message before, or
-    /// drops it by returning `None`. Returns whether the device got a message.
+    /// Delivers the messages that have waited long enough. Each call hands every waiting message to `alter`,
+    /// which returns the message that takes its place, or `None` to drop the message. Returns whether the
+    /// device got a message.
     pub fn deliver<M: Memory>(
         &mut self,
         device: &mut Device<M>,

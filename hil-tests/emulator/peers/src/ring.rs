@@ -5,7 +5,7 @@
 //! accepts only a file whose size can never change, so an access to the mapping always finds memory. Each
 //! side keeps its own position to itself, and checks the position of the other side before use.
 //!
-//! The reader sleeps only after it has said so in the ring ([`Reader::will_sleep`]). A writer that finds this
+//! Before the reader sleeps, it sets a mark in the ring ([`Reader::will_sleep`]). A writer that finds this
 //! mark takes the mark back, and wakes the reader once.
 #![allow(unsafe_code)]
 
@@ -103,7 +103,7 @@ impl Writer {
     /// Makes a ring, and sends its file and one byte over a connection.
     ///
     /// # Errors
-    /// The system's error, if it has no such memory, or does not send the file.
+    /// The system's error, if it cannot make a file in memory, or cannot send the file.
     pub(crate) fn hand(stream: &UnixStream) -> Result<Self, Errno> {
         let file = rustix::fs::memfd_create(c"mlx5-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, SIZE)?;
@@ -140,7 +140,8 @@ impl Writer {
         (self.written - before) as usize
     }
 
-    /// Stores bytes behind those that are written. The caller ensures that there is room for them.
+    /// Stores bytes behind the bytes that are written already. The caller ensures that there is room for
+    /// them.
     fn append(&mut self, bytes: &[u8]) {
         let used = (self.written % WORD) as usize;
         let first = if used == 0 { 0 } else { bytes.len().min(self.begun.len() - used) };
@@ -171,8 +172,8 @@ impl Writer {
 
     /// Returns whether the reader sleeps, and has to be woken. The answer is true once for each sleep.
     pub(crate) fn must_wake(&self) -> bool {
-        // Pairs with the fence in `Reader::will_sleep`: either this side sees the reader's mark, or the
-        // reader sees the written bytes before it sleeps.
+        // This fence pairs with the fence in `Reader::will_sleep`: either this side sees the reader's mark,
+        // or the reader sees the written bytes before it sleeps.
         fence(Ordering::SeqCst);
         let sleeps = self.memory.word(SLEEPS);
         sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
@@ -199,7 +200,7 @@ impl Reader {
     /// Reads the first bytes of a connection, and takes the file of a ring if one comes with them.
     ///
     /// # Errors
-    /// The system's error, as of a read. [`Errno::INVAL`] for a file that cannot be a ring.
+    /// The system's error of the read. [`Errno::INVAL`] for a file that cannot be a ring.
     pub(crate) fn take(stream: &UnixStream, bytes: &mut [u8]) -> Result<Beginning, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -264,12 +265,12 @@ impl Reader {
         }
     }
 
-    /// Marks that this process is about to sleep, so that the writer wakes it. Returns whether it may sleep:
-    /// whether the ring is empty.
+    /// Marks that this process is about to sleep, so that the writer wakes it. Returns whether it may sleep,
+    /// that is, whether the ring is empty.
     pub(crate) fn will_sleep(&self) -> bool {
         self.memory.word(SLEEPS).store(1, Ordering::Relaxed);
-        // Pairs with the fence in `Writer::must_wake`: either this side sees the written bytes, or the writer
-        // sees the mark.
+        // This fence pairs with the fence in `Writer::must_wake`: either this side sees the written bytes, or
+        // the writer sees the mark.
         fence(Ordering::SeqCst);
         self.waiting() == Ok(0)
     }

@@ -17,8 +17,8 @@ impl CallId {
         Self((object as u64) << 48 | (method as u64) << 32 | command & 0xffff_ffff)
     }
 
-    /// Returns whether the call is of the kind that a rule names. The numbers are those of `ib_user_verbs.h`
-    /// and `ib_user_ioctl_cmds.h`.
+    /// Returns whether the call is of the kind that a rule names. The numbers of the objects, methods and
+    /// commands are from `ib_user_verbs.h` and `ib_user_ioctl_cmds.h`.
     pub(crate) const fn is(self, kind: CallKind) -> bool {
         /// The flag in the number of a command whose structures can grow.
         const EXTENDED: u64 = 1 << 31;

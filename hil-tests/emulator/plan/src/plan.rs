@@ -286,8 +286,8 @@ impl Plan {
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
     }
 
-    /// Returns how many visits to a place remain until the visit of its first rule, or 0 if the place has no
-    /// rule.
+    /// Returns the number of visits to a place that remain until the first rule of this place causes its
+    /// fault, or 0 if the place has no rule.
     pub fn left(&self, place: Place) -> u64 {
         let left = |(rule, counted): &(Rule, u64)| match rule {
             Rule::At { place: of, nth, .. } if *of == place => Some(nth.saturating_sub(*counted)),

@@ -1,4 +1,4 @@
-//! Records as lines of JSON: posted requests, completions, and requests of peers.
+//! Formats posted requests, completions, and requests of peers as lines of JSON.
 
 use super::queue::Queue;
 use mlx5_mkey::inspect::WorkRequest;
@@ -51,7 +51,7 @@ impl Line {
         self.text(name, hex)
     }
 
-    /// Appends findings, if there are any.
+    /// Appends the findings of `inspect` about a request (faults in its bytes), if there are any.
     #[must_use]
     fn findings(mut self, findings: &[String]) -> Self {
         let quoted: Vec<String> = findings.iter().map(|finding| format!("{finding:?}")).collect();

@@ -1,4 +1,4 @@
-//! Posted requests as plain text, as the option `--log` prints them.
+//! Formats posted requests as plain text, as the option `--log` prints them.
 
 use super::queue::Queue;
 use mlx5_mkey::inspect::{Style, WorkRequest};

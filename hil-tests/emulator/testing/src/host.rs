@@ -1,6 +1,6 @@
 //! The host in tests of the software device: memory, two queue pairs that are connected to each other, and a
-//! small encoder of requests. The encoder uses the structures of `mlx5_mkey::wire`, but none of the library's
-//! encoder.
+//! small encoder of requests. The encoder uses the structures of `mlx5_mkey::wire`, but no part of the
+//! library's encoder.
 #![allow(missing_docs, clippy::new_without_default)]
 
 use mlx5_mkey::types::Key;
@@ -319,7 +319,7 @@ impl Host {
         self.poll(|q| &mut q[at].recv_cq)
     }
 
-    /// Takes the next completion of send queue `at`, which must be a success and the only one.
+    /// Takes the next completion of send queue `at`, which must be a success and the only completion.
     pub fn good(&mut self, at: usize) -> Seen {
         let seen = self.poll_send(at).expect("a completion");
         assert_eq!(

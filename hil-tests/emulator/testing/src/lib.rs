@@ -1,5 +1,6 @@
-//! Shared code of the tests of several packages: a host with its queue pairs, programs under the kernel's
-//! stand-in, the commands of a loopback, a search for secrets in memory.
+//! Code that the tests of several packages share: a host with two queue pairs, programs that run with the
+//! kernel's stand-in preloaded, the commands that connect a queue pair to itself, and a search for secrets in
+//! memory.
 
 // A test stops at the first error. The library's strict lints do not apply to tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a secret to search for, masked, so that the search does not find the needle itself.
 pub struct Needle([u8; LENGTH]);
 
-/// The length of a needle: that of the shortest AES key. The round keys that a cipher computes from an AES
-/// key begin with the key itself, so a needle finds the key and its round keys.
+/// The length of a needle: the length of the shortest AES key. The round keys that a cipher computes from an
+/// AES key begin with the key itself, so a needle finds the key and its round keys.
 pub const LENGTH: usize = 16;
 const MASK: u8 = 0xa5;
 /// Bytes of memory that are searched at once.

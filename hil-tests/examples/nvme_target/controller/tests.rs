@@ -166,7 +166,7 @@ fn any_command_has_an_answer() {
         let mut bytes = [0; COMMAND];
         for place in bytes.chunks_exact_mut(8) {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            // Many bytes of sensible commands are small.
+            // Each bit is set with a probability of 1/4, because most bytes of valid commands are small.
             place.copy_from_slice(&(state >> 7 & (state << 11)).to_be_bytes());
         }
         bytes[0] &= 0x7f;

@@ -1,4 +1,5 @@
-//! A host without Linux: sends commands to sessions on the software device, behind libmlx5 and the stand-in.
+//! Tests of sessions with a host that is not Linux. The host sends commands to sessions on the software
+//! device, through libmlx5 and the stand-in for the kernel.
 
 #![allow(clippy::unwrap_used)]
 
@@ -121,7 +122,8 @@ fn a_host_reads_and_writes_blocks_with_protection() {
         let mut io = Host::new(&shared, 1);
         io.connect(1, controller);
 
-        // The target inserts the T10-DIF, and strips it.
+        // The host writes and reads blocks without T10-DIF: the target's device inserts the T10-DIF and
+        // strips it.
         let data: Vec<u8> = (0..1024).map(|index| (index / 3) as u8).collect();
         io.memory.write(DATA, &data).unwrap();
         assert_eq!(io.run(Command::WRITE, 1024, &[9, 0, INSERTED | CHECKED | 1, 0, 9]), 0);
@@ -130,7 +132,7 @@ fn a_host_reads_and_writes_blocks_with_protection() {
         let mut found = vec![0; 1024];
         io.memory.read(DATA, &mut found).unwrap();
         assert!(found == data);
-        // The blocks as the wire has them are those of the file.
+        // Blocks that the host reads with their T10-DIF are equal to the blocks in the file.
         assert_eq!(io.run(Command::READ, 1040, &[9, 0, CHECKED | 1, 0, 9]), 0);
         let mut wire = vec![0; 1040];
         io.memory.read(DATA, &mut wire).unwrap();
@@ -138,7 +140,8 @@ fn a_host_reads_and_writes_blocks_with_protection() {
         assert!(stored.get(9 * 520..11 * 520) == Some(&wire[..]));
         assert!(wire.get(..512) == data.get(..512) && wire.get(516..520) == Some(&[0, 0, 0, 9]));
 
-        // A changed guard of the host is not stored. In the file it is reported for its block.
+        // The target does not store a block that arrives with a wrong guard. A wrong guard in the file is
+        // reported for its block.
         let last = wire.len() - 8;
         wire.iter_mut().skip(last).take(1).for_each(|byte| *byte ^= 1);
         io.memory.write(DATA, &wire).unwrap();
@@ -153,7 +156,7 @@ fn a_host_reads_and_writes_blocks_with_protection() {
         admin.memory.read(DATA, &mut log).unwrap();
         assert_eq!((log.first(), log.get(16)), (Some(&2), Some(&10)), "the second error, at block 10");
 
-        // Keys and lengths that make no sense end their connection, and no other.
+        // A command with an invalid key or length ends its connection, but no other connection.
         let mut other = Host::new(&shared, 1);
         other.connect(1, controller);
         other.send_bytes(&[0; 65]);

@@ -183,8 +183,9 @@ mod tests {
     #[test]
     fn a_message_that_does_not_end_is_refused() {
         let (mut control, mut other) = connected();
-        // With a limit, the reader stops and the error is `TooLong`. Without one, it would read on to the end
-        // of the stream. The result of the writer is ignored, because writing fails when the reader stops.
+        // Because of the limit `LONGEST`, the reader stops and the error is `TooLong`. Without the limit, it
+        // would read on to the end of the stream. The result of the writer is ignored, because writing fails
+        // when the reader stops.
         let sender = thread::spawn(move || drop(other.write_all(&vec![b'['; LONGEST + 1])));
         let why = control.next().expect_err("no message");
         let named = why.get_ref().and_then(|why| why.downcast_ref());

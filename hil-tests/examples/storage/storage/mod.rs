@@ -112,7 +112,8 @@ impl fmt::Display for Broken {
 pub(crate) enum Trouble {
     /// The other side is gone. The program resets the queue pairs and connects again.
     Peer(Lost),
-    /// The device has failed or is gone. The program gives all its objects up and creates them anew.
+    /// The device has failed or is gone. The program gives up all objects of the device and creates them
+    /// anew.
     Device(Box<dyn Error>),
 }
 
@@ -175,7 +176,8 @@ pub(crate) const DIF: Domain = Domain {
     block_size: BlockSize::B512,
 };
 
-/// The first bytes of each block that the initiator writes. By them the target finds plaintext in the file.
+/// The first bytes of each block that the initiator writes. The target searches the file for them, because
+/// plaintext in the file would be a fault.
 pub(crate) const MAGIC: [u8; 8] = *b"mkeydata";
 
 /// Pseudorandom numbers for a test load (SplitMix64).

@@ -155,7 +155,7 @@ impl Subjects<'_, '_> {
             hardware_type: bytes[53],
         });
         let received = |message| Outcome::Received { message, bytes: count };
-        // Unlike a success, a failure is also reported for a part of a configuration.
+        // If a part of a configuration succeeds, nothing is reported. If it fails, the failure is reported.
         let outcome = match opcode {
             0..=4 if format != 0 => return Some(Err(CompletionError::UnsupportedFormat { format })),
             0 => None,

@@ -31,7 +31,8 @@ pub(super) trait ListModel {
     /// request holds their address.
     fn verify(&self, umr: &Umr<'_>);
 
-    /// Calls `read` with a request whose BSFs follow its list in memory, as if the BSFs were in the request.
+    /// With a list in registered memory, the BSFs follow the list there. Calls `read` with a copy of the
+    /// request that contains these BSFs itself.
     fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>));
 }
 
@@ -140,13 +141,14 @@ fn bytes(blocks: &[Wqebb]) -> Vec<u8> {
     blocks.iter().flat_map(|block| block.0).collect()
 }
 
-/// Refuses more entries than the mkey has room for.
+/// Returns the error with which the library must refuse more entries than the mkey has room for.
 pub(super) fn room(kind: &MkeyKind, entries: u64) -> Result<(), ConfigError> {
     let max = kind.max_entries.min(MkeyAttributes::MAX_ENTRIES);
     if entries > max.into() { Err(ConfigError::TooManyEntries { max }) } else { Ok(()) }
 }
 
-/// Refuses entries that cannot be in an mkey from this index on.
+/// Returns the error with which the library must refuse to place `count` entries in an mkey, from the index
+/// `first` on.
 pub(super) fn place(
     kind: &MkeyKind,
     first: u32,
@@ -177,7 +179,8 @@ pub(super) fn verify_entries(umr: &Umr<'_>, entries: &[KlmEntry]) {
     let written = layout.iter().flat_map(LayoutView::list_entries);
     // A list whose first key equals the code of an interleaved layout reads as an interleaved layout.
     let is_ambiguous = entries.first().is_some_and(|first| first.key == Key::from_raw(0x400));
-    // The decoder reads entries behind an offset as pages if all their words look like addresses of pages.
+    // If a request places entries at an offset, and all words of the entries look like page addresses, the
+    // decoder reads the entries as pages.
     if let Some(LayoutView::Pages(pages)) = layout {
         let words = entries
             .iter()

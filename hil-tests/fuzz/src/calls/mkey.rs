@@ -379,8 +379,8 @@ impl MkeyModel {
     }
 }
 
-/// Returns the number of blocks that a layout takes in a request. Refuses a layout that exceeds the mkey's
-/// room, or with its BSFs the limit of a request.
+/// Returns the number of blocks that a layout takes in a request. Refuses a layout with more entries than the
+/// mkey has room for. Refuses also a layout that is too long for a request together with the BSFs.
 fn fits(kind: &MkeyKind, layout: &OwnedLayout, bsfs: u32, max_inline_data: u32) -> Result<u32, ConfigError> {
     let (entries, header) = match layout {
         OwnedLayout::Unchanged => (0, 0),

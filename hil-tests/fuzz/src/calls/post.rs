@@ -53,7 +53,8 @@ struct Posted {
     change: Option<Change>,
     /// The key of the mkey or window before the request.
     key: Key,
-    /// For a list that grows: the mapped bytes after the request, and the number of entries before it.
+    /// For a list that grows: the mapped bytes after the request, and the number of entries before the
+    /// request.
     grown: Option<(u64, u32)>,
 }
 
@@ -324,7 +325,7 @@ fn request_octowords(request: &Request) -> u32 {
     }
 }
 
-/// Refuses data that exceeds the limits of this queue.
+/// Returns the error for data that exceed the limits of this queue.
 fn check_data(request: &Request, config: &SendQueueConfig) -> Result<(), PostError> {
     let sges = match request {
         Request::Send(Data::Sges(sges))

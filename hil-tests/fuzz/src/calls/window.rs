@@ -32,7 +32,7 @@ impl WindowModel {
         *self = Self { key: self.next(), bound: true };
     }
 
-    /// Refuses ranges to which the window cannot be bound.
+    /// Returns the error for a range to which the window cannot be bound.
     pub(super) fn plan(&self, range: &KlmEntry, start: u64) -> Result<(), ConfigError> {
         let length = range.length;
         if self.bound {

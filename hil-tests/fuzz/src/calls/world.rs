@@ -60,7 +60,7 @@ impl World<'_> {
         block as usize % self.blocks.len()
     }
 
-    /// Asserts that record and doorbell name the request that was posted last.
+    /// Asserts that doorbell record and doorbell announce all requests up to the one that was posted last.
     pub(super) fn check_published(&self, last: u64) {
         let [_, record] = self.queue.record().bytes();
         assert_eq!(record, u32::from(self.model.producer() as u16).to_be_bytes());

@@ -125,7 +125,7 @@ pub struct Capabilities {
     pub long_lists: bool,
     /// A work request can copy local memory.
     pub memcpy: bool,
-    /// Atomics may have masks.
+    /// The device supports masked atomic operations.
     pub masked_atomics: bool,
     /// The accesses (reads, writes) for which a configuration of an mkey may allow relaxed PCIe ordering, if
     /// any.

@@ -436,12 +436,12 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// A transfer through a crypto mkey must consist of whole data units. Or its length is a multiple of 16
-/// bytes, and its last data unit has at most 16 bytes less than a whole one.
+/// The man page `mlx5dv_wr_set_mkey_crypto` allows two kinds of length for a transfer through a crypto mkey:
+/// whole data units, and multiples of 16 bytes whose last, partial data unit is at least 16 bytes shorter
+/// than a whole one.
 ///
 /// Assumption: a device refuses other lengths (the scenario `gap03_job_sizes` measures this). A device also
-/// refuses a length whose last data unit has fewer than 16 bytes, although the rule allows some of them:
-/// AES-XTS needs 16 bytes.
+/// refuses an allowed length whose last data unit has fewer than 16 bytes, because AES-XTS needs 16 bytes.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);

@@ -212,7 +212,7 @@ fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
     let old = fixture.pair.region(&[0; 8]);
     let short = |compare, compare_mask| CompareSwap32 { compare, compare_mask, swap: !0, swap_mask: 0xff00 };
     let long = |compare| CompareSwap64 { compare, compare_mask: 0xff, swap: 0, swap_mask: 0xff << 32 };
-    // Each atomic, its address, and the value in memory after the change.
+    // Each row has an atomic, its address, and the value in memory after the change.
     let cases = [
         // The lowest byte differs from the compared one, and then equals it.
         (long(0xfe), 0, START),

@@ -177,8 +177,9 @@ fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdi
 const PARTS: [(DigestPart, Range<usize>); 3] =
     [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
 
-/// Posts the configurations of the three mkeys of a transaction, and returns their number. The caller rings
-/// the doorbell. One prepared configuration serves all three: the function changes it in place for each mkey.
+/// Posts the configurations of the three mkeys of a transaction, and returns the number of posted
+/// configurations. The caller rings the doorbell. One prepared configuration serves all three: the function
+/// changes it in place for each mkey.
 fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };

@@ -108,8 +108,8 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     Ok((failed, fixture.pair.bytes(&old)))
 }
 
-/// If an mkey has a signature, a message has different lengths in memory and on the wire. Its length as a
-/// message is that on the wire.
+/// If an mkey has a signature, a message has different lengths in memory and on the wire. The length of the
+/// message is the length on the wire.
 ///
 /// Assumption: the completion of the receive reports this length.
 fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {

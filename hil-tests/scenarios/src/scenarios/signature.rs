@@ -215,7 +215,7 @@ fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
 /// If the two domains have different kinds of signature, or different parameters, the device checks the
 /// signature of the data that come in and computes the other one.
 fn r075_converted(board: &mut dyn Board) -> Verdict {
-    // CRC32C on the wire with each other kind in memory; CRC64 on the wire with CRC32C in memory.
+    // The wire has a CRC32C for each other kind in memory, and a CRC64 for a CRC32C in memory.
     arrangement(board, |memory| {
         let signature = match memory.signature {
             Signature::Crc32c(_) => Signature::Crc64Xp10(Seed::Ones),
@@ -223,7 +223,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         };
         BlockSignature::both(memory, Domain { signature, ..memory })
     })?;
-    // T10-DIFs in both domains, whose parameters all differ.
+    // Both domains have a T10-DIF, and all parameters of the two differ.
     arrangement(board, |wire| {
         let other = T10Dif { guard: Guard::Crc, app_tag: 1, ref_tag: 0xffff_fffe, ..DIF };
         match wire.signature {
@@ -234,7 +234,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
             _ => BlockSignature::both(dif_domain(other, wire.block_size), wire),
         }
     })?;
-    // Small blocks in one domain, large ones in the other.
+    // One domain has small blocks, the other one large blocks.
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(2 * 4096, 9);
     for (signature, output) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {

@@ -1,11 +1,12 @@
-//! Arming of a completion queue, with a device that follows the PRM. In any order of arming, entries and
-//! events, a sleeping reader misses no completion.
+//! Tests of arming a completion queue, with a model of a device that follows the PRM: in any order of arming,
+//! entries and events, a sleeping reader misses no completion.
 #![allow(unsafe_code)]
 
 use super::*;
 use crate::queue::{ArmFor, CqDoorbell};
 
-/// The queues of a queue pair that retire every receive request, with the counter as its name.
+/// The queues of a queue pair that retire every receive request, with the counter as the request's name
+/// (`wr_id`).
 struct Receives;
 
 impl QpQueues for Receives {
@@ -135,7 +136,7 @@ fn no_completion_is_slept_over() {
             continue;
         }
         assert_eq!((device.producer, device.late), (next, 0));
-        // The thread may also wake without an event. It then polls and arms again.
+        // In two thirds of the rounds, the thread wakes without an event: it polls and arms again.
         if dice.below(3) > 0 {
             continue;
         }

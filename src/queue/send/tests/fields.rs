@@ -47,7 +47,7 @@ fn m82_fields_and_their_mask_bits_are_those_of_the_kernel() {
     moved[16..24].copy_from_slice(&START.to_be_bytes());
     let (mask, context) = posted(|prepared| prepared.with_start_address(START).unwrap());
     assert_eq!((mask, context), (BASE | 1 << 6, moved));
-    // All changes one after the other, in one configuration.
+    // One configuration makes all changes. The second call of `with_remote_invalidate` replaces the first.
     let all = posted(|prepared| {
         let prepared = prepared.with_remote_invalidate(true).with_relaxed_ordering(both, true);
         prepared.with_start_address(START).unwrap().with_remote_invalidate(false)

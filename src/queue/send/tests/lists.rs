@@ -289,7 +289,8 @@ fn m84_entries_that_were_replaced_count() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut memory = [Wqebb::ZERO; 4];
     let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
-    // Replacements past the end, within the list, and up to the middle of a block.
+    // The list has 8 entries. Each row replaces `count` entries from number `first` on, and `end` is the
+    // number of entries afterwards. A last block of fewer than 4 entries ends the list.
     for (first, count, end) in
         [(4, 8, 12), (8, 4, 12), (0, 4, 8), (4, 4, 8), (4, 2, 6), (0, 5, 5), (8, 1, 9), (12, 0, 8)]
     {
@@ -407,7 +408,7 @@ fn m83_entries_of_one_length_are_a_list_in_memory() {
     queue.request(2).replace_entries_by_pointer(&mut mkey, 8, &list).unwrap();
     let block = queue.block(3).0;
     assert_eq!((block[16], &block[20..32]), (0x10, &[0, 8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0][..]));
-    // With an empty list, the list's properties are not checked.
+    // For an empty list, posting does not check the length of its entries.
     list.write(&[]).unwrap();
     queue.request(3).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
     assert_eq!((mkey.length(), queue.producer()), (0, 8));
@@ -448,7 +449,7 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
         posted.unwrap_err().to_string(),
         "the layout has entries of 8192 bytes each, the mkey is for entries of their own lengths"
     );
-    // All mkeys of a kind have the same length of entries.
+    // Mkeys with different lengths of entries are of different kinds.
     let posted = queue.request(1).configure_mkey(&mut plain, &for_equal, Layout::Unchanged);
     assert_eq!(posted, Err(ConfigError::OtherKind.into()));
     assert_eq!(

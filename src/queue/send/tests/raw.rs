@@ -85,8 +85,8 @@ fn m46_flags_are_those_of_both() {
         assert_eq!(flags_of(own, |queue, wqe| queue.request(1).raw(wqe).unwrap()), own);
     }
     let signaled: fn(&mut Queue<'_>, &[u8]) = |queue, wqe| queue.request(1).signaled().raw(wqe).unwrap();
-    // The completion that the raw request itself asks for: only for an error, only for an error other than a
-    // flush, always, always with an event.
+    // `own` is the completion that the raw request itself asks for: only for an error; only for an error
+    // other than a flush; always; always, with an event.
     for (own, written) in [(0, 8), (4, 8), (8, 8), (0x0c, 0x0c)] {
         assert_eq!(flags_of(own, signaled), written);
     }

@@ -115,7 +115,7 @@ const fn wrong(length: u32) -> KlmEntry {
 }
 
 /// Posts `number` requests before a refused one, and publishes about half of them. Depending on `number`, the
-/// refused request is fenced or not, and has to look for room or not.
+/// refused request gets a fence or not, and the queue already knows enough free blocks for it or not.
 fn prologue(queue: &mut Queue<'_>, mkey: &mut Mkey, number: u32) {
     for at in 0..number {
         match at % 3 {

@@ -65,7 +65,7 @@ fn a_kept_signature_is_written_as_if_it_were_given() {
             step(&mut mkey);
             let [found, expected] = both_ways(&mkey, &keeping, &whole);
             assert_eq!(found[0], expected[0], "{name}, {whole:?}");
-            // The PSVs of the kept signature start anew only after an error.
+            // SET_PSVs for the kept signature follow the UMR only after an error.
             let rearms = mkey.error_count().is_some_and(|count| count.pending);
             assert_eq!(found.len(), if rearms { expected.len() } else { 1 }, "{name}, {whole:?}");
             assert_eq!(found, expected[..found.len()], "{name}, {whole:?}");

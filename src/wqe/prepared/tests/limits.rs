@@ -36,8 +36,8 @@ fn a_layout_fits_or_not_however_it_is_posted() {
             let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, Silent).unwrap();
             let mut mkey = mkey(false, None);
             let prepared = unchanged(&mkey);
-            // For the first post the queue counts its free blocks. For the second it knows of enough free
-            // blocks. The third post is in a batch.
+            // For the first post, the queue computes its free blocks. For the second, it already knows enough
+            // free blocks. The third post is in a batch.
             assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
             queue.request(1).nop().unwrap();
             assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);

@@ -222,8 +222,8 @@ fn barriers_stand_in_known_orders() {
         &[publish, record, complete],
         &[publish, record, "isb", flush],
         &["dmb osh", record],
-        // Faults of the arm sequence: the arm word at a wrong offset; no barrier before or after the
-        // doorbell; a doorbell of four bytes.
+        // Each of these arm sequences has a fault: the arm word at a wrong offset; no barrier before or after
+        // the doorbell; a doorbell of four bytes.
         &["dmb osh", first, "str w7, [x8, #4]", complete, "str x5, [x6]", flush],
         &["dmb osh", first, "str w7, [x9, #4]", "str x5, [x6]", flush],
         &["dmb osh", first, "str w7, [x9, #4]", complete, "str x5, [x6]"],

@@ -156,8 +156,8 @@ impl Part {
             port: self.port.to_owned(),
             device: Some(self.device.to_owned()).filter(|name| !name.is_empty()),
             faults: Some(self.faults.to_owned()).filter(|words| !words.is_empty()),
-            // The checks of storage run over Ethernet. Debian's kernel for arm64 has no `scsi_debug`, and the
-            // arm64 guest has an InfiniBand port.
+            // The checks of storage run over Ethernet only. This excludes the arm64 guest, whose port is
+            // InfiniBand: Debian's kernel for arm64 has no `scsi_debug`.
             storage: self.port == "ethernet",
             signatures: self.signatures,
             reaches_host: matches!(self.other, Other::Programs),
@@ -269,7 +269,8 @@ mod tests {
     #[test]
     fn a_guest_that_is_skipped_is_told_and_is_no_success() {
         let line = skipped("Arm64, kernel of Debian 12", "no QEMU");
-        // `skipped` of xtask/src/test/report.rs repeats these lines.
+        // `skipped` in xtask/src/test/report.rs finds these lines by their form, for the summary of `cargo
+        // xtask test`.
         assert_eq!(line, "SKIPPED    1: guest Arm64, kernel of Debian 12: no QEMU");
         assert_eq!(outcome(&["passed   one".into(), line.clone()], 0), Ok(()));
         assert!(outcome(&[line], 0).unwrap_err().contains("no guest"));

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Returns a command that runs the scenarios in a guest. Arguments for the scenarios may follow it.
+/// Returns a command that runs the scenarios in a guest. The caller may append arguments for the scenarios.
 pub(crate) fn command(processor: Processor, port: Port) -> Result<Vec<String>, String> {
     let arch = Arch::from(processor);
     let mut words = vec![run::itself()?.to_string_lossy().into_owned()];

@@ -119,7 +119,7 @@ struct Orders {
 
 impl Orders {
     /// Carries out an order: a command for the shell, with its output on the connection to the guest. The
-    /// connection ends when the last program has ended that writes to it.
+    /// connection ends when the last program that writes to it has ended.
     fn take(&self, stream: TcpStream) -> Result<(), String> {
         let lost = |error: std::io::Error| error.to_string();
         let mut line = String::new();

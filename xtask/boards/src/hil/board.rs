@@ -20,8 +20,8 @@ impl From<String> for Trouble {
 
 /// A board, as `cargo xtask hil` uses it. Dropping the board ends all its processes.
 pub(super) trait Board {
-    /// Reserves the board for this run, and waits for it if necessary. Called once, before all other
-    /// functions.
+    /// Reserves the board for this run, and waits for it if necessary. The runner calls this function once,
+    /// before all others.
     fn take(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
@@ -32,7 +32,8 @@ pub(super) trait Board {
         None
     }
 
-    /// Prepares a run: builds, boots, copies. Called once. The runner prepares one board at a time.
+    /// Prepares a run: builds, boots, copies. The runner calls this function once, and prepares one board at
+    /// a time.
     fn prepare(&mut self) -> Result<(), Trouble>;
 
     /// Returns a command that runs the cases and prints their events (the protocol). `arguments` are for the

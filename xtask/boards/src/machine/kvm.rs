@@ -64,7 +64,7 @@ impl Accelerator {
 }
 
 /// Returns the outcome of an earlier trial, if this machine has not started again since. `text` is the kept
-/// outcome with the boot ID at that time, `start` the boot ID of today.
+/// outcome with the boot ID at that time, `start` the present boot ID.
 fn outcome(text: &str, start: &str) -> Option<Accelerator> {
     let (found, of) = text.split_once(' ')?;
     let found = [Accelerator::Tcg, Accelerator::Kvm].into_iter().find(|one| format!("{one:?}") == found)?;

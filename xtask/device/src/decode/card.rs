@@ -201,7 +201,7 @@ fn draw_part(page: &mut String, number: usize, part: &Part<'_>, findings: &[Find
         write!(page, " × {count}")?;
     }
     write!(page, "</span><code>")?;
-    // For padding of zeros, one line of bytes is enough.
+    // A part without fields is padding of zeros, for which one line of bytes is enough.
     let lines = if fields.is_empty() { 1 } else { usize::MAX };
     for (line, bytes) in bytes.chunks(OCTOWORD).take(lines).enumerate() {
         let offset = start + line * OCTOWORD;

@@ -323,8 +323,8 @@ fn any_bytes_make_a_page() {
         };
         let mut bytes: Vec<u8> = (0..1024).map(|_| random()).collect();
         let opcode = [0x25, 0x25, 0x08, 0x0a, 0x10, 0x11, 0x20, 0][round % 8];
-        // With these sizes, all segments are inside of the request. In every third round, two of them are
-        // BSFs.
+        // These sizes place all segments inside of the request. In every third round, the bytes below make
+        // two of the segments BSFs.
         (bytes[3], bytes[7], bytes[16], bytes[20], bytes[22]) = (opcode, 63, bytes[16] | 0x80, 0, 0);
         (bytes[21], bytes[23], bytes[31]) = (4, 8, bytes[31] | 1);
         if round % 3 == 0 {

@@ -94,7 +94,7 @@ impl<'m> Sides<'m> {
     fn transfer(&self, page: &mut String, transfer: &DataPath<'_>) -> fmt::Result {
         let bytes = transfer.length();
         // The mkey that transforms the data of the transfer, and the offset in this mkey at which the
-        // transfer begins. If several mkeys do, the first one counts.
+        // transfer begins. If several mkeys transform data, the first one counts.
         let mut maker = None;
         let mut made_by = |key, offset| {
             let known = self.known(key).filter(|known| known.transforms());

@@ -65,7 +65,7 @@ impl Devx {
     fn complete(&mut self, mut entry: Cqe) {
         entry.op_own |= u8::from(self.written & ENTRIES != 0);
         let ring = self.completions.cq().ring_address() as *mut Cqe;
-        // SAFETY: the ring has that many entries. Nobody else writes, since the device executes nothing.
+        // SAFETY: the ring has `ENTRIES` entries. Nobody else writes, since the device executes nothing.
         unsafe { ring.add(self.written % ENTRIES).write_volatile(entry) };
         self.written += 1;
     }

@@ -183,7 +183,8 @@ impl Libmlx5 {
     /// Sets the layout of an I/O, and the access.
     ///
     /// # Safety
-    /// The caller has announced setters to [`Self::configure`], and counts these calls as two of them.
+    /// The caller ensures that the number of setters that it announced to [`Self::configure`] includes these
+    /// two.
     #[inline(always)]
     unsafe fn list(mlx5: *mut Mlx5QpEx, io: &RefIo) {
         // SAFETY: the caller vouches for the announcement; the data segments live during the call.
@@ -196,7 +197,8 @@ impl Libmlx5 {
     /// Sets crypto with the tweak of an I/O.
     ///
     /// # Safety
-    /// The caller has announced setters to [`Self::configure`], and counts this call as one of them.
+    /// The caller ensures that the number of setters that it announced to [`Self::configure`] includes this
+    /// one.
     #[inline(always)]
     unsafe fn tweak(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
         let CryptoAttr { standard, encrypt_on_tx, order, data_unit, dek, keytag, .. } = self.crypto;
@@ -210,7 +212,8 @@ impl Libmlx5 {
     /// Sets T10-DIF on the wire, with the reference tag of an I/O.
     ///
     /// # Safety
-    /// The caller has announced setters to [`Self::configure`], and counts this call as one of them.
+    /// The caller ensures that the number of setters that it announced to [`Self::configure`] includes this
+    /// one.
     #[inline(always)]
     unsafe fn ref_tag(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
         let DifAttr { guard, seed, app_tag, flags, .. } = self.dif;
@@ -469,7 +472,7 @@ impl Libmlx5 {
         entry.op_own |= u8::from(lap);
         let at = (self.written & (self.cq.entries - 1)) as usize;
         let bytes: [u8; 64] = zerocopy::transmute!(entry);
-        // SAFETY: the ring has that many entries. Nobody else writes, since the device executes nothing.
+        // SAFETY: the ring has `cq.entries` entries. Nobody else writes, since the device executes nothing.
         unsafe { self.cq.first.add(at).write(bytes) };
         self.written = self.written.wrapping_add(1);
     }
@@ -523,7 +526,8 @@ impl Libmlx5 {
         self.poll::<1>(1)
     }
 
-    /// Writes the completion entries that a run takes. Also posts their requests, unless the run posts them.
+    /// Writes the completion entries that a run takes. Also posts the requests that these entries complete,
+    /// unless the run posts them.
     fn complete_all(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Some(writes) = work.writes_per_completion() else {
             let start = producer(&self.queue);

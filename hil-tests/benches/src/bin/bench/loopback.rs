@@ -220,7 +220,8 @@ impl Load {
         }
     }
 
-    /// Posts the I/O of a slot. Each slot has its own memory and mkey.
+    /// Posts an I/O in the slot `slot`. A slot is the memory and the mkey of one of the [`DEPTH`] I/Os in
+    /// flight.
     fn post(&mut self, slot: usize) -> Result<(), Box<dyn Error>> {
         let Self { queue, mkeys, prepared, source, target, bytes, wire, .. } = self;
         let (at, piece) = (slot * *bytes, *bytes / PIECES);

@@ -101,8 +101,8 @@ fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), B
 /// blocks that the second run has posted.
 fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u16, Fault> {
     let runs @ [requests, _] = work.runs(batch);
-    // A first run outside of the count does the work that a process does only once, such as finding
-    // functions.
+    // A first run outside of the count does the work that a process does only once, such as resolving dynamic
+    // symbols.
     side.prepare(work, requests)?;
     side.run(work, batch, requests)?;
     side.drain(work, requests)?;
@@ -178,7 +178,7 @@ fn instructions(
             side.prepare(work, requests)?;
             let before = counter.read()?;
             black_box(&mut *side).run(work, batch, requests)?;
-            // An interrupt can only add instructions.
+            // An interrupt can only add instructions, so the smallest count is the most exact one.
             *least = (*least).min(counter.read()?.saturating_sub(before));
             side.drain(work, requests)?;
         }

@@ -1,4 +1,4 @@
-//! Commands on mkeys, signature values and data encryption keys.
+//! Reads commands on mkeys, signature values and data encryption keys, and builds their replies.
 
 use super::reply::{HEADER, Refused, with};
 use super::request::Request;
@@ -70,7 +70,8 @@ impl MkeyCommand {
     ///
     /// # Errors
     /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and for a
-    /// region in the state free that no UMR may change. Assumption: the last refusal.
+    /// region in the state free that no UMR may change. Assumption: the device refuses a region of this last
+    /// kind.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         let context = MkeyContext::read_from_bytes(request.bytes(MKC, size_of::<MkeyContext>())?);
         let context = context.map_err(|_| Refused::INPUT_LENGTH)?;

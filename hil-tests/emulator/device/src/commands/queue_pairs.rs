@@ -1,5 +1,4 @@
-//! Commands on queue pairs: creation, transitions between states, queries (PRM `qpc`; `qp.c` of Linux's
-//! mlx5_ib).
+//! Reads commands that create, change and query queue pairs (PRM `qpc`; `qp.c` of Linux's mlx5_ib).
 
 use super::reply::{Refused, with};
 use super::request::Request;
@@ -401,8 +400,8 @@ pub fn context_reply(context: &Context, view: &QpView) -> Vec<u8> {
     if let Some(byte) = answer.get_mut(QPC) {
         *byte = *byte & 0x0f | state << 4;
     }
-    // `hw_sq_wqebb_counter` is the number of the next block that the device executes, `hw_rq_counter` that of
-    // the next receive request.
+    // `hw_sq_wqebb_counter` is the number of the next block that the device executes, and `hw_rq_counter` is
+    // the number of the next receive request.
     answer.splice(QPC + 0xb4..QPC + 0xb6, view.hw_sq_wqebb_counter.to_be_bytes());
     answer.splice(QPC + 0xb8..QPC + 0xbc, u32::from(view.hw_rq_counter).to_be_bytes());
     answer

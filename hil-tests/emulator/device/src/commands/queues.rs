@@ -1,4 +1,4 @@
-//! Commands on completion queues and on shared receive queues.
+//! Reads commands on completion queues and on shared receive queues.
 
 use super::{Place, Record, Refused, Request};
 use crate::object::cq::CqAttributes;
@@ -18,7 +18,7 @@ pub struct CqCommand {
     pub uar: u32,
     /// The number of the event queue that gets completion events.
     pub eq: u32,
-    /// Whether all entries are written over the first one (PRM `cc`).
+    /// Whether all entries are written over the first entry (PRM `cc`).
     pub collapsed: bool,
     log_entries: u8,
     entry_bytes: u8,

@@ -1,4 +1,4 @@
-//! Replies to commands.
+//! Builds replies to commands, including refusals.
 
 use crate::device::Error;
 use alloc::vec;

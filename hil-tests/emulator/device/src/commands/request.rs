@@ -12,7 +12,7 @@ pub struct Request(
 );
 
 impl Request {
-    /// Returns the opcode. A request without one has opcode 0, which no command has.
+    /// Returns the opcode. A request that is too short for one has opcode 0, which no command has.
     pub fn opcode(&self) -> u16 {
         self.u16(0).unwrap_or_default()
     }

@@ -94,7 +94,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Puts a queue pair into the error state, because its doorbell has announced more blocks than the ring
+    /// Moves a queue pair to the error state, because its doorbell has announced more blocks than the ring
     /// has: new requests have overwritten old ones. Returns whether the queue pair exists.
     fn overrun(&mut self, qpn: u32, producer: u16) -> bool {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
@@ -148,7 +148,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Executes a request. Returns whether the request was executed. A request that fails or reports a
-    /// signature error waits until it is the oldest.
+    /// signature error waits until it is the oldest outstanding request.
     fn start(&mut self, qpn: u32, wqe: &Wqe, ruling: Ruling) -> bool {
         let posted = wqe.posted;
         let outcome = self.execute(qpn, wqe);
@@ -317,7 +317,7 @@ impl<M: Memory> Device<M> {
             return Ok(());
         }
         psv.transient = segment.transient_signature.get();
-        // Assumption: SET_PSV ends a transaction. Drivers start the next one with a UMR.
+        // Assumption: SET_PSV ends a transaction. Drivers start the next transaction with a UMR.
         psv.running = None;
         psv.state = if segment.syndrome.get() == 0 { PsvState::Init } else { PsvState::Error };
         Ok(())
@@ -365,7 +365,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Sends all outstanding requests again, if the peer had no receive request for the oldest. The peer has
-    /// dropped the later ones.
+    /// dropped the later requests.
     pub(crate) fn ask_again(&mut self, qpn: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.outstanding.is_not_ready()) else {
             return;

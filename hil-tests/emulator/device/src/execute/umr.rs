@@ -192,10 +192,9 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
 enum Change {
     None,
     All(Layout),
-    /// Replaces list entries in groups of four (64 bytes). The number is that of the first replaced entry.
+    /// Replaces list entries in groups of four (64 bytes), from the entry with this number on.
     From(usize, Vec<Klm>),
-    /// Replaces page entries. The number is that of the first replaced entry; `None` replaces all page
-    /// entries.
+    /// Replaces page entries, from the entry with this number on. `None` replaces all page entries.
     Pages(Option<usize>, Vec<PageEntry>),
 }
 
@@ -208,7 +207,7 @@ fn layout(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]
     }
     let header: StridedHeader = zerocopy::transmute!(*first);
     // Assumptions: an interleaved layout has no other entries, and a code in the place of a list entry's key
-    // identifies its header. An mkey for entries of one length has no interleaved layout.
+    // identifies the header of this layout. An mkey for entries of one length has no interleaved layout.
     if mkey.log_entry.is_none() && header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
         let octowords = translations.len() as u64;
@@ -250,8 +249,8 @@ fn pages(mkey: &Mkey, offset: Option<u64>, translations: &[[u8; OCTOWORD_BYTES]]
     Ok(Change::Pages(first.map(|first| first.saturating_mul(PAGES_OF_OCTOWORD)), pages))
 }
 
-/// Returns `first`, the octoword of the first replaced entry, as an index. A block of 64 bytes must begin
-/// there.
+/// Returns `first`, the octoword of the first replaced entry, as an index. The entry must begin a block of 64
+/// bytes.
 fn block_offset(first: u64) -> Result<usize, Reason> {
     let offset = usize::try_from(first).ok().filter(|first| *first <= u32::MAX as usize);
     let offset = offset.ok_or(Reason::OffsetTooLarge { first })?;
@@ -276,8 +275,8 @@ fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Reason> {
     let (signature, crypto, size) = match list {
         [] => return Ok(None),
         [one] if kind(one).0 => (None, Some(one), BsfSize::WITH_INLINE),
-        // The shorter BSF has no attributes of block signatures. It describes a transaction (DEVICE.md,
-        // "Transaction signatures").
+        // A BSF of this shorter size has no attributes of block signatures. It describes a transaction
+        // (DEVICE.md, "Transaction signatures").
         [one] if kind(one).1 == BsfSize::EXTENDED => (Some(one), None, BsfSize::EXTENDED),
         [one] => (Some(one), None, BsfSize::WITH_INLINE),
         [one, two] if !kind(one).0 && kind(two).0 => (Some(one), Some(two), BsfSize::SIGNATURE_AND_CRYPTO),

@@ -1,4 +1,5 @@
-//! Commands by their opcodes, and the states in which each is allowed.
+//! Executes commands by their opcodes, and refuses commands that the state of the command interface does not
+//! allow.
 
 use super::events::kind;
 use super::{ethernet, port};
@@ -41,8 +42,8 @@ const INIT_PAGES: u32 = 150;
 /// The number of additional pages that the firmware wants while it runs.
 const MORE_PAGES: i32 = 8;
 
-/// The number of bytes of a capability structure, the offset of `cmdif_checksum` in the structure of the
-/// device, and the values of this field, which is the upper two bits of its byte.
+/// The number of bytes of a capability structure, the offset of `cmdif_checksum` in the structure of general
+/// capabilities, and the values of this field. The field is the upper two bits of its byte.
 const CAPABILITIES: usize = 0x1000;
 const CMDIF_CHECKSUM: usize = 0x42;
 const DISABLED: u8 = 0;
@@ -123,9 +124,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Returns the current or the maximal capabilities of a kind. The current general capabilities are the
-    /// ones that the host has chosen by SET_HCA_CAP. Before SET_HCA_CAP, they differ from the maximal ones
-    /// only in the mode of command signatures (`cmdif_checksum`).
+    /// Returns the current or the maximal capabilities of a kind. The host chooses the current general
+    /// capabilities by SET_HCA_CAP. Before SET_HCA_CAP, they differ from the maximal capabilities only in the
+    /// mode of command signatures (`cmdif_checksum`).
     fn tell_capabilities(&self, op_mod: u16) -> Option<Vec<u8>> {
         let mut found = capabilities(op_mod, self.profile())?;
         if self.profile().port == Port::Ethernet {
@@ -146,7 +147,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Stores the host's choice of capabilities. Only the mode of command signatures (`cmdif_checksum`) has
-    /// an effect. Of atomics, the host can only choose that old values have its byte order, which they have.
+    /// an effect. For atomics, the host may only choose that old values are in the host's byte order. This
+    /// device has no other order.
     fn set_capabilities(&mut self, request: &Request) -> Answer {
         let chosen = request.bytes(HEADER, CAPABILITIES)?;
         match request.u16(6)? >> 1 {
@@ -168,8 +170,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Asks the host for more pages when the first queue pair is created, and asks it to take pages back when
-    /// the last one is destroyed. A driver thus meets both kinds of page requests. The requests are events,
-    /// so none is made unless an event queue takes page requests.
+    /// the last queue pair is destroyed. A driver thus meets both kinds of page requests. The requests are
+    /// events, so the device makes none unless an event queue takes page requests.
     pub(super) fn want_pages(&mut self) {
         let has_queues = self.objects.qps.values().next().is_some();
         let interface = &mut self.interface;
@@ -208,8 +210,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes pages from the host for the firmware, which overwrites them. Each page has to be memory at an
-    /// address other than 0, and must not belong to the firmware already.
+    /// Takes pages from the host for the firmware, and overwrites them. The command is refused unless all
+    /// pages are memory at different multiples of 4096 other than 0, and none belongs to the firmware
+    /// already.
     fn take_pages(&mut self, pages: Vec<u64>) -> Answer {
         for (index, page) in pages.iter().enumerate() {
             let is_new =

@@ -2,7 +2,8 @@
 //! mlx5_core): send queues of packets, receive queues, flow tables, and the table of GIDs.
 //!
 //! The device reads sent packets, counts them and shows them to its observer (tap). A device on a network
-//! ([`Device::join`]) exchanges frames with other ports. Flow tables have a number and no behaviour.
+//! ([`Device::join`]) exchanges frames with other ports. A flow table is only a number: its rules have no
+//! effect.
 
 use super::opcode;
 use crate::capabilities::{Field, flag, nic_vport, number, put_all};

@@ -17,8 +17,8 @@ mod kind {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// When the device cuts data into frames: the TCP flags that only the last frame has (FIN, PSH), and the one
-/// that only the first has (CWR).
+/// The TCP flags that only the last frame has (FIN, PSH) and the flag that only the first frame has (CWR)
+/// when the device cuts data into frames.
 const ONLY_LAST: u8 = 0x09;
 const ONLY_FIRST: u8 = 0x80;
 
@@ -214,8 +214,8 @@ mod tests {
 
     const BOTH: Checksums = Checksums { network: true, transport: true };
 
-    /// Returns whether the checksums are right: then the IPv4 header sums to all ones, and so does the rest
-    /// with addresses, length and protocol.
+    /// Returns whether the checksums are right. In this case the IPv4 header sums to all ones. The rest of
+    /// the packet also sums to all ones, together with addresses, length and protocol.
     fn is_right(frame: &[u8]) -> bool {
         let layout = Layout::of(frame).unwrap();
         let body = &frame[layout.transport..layout.end];

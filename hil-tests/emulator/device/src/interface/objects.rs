@@ -1,4 +1,4 @@
-//! Commands that make, change and destroy objects.
+//! Executes commands that make, change and destroy objects.
 
 use super::rings::ENTRY;
 use super::{ethernet, opcode};
@@ -16,14 +16,14 @@ use alloc::vec::Vec;
 use mlx5_mkey::types::MkeyIndex;
 
 /// The commands that create objects with a number and no other state: receive queues and domains of XRC,
-/// which no queue pair of this device uses. A user context (CREATE_UCTX) has no other state either.
+/// which no queue pair of this device uses.
 const NUMBERS: &[u16] = &[opcode::CREATE_XRC_SRQ, opcode::ALLOC_XRCD];
 
 /// The object type of data encryption keys.
 const DEK: u16 = 0xc;
 
-/// The numbers of UAR pages, which are their places in BAR 0. Lower pages belong to the initialization
-/// segment.
+/// The numbers of UAR pages. The number of a page is its place in BAR 0. Lower pages belong to the
+/// initialization segment.
 const UARS: core::ops::Range<u32> = 0x10..0x100;
 const EQS: core::ops::Range<u32> = 1..0x100;
 /// Logarithm of the most entries of an event queue.
@@ -109,8 +109,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Creates an object with a number and no other state. Receive queues of XRC share one range of numbers
-    /// with shared receive queues, whose numbers are below 0x10_0000 on this device.
+    /// Creates an object that has a number and no other state, such as a user context (CREATE_UCTX). Receive
+    /// queues of XRC share one range of numbers with shared receive queues, whose numbers are below 0x10_0000
+    /// on this device.
     pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
         let numbers = match opcode {
             opcode::CREATE_XRC_SRQ => 0x10_0000..0x20_0000,

@@ -94,9 +94,8 @@ pub(super) fn kind_of<'t>(traffic: &'t mut Traffic, header: &[u8]) -> &'t mut Co
 
 impl<M: Memory> Device<M> {
     /// Sends the packets that a doorbell announced, and completes requests that ask for a completion. If the
-    /// doorbell contained a block (BlueFlame) with the number of the next block, this block is used instead
-    /// of the one in the ring.
-    /// Returns false if no send queue of packets has this number.
+    /// doorbell contained a block (BlueFlame) with the number of the next block, the device uses this block
+    /// instead of the block in the ring. Returns false if no send queue of packets has this number.
     pub(super) fn send_packets(&mut self, number: u32, mut brought: Option<[u8; 64]>) -> bool {
         let Some(queue) = self.interface.packets.get(&number).copied() else { return false };
         let mut record = [0; 4];
@@ -215,8 +214,8 @@ impl<M: Memory> Device<M> {
         Ok(answer)
     }
 
-    /// Writes the counters of packets into the register PPCNT (`data`): the group of IEEE 802.3 with sent and
-    /// received packets, and that of RFC 2863 with sent ones. All other counters are 0.
+    /// Writes the counters of packets into the register PPCNT (`data`): the group of IEEE 802.3 has the sent
+    /// and the received packets, and the group of RFC 2863 has the sent packets. All other counters are 0.
     ///
     /// # Errors
     /// [`Refused::PARAMETER`] for a request to clear counters.

@@ -1,5 +1,5 @@
-//! Commands about the function and its port: the adapter, registers of the port, and the port's addresses
-//! (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
+//! Executes commands about the function and its port: about the adapter, registers of the port, and the
+//! port's addresses (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
 
 use super::ethernet;
 use crate::capabilities::{Field, flag, number, put_all};
@@ -172,7 +172,7 @@ impl<M: Memory> Device<M> {
         Ok(reply::with(HEADER + 4, HEADER, &pkey.to_be_bytes()))
     }
 
-    /// MAD_IFC: takes a management packet for the port itself. The answer is that of a node without the
+    /// MAD_IFC: takes a management packet for the port itself. The device answers like a node without the
     /// attribute (InfiniBand 13.4.7).
     pub(super) fn manage(request: &Request) -> Answer {
         const MAD: usize = 256;

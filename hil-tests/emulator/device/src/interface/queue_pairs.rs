@@ -1,4 +1,4 @@
-//! Commands on queue pairs: creation, transitions between states, queries.
+//! Executes commands that create, change and query queue pairs.
 
 use super::opcode;
 use crate::commands::{QpCommand, QpStep, Refused, Request, context_reply, reply};

@@ -1,7 +1,7 @@
 //! Receive queues of frames (`en_rx.c` of Linux's mlx5_core).
 //!
-//! Assumption: flow tables have no behaviour. A frame for the port's MAC address or for a group goes to the
-//! first ready receive queue that has a posted receive request. A frame that finds none is lost.
+//! Assumption: the rules of flow tables have no effect. A frame for the port's MAC address or for a group
+//! goes to the first ready receive queue that has a posted receive request. A frame that finds none is lost.
 
 use super::frames::received_sum;
 use super::opcode;
@@ -33,8 +33,8 @@ const NO_KEY: u32 = 0x100;
 const MOST_FRAMES: usize = 1024;
 
 impl<M: Memory> Device<M> {
-    /// CREATE_RQ: a receive queue over a cyclic ring takes frames. Queues of other types have a number and no
-    /// behaviour.
+    /// CREATE_RQ: creates a receive queue. A queue over a cyclic ring takes frames. A queue of another type
+    /// is only a number.
     pub(super) fn create_rq(&mut self, request: &Request) -> Result<Vec<u8>, Refused> {
         let at = |offset: usize| WQ + offset;
         let is_cyclic = request.u8(at(0)).is_ok_and(|byte| byte >> 4 == CYCLIC);
@@ -86,7 +86,7 @@ impl<M: Memory> Device<M> {
         Ok(reply::done())
     }
 
-    /// Adds a frame to those that wait for other ports.
+    /// Adds a frame to the frames that wait for other ports.
     pub(super) fn send_frame(&mut self, frame: Vec<u8>) {
         if self.interface.frames.len() < MOST_FRAMES {
             self.interface.frames.push_back(frame);

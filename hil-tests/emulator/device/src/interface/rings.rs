@@ -1,4 +1,4 @@
-//! Addresses of rings and doorbell records in commands.
+//! Finds the addresses of the rings and doorbell records that commands name.
 
 use super::opcode;
 use crate::commands::{Place, Record, Refused, Request};
@@ -51,7 +51,7 @@ impl<M: Memory> Device<M> {
         umem.address.checked_add(offset).ok_or(Refused::PARAMETER)
     }
 
-    /// Returns whether each entry of a ring is memory.
+    /// Returns whether all entries of a ring are inside the memory.
     fn is_memory(&self, ring: u64, bytes: u64) -> bool {
         let is_line = |line: u64| {
             ring.checked_add(line).is_some_and(|at| self.memory.read(at, &mut [0; ENTRY as usize]).is_ok())

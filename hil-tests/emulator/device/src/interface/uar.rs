@@ -41,12 +41,12 @@ impl<M: Memory> Device<M> {
     /// another page reaches none of the queue's doorbells.
     ///
     /// The first 8 bytes of a work request are its doorbell: the device executes the requests in the ring. If
-    /// this work request is the next one in the ring, and is a NOP without completion, the device first waits
+    /// this work request is the next in the ring, and is a NOP without completion, the device first waits
     /// for the other 56 bytes of the block, in writes of 8 bytes. It then executes this block instead of the
-    /// one in the ring (BlueFlame). A driver finds out in this way whether the bus combines writes
+    /// block in the ring (BlueFlame). A driver finds out in this way whether the bus combines writes
     /// (`mlx5_ib_test_wc` and `mlx5_core_test_wc` of Linux). A fast host may have announced further requests
     /// when the doorbell arrives. If the rest does not arrive before the next doorbell or before
-    /// [`Device::settle_doorbells`], the device executes the ring.
+    /// [`Device::settle_doorbells`], the device executes the requests in the ring.
     pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
         let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
         if !self.interface.uars.contains(&page) {

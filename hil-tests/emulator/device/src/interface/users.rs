@@ -2,7 +2,8 @@
 //! belong to this context. Commands of other contexts cannot name these objects. Context 0 is the host
 //! itself, whose commands may name all objects.
 //!
-//! Assumption: an object of another context is refused as if it did not exist.
+//! Assumption: the refusal of a command that names an object of another context is the same as if the object
+//! did not exist.
 
 use super::opcode::{self, NUMBER};
 use crate::commands::reply::{self, free};
@@ -54,7 +55,7 @@ const NAMES: &[(u16, u16, usize)] = &[
     (opcode::QUERY_Q_COUNTER, opcode::ALLOC_Q_COUNTER, 0x1d),
 ];
 
-/// Objects that commands name or leave out, as [`NAMES`]. The number 0 leaves the object out.
+/// Objects that commands name or leave out, in the form of [`NAMES`]. The number 0 leaves the object out.
 const NAMES_OR_NONE: &[(u16, u16, usize)] = &[
     (opcode::CREATE_QP, opcode::CREATE_CQ, 0xb5),
     (opcode::CREATE_SQ, opcode::CREATE_TIS, 0x4d),

@@ -18,7 +18,7 @@ pub struct CqAttributes {
 #[derive(Clone, Debug)]
 pub(crate) struct Cq {
     pub(crate) attributes: CqAttributes,
-    /// Whether each entry is written over the first one (PRM `cc`).
+    /// Whether each entry is written over the first entry (PRM `cc`).
     pub(crate) collapsed: bool,
     /// Count of entries written, without wrap at the ring's size.
     pub(crate) producer: u32,

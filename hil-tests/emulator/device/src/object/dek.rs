@@ -1,4 +1,4 @@
-//! Data encryption keys, and the logins and KEKs for wrapped ones (PRM objects 0x0c and 0x1f).
+//! Data encryption keys, and the logins and KEKs for wrapped keys (PRM objects 0x0c and 0x1f).
 
 use crate::crypto::{UnwrapError, Xts, unwrap_key};
 use crate::faults::Faults;

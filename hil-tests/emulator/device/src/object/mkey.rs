@@ -1,4 +1,4 @@
-//! Memory keys: registered regions and indirect keys that a UMR fills (PRM `mkc`).
+//! Memory keys: mkeys of registered regions, and indirect mkeys that a UMR fills (PRM `mkc`).
 
 use alloc::vec::Vec;
 use mlx5_mkey::wire::klm::Klm;
@@ -47,7 +47,8 @@ impl Access {
     }
 }
 
-/// The attributes of a new indirect key (PRM CREATE_MKEY, `struct mlx5dv_mkey_init_attr`).
+/// The attributes of a new indirect mkey, whose entries name other mkeys (PRM CREATE_MKEY, `struct
+/// mlx5dv_mkey_init_attr`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MkeyAttributes {
     /// Protection domain.
@@ -76,7 +77,7 @@ pub struct MkeyAttributes {
 }
 
 impl MkeyAttributes {
-    /// Returns the attributes of a plain indirect key: local rights, tag 0, free.
+    /// Returns the attributes of an indirect mkey without signature and crypto: local rights, tag 0, free.
     pub const fn new(pd: u32, translations: u32) -> Self {
         Self {
             pd,

@@ -26,8 +26,8 @@ pub(crate) struct Waiting {
     pub(crate) bytes: u32,
     /// Whether a signature error was found while the data was gathered.
     pub(crate) signature_error: bool,
-    /// Whether the peer had no receive request for it. The next [`crate::Device::run`] then sends the request
-    /// again.
+    /// Whether the peer had no receive request for the request. The next [`crate::Device::run`] then sends
+    /// the request again.
     pub(crate) not_ready: bool,
     pub(crate) attempts: u8,
     /// The number of attempts for which the gate (a function that tests set) answers in place of the peer
@@ -80,9 +80,9 @@ impl Outstanding {
     }
 
     /// Returns whether a request that sends data to the peer may be sent before the outstanding requests are
-    /// answered. This is so if the last outstanding request also sends data and has no signature error, if
-    /// the peer had a receive request for the oldest one, and if number and bytes of all are below the
-    /// limits.
+    /// answered. It may be sent if the last outstanding request also sends data and has no signature error,
+    /// if the peer had a receive request for the oldest request, and if number and bytes of all requests are
+    /// below the limits.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.len() < MAX_REQUESTS
             && self.bytes < MAX_BYTES

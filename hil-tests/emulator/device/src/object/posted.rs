@@ -27,7 +27,7 @@ pub(crate) const fn pushes(opcode: Opcode) -> bool {
     )
 }
 
-/// Returns whether a request is an atomic under masks.
+/// Returns whether a request is a masked atomic.
 pub(crate) const fn is_masked(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA)
 }

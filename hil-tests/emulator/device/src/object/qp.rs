@@ -186,7 +186,8 @@ pub struct ReceiveRing {
 impl QpAttributes {
     /// Returns the completion queue for signature errors that the responder finds.
     ///
-    /// Assumption: if the receive queue has no completion queue, these errors go to that of the send queue.
+    /// Assumption: if the receive queue has no completion queue, these errors go to the completion queue of
+    /// the send queue.
     pub(crate) fn responder_cqn(&self) -> u32 {
         self.recv_cqn.unwrap_or(self.send_cqn)
     }
@@ -216,7 +217,7 @@ pub(crate) struct Qp {
     pub(crate) qkey: u32,
     /// The number of the first block whose request is not done.
     pub(crate) sq_consumer: u16,
-    /// The number of the block after the last one that a doorbell has announced.
+    /// The number of the block after the last block that a doorbell has announced.
     pub(crate) sq_producer: u16,
     pub(crate) read_ahead: ReadAhead,
     /// On a device with unordered copies: the copy at this block was executed before the copy in front of it.

@@ -11,7 +11,7 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Returns the blocks that came with a doorbell. `first` is the number of the first one.
+    /// Returns the blocks that came with a doorbell. `first` is the number of the first block.
     pub(crate) fn of(first: u16, blocks: &[[u8; WQEBB_BYTES]]) -> Self {
         Self { first, blocks: blocks.to_vec() }
     }

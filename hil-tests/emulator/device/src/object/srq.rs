@@ -3,7 +3,7 @@
 /// The order in which slots are taken (PRM `wq_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// Each slot names the next one. Completions name the slot.
+    /// Each slot names the next slot. Completions name the slot.
     LinkedList,
     /// Slots are taken one after the other. Completions count the receive requests, modulo 2^16.
     Cyclic,

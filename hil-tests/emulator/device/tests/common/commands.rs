@@ -23,7 +23,8 @@ pub struct Posted {
 
 impl Posted {
     /// Returns a command with room for a reply of `room` bytes. `queue` is the address of the command queue.
-    /// The mailbox blocks of the request begin 4 KiB after it, those of the reply 16 KiB after it.
+    /// The mailbox blocks of the request begin 4 KiB after this address, the blocks of the reply 16 KiB after
+    /// it.
     pub fn new(queue: u64, request: &[u8], room: usize) -> Self {
         let mut entry = [0; 64];
         entry[0] = 7;

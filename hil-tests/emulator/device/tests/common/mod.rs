@@ -24,7 +24,7 @@ pub fn with_pi(data: &[u8], app: u16, reference: u32) -> Vec<u8> {
 }
 
 /// Encrypts with AES-128-XTS, computed by the crates `aes` and `xts-mode`. Data units have `unit` bytes. The
-/// first one has this tweak.
+/// first data unit has this tweak.
 pub fn xts128(key: &[u8; 32], data: &[u8], unit: usize, tweak: u128) -> Vec<u8> {
     use aes::cipher::{Array, KeyInit};
     let half = |at: usize| aes::Aes128::new_from_slice(&key[at..at + 16]).unwrap();

@@ -1,7 +1,8 @@
-//! A driver that brings the function up and shares no code with this project: from the PCI device number to
-//! an RDMA WRITE to itself and the interrupt of its completion. The order is that of the kernel's own
-//! selftest driver for mlx5 over VFIO (`tools/testing/selftests/vfio/lib/drivers/mlx5`). Every field is
-//! written at its offset in `mlx5_ifc.h`; no structure of the library is used.
+//! A driver that shares no code with this project and brings the PCI function up. The driver begins with the
+//! PCI device number, and ends with an RDMA WRITE to itself and the interrupt of its completion. The steps
+//! have the same order as in the kernel's own selftest driver for mlx5 over VFIO
+//! (`tools/testing/selftests/vfio/lib/drivers/mlx5`). The driver writes every field at its offset in
+//! `mlx5_ifc.h`, and uses no structure of the library.
 
 use crate::machine::{Machine, Served, is_raised, raised};
 use mlx5_softdev::DeviceProfile;
@@ -40,7 +41,7 @@ const STRIDE: u64 = 1024;
 /// The most pages in one command.
 const BATCH: u32 = 512;
 
-/// A ring of entries of 64 bytes on two pages, from entry `offset` of the first on.
+/// A ring of entries of 64 bytes on two pages, from entry `offset` of the first page on.
 struct Ring {
     pages: [u64; 2],
     offset: u64,
@@ -268,7 +269,7 @@ impl Driver {
         self.reply(slot, room)
     }
 
-    /// As [`Driver::carry`], for a command that must succeed.
+    /// Carries out a command that must succeed, and returns its reply.
     fn execute(&mut self, request: Words, room: usize) -> Vec<u8> {
         let opcode = u16::from_be_bytes([request.0[0], request.0[1]]);
         let reply = self.carry(request, room);
@@ -281,7 +282,8 @@ impl Driver {
         be32(&self.execute(request, 16), 8) & 0x00ff_ffff
     }
 
-    /// Allocates free pages.
+    /// Returns the addresses of `count` pages that the firmware does not have, and records them as given to
+    /// the firmware.
     fn take_pages(&mut self, count: u32) -> Vec<u64> {
         let free: Vec<usize> = (0..self.given.len()).filter(|page| !self.given[*page]).collect();
         let pages = &free[..count as usize];
@@ -553,7 +555,7 @@ impl Driver {
         self.arm_number += 1;
     }
 
-    /// Copies memory by RDMA WRITEs of the queue pair to itself. Only the last one is signalled.
+    /// Copies memory by RDMA WRITEs of the queue pair to itself. Only the last RDMA WRITE is signalled.
     fn copy(&mut self, pieces: u64, length: u32) {
         let bytes: Vec<u8> = (0..pieces * u64::from(length)).map(|at| (at * 31 + pieces) as u8).collect();
         self.machine.write(SOURCE, &bytes);
@@ -566,9 +568,9 @@ impl Driver {
         assert_eq!(self.machine.read(TARGET, bytes.len()), bytes, "{pieces} writes of {length} bytes");
     }
 
-    /// Writes a request to the doorbell register (the test of write combining in Linux's mlx5_ib). The device
-    /// executes the written block, which asks for a completion, and not its copy in the ring, which asks for
-    /// none. If the rest of the written block does not arrive, the device executes the copy in the ring.
+    /// Writes a request to the doorbell register (the test of write combining in Linux's mlx5_ib). The
+    /// request in the register asks for a completion, and its copy in the ring asks for none. If all 64 bytes
+    /// arrive, the device executes the request from the register. Otherwise it executes the copy in the ring.
     fn blue_flame(&mut self) {
         for whole in [true, false] {
             let mut block = vec![0; 64];
@@ -587,7 +589,7 @@ impl Driver {
             if whole {
                 assert_eq!(self.complete(), 0);
             } else {
-                // The next completion is that of a later request: the copy in the ring has none.
+                // The next completion belongs to a later request: the copy in the ring has none.
                 self.copy(1, 8);
             }
         }
@@ -601,15 +603,15 @@ impl Driver {
         self.make_queues();
     }
 
-    /// Checks that the receives of a failed queue pair are flushed: receives that were posted before the
-    /// failure, and receives that are posted after it. No doorbell announces receives.
+    /// Checks that the receive requests of a failed queue pair are flushed, whether they were posted before
+    /// or after the failure. No doorbell announces receive requests.
     fn flush(&mut self) {
         const RING: u64 = BASE + 0x58000;
         const RECORD: u64 = BASE + 0x54080;
         const QPC: usize = 0x18;
         self.machine.write(RECORD, &[0; 8]);
         let number = &self.numbers;
-        // Four receives of 16 bytes each, and one send block.
+        // Four receive requests of 16 bytes each, and one send block.
         let request = Words::new(0x500, 0, 0x118)
             .u8(QPC + 2, 3 << 3)
             .u24(QPC + 5, number.pd)

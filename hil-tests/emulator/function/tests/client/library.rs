@@ -1,5 +1,5 @@
-//! The library brings the function up over vfio-user: the scenarios of a bare machine, with memory that the
-//! client lends.
+//! Tests that the library brings up the emulated PCI function over vfio-user. The tests run the scenarios
+//! that need a bare machine. The client lends its memory to the function.
 
 use crate::lent;
 use crate::machine::{BAR, Served};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use vfio_user::Client;
 
-/// A client that lends memory of this process.
+/// A client of the function that lends memory of this process to it.
 struct FunctionBare {
     client: Rc<RefCell<Client>>,
     memory: HostMemory,
@@ -101,7 +101,7 @@ fn bare(socket: &Path) -> Box<dyn Bare> {
     Box::new(FunctionBare { client: Rc::new(RefCell::new(client)), memory: lent::memory() })
 }
 
-/// Runs the scenarios of a bare machine.
+/// Runs the scenarios that need a bare machine. The machine is a client of the function behind `socket`.
 fn run(socket: PathBuf) {
     let mut ran = 0;
     for scenario in scenarios::all().filter(|scenario| scenario.needs.bare) {

@@ -1,4 +1,4 @@
-//! Planned faults of the function, and its log as lines of JSON.
+//! Tests of planned faults of the function, and of its log as lines of JSON.
 
 use crate::machine::sealed;
 use mlx5_function::{Function, Model, Region, Rights, json};
@@ -80,7 +80,8 @@ fn a_removed_device_reads_as_ones() {
     assert_eq!(vendor, [0xb3, 0x15], "the next client has a device");
 }
 
-/// The registers are those that Linux reads (`sensor_fw_synd_rfr` in `health.c` of mlx5_core).
+/// After a failure, the device reports it in the health registers that Linux reads (`sensor_fw_synd_rfr` in
+/// `health.c` of mlx5_core).
 #[test]
 fn a_device_that_has_failed_says_so_until_it_is_reset() {
     let mut host = Host::new("call@2=fatal");
@@ -95,8 +96,9 @@ fn a_device_that_has_failed_says_so_until_it_is_reset() {
     assert_eq!((host.register(0x23c), host.give(ENABLE_HCA)), (0, Some(0)));
 }
 
-/// Linux resets a device that has failed by the state of the driver's interface, and waits until the state is
-/// "disabled" (`mlx5_error_sw_reset` in `health.c` of mlx5_core). A device that was removed stays away.
+/// To reset a device that has failed, Linux writes the state of the driver's interface, and waits until the
+/// state is "disabled" (`mlx5_error_sw_reset` in `health.c` of mlx5_core). A device that was removed stays
+/// away.
 #[test]
 fn a_driver_resets_a_device_that_has_failed() {
     for (plan, recovers) in [("call@2=fatal", true), ("call@2=removed", false)] {

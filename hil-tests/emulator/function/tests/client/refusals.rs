@@ -1,4 +1,4 @@
-//! Requests that the function refuses, and random bytes that it survives.
+//! Tests of requests that the function refuses, and of random bytes that it survives.
 
 use crate::machine::{BAR, CONFIG, Machine, Served, sealed};
 use mlx5_softdev::DeviceProfile;
@@ -59,7 +59,7 @@ fn what_makes_no_sense_is_refused_and_the_next_message_is_heard() {
     }
     refused(&mut stream, 10, &[access(7, 0, 5), vec![0; 4]].concat(), INVALID);
     refused(&mut stream, 10, &[access(7, 0, 3), vec![0; 4]].concat(), INVALID);
-    // The function refuses interrupts of other kinds, vectors after the last one, and too few descriptors.
+    // The function refuses interrupts of other kinds, vectors after the last vector, and too few descriptors.
     for set in [
         [20, 1 << 5 | 1, 0, 0, 1],
         [20, 1 << 5 | 1, 2, 64, 1],

@@ -24,7 +24,7 @@ const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
 /// The packets of a message are collected until they are this many bytes, and then written together.
 const TOGETHER: usize = 1 << 20;
 
-/// The most unanswered requests of a queue pair that the capture remembers. Older ones are forgotten.
+/// The most unanswered requests of a queue pair that the capture remembers. Older requests are forgotten.
 const MAX_ASKED: usize = 256;
 
 /// A capture file, and the packet numbers of its queue pairs.
@@ -126,7 +126,7 @@ impl Wire {
         let numbers = split::numbers(request, self.mtu(flow));
         let first = self.first_psn(flow);
         let requester = self.requesters.entry(flow.from).or_default();
-        // The requests after a repeated one are forgotten, since the requester sends them again.
+        // The requests after a repeated request are forgotten, since the requester sends them again.
         let again = requester.asked.split_off(&sequence);
         let psn = match again.get(&sequence) {
             // The first request of a queue pair, also after a reset, takes the first packet number.
@@ -260,8 +260,8 @@ impl Capture {
         Ok(Self { file: Some(file), endpoint, wire: Wire::default() })
     }
 
-    /// Begins a capture of one port. A file that exists is replaced. The packets that the port sends and the
-    /// ones that arrive are written.
+    /// Begins a capture of one port. A file that exists is replaced. The packets that the port sends and
+    /// receives are written.
     ///
     /// # Errors
     /// The system's error.

@@ -12,9 +12,9 @@ struct Opcodes {
     only: u8,
 }
 
-/// Bits that turn an opcode of reliable connections into the one of unreliable connections.
+/// Bits that turn an opcode of reliable connections into the opcode of unreliable connections.
 const UNRELIABLE: u8 = 0x20;
-/// Bits that turn an opcode of reliable connections into the one of datagrams.
+/// Bits that turn an opcode of reliable connections into the opcode of datagrams.
 const DATAGRAM: u8 = 0x60;
 
 const SEND: Opcodes = Opcodes { first: 0x00, middle: 0x01, last: 0x02, only: 0x04 };
@@ -44,7 +44,7 @@ struct Data<'a> {
     opcodes: Opcodes,
     data: &'a [u8],
     /// The extended headers of the first packet, of the last packet, and of the packet of a message that has
-    /// only one.
+    /// only one packet.
     headers: [&'a [u8]; 3],
     solicited: bool,
     acknowledge: bool,

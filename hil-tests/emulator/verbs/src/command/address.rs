@@ -10,8 +10,9 @@ use crate::state::{State, port};
 use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathLid, PathPort};
 use zerocopy::IntoBytes;
 
-/// Carries out CREATE_AH: makes an address handle, and answers with the MAC address of its GID. The GID is
-/// one of this port or of another process's port. On InfiniBand, the driver answers with no address.
+/// Carries out CREATE_AH: makes an address handle, and answers with the MAC address that belongs to the
+/// handle's GID. The GID belongs to a port of this process or of another process. On InfiniBand, the answer
+/// has no MAC address.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateAh = call.request.structure(CORE_IN)?;
     call.pd(asked.pd)?;
@@ -28,11 +29,12 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Checks the way from this device to a peer as Linux does (`rdma_fill_sgid_attr`): an Ethernet port has only
-/// global addresses, and a global path begins at a filled entry of the port's GID table.
+/// Checks the path from this device to a peer as Linux does (`rdma_fill_sgid_attr`). A path of an Ethernet
+/// port needs a GID. A path with a GID begins at an entry of the port's GID table that is in use.
 ///
 /// # Errors
-/// [`Errno::INVAL`]; [`Errno::NODATA`] for an empty entry.
+/// [`Errno::INVAL`] for a port that the device does not have, or for a path without a GID on Ethernet;
+/// [`Errno::NODATA`] for an empty entry.
 pub(super) fn check_path(state: &State, number: u8, is_global: u8, gid_index: u8) -> Result<(), Errno> {
     let by_lid = is_global == 0;
     if number != port::NUMBER || by_lid && !state.port.is_infiniband() {
@@ -52,8 +54,8 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     call.destroy(handle, |object| matches!(object, Object::AddressHandle))
 }
 
-/// Returns whether the path of a queue pair ends at a port, of this or of another process. Returns `None` for
-/// an invalid path.
+/// Returns whether the path of a queue pair ends at a port of this process or of another process. Returns
+/// `None` for an invalid path.
 pub(super) fn leads_to_a_port(state: &mut State, path: &AddressPath) -> Option<bool> {
     let port = PathPort::from_bits(path.port.get()).vhca_port_num();
     // The flag `fl` forces loopback. Traffic that never leaves the device needs neither port nor address

@@ -43,8 +43,8 @@ impl Call<'_> {
         if fits { Ok(Some(number)) } else { Err(Errno::BADF) }
     }
 
-    /// Returns the number of the channel for asynchronous events of a new object: the one that an attribute
-    /// names, else the context's first (`ib_uverbs_get_async_event`).
+    /// Returns the number of the channel for asynchronous events of a new object. An attribute names this
+    /// channel; without the attribute, it is the context's first channel (`ib_uverbs_get_async_event`).
     ///
     /// # Errors
     /// The errors of [`Call::channel`].

@@ -15,14 +15,15 @@ use zerocopy::IntoBytes;
 /// The most entries of a completion queue.
 const MAX_ENTRIES: u64 = (1 << 22) - 1;
 
-/// Flags of the driver (`enum mlx5_ib_create_cq_flags`): entries are padded to 128 bytes, the call names a
-/// doorbell page, time stamps are in real time.
+/// Flags of the driver (`enum mlx5_ib_create_cq_flags`). They say that entries are padded to 128 bytes, that
+/// the call names a doorbell page, and that time stamps are in real time.
 const PADDED: u16 = 1;
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 const REAL_TIME: u16 = 1 << 2;
 
-/// The flags of completion queues (`enum ib_uverbs_ex_create_cq_flags`): entries have time stamps, which this
-/// device always writes; overruns are ignored (DEVICE.md, "Completion queues that ignore overruns").
+/// The flags of completion queues (`enum ib_uverbs_ex_create_cq_flags`). The first flag asks for time stamps,
+/// which this device always writes. The second flag lets the queue ignore overruns (DEVICE.md, "Completion
+/// queues that ignore overruns").
 const TIME_STAMPS: u64 = 1;
 const IGNORE_OVERRUN: u64 = 1 << 1;
 

@@ -90,7 +90,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
         comp_mask: RESPONSE_MASK,
         response_length: room as u32,
         cqe_version: asked.max_cqe_version.min(u8::from(call.state.device.profile().user_indices)),
-        // The two bits are for QUERY_DEVICE and CREATE_AH, which carry structures of the driver.
+        // Bit 0 is QUERY_DEVICE, bit 1 CREATE_AH. These two commands also carry structures of the driver.
         commands_with_uhw: 3,
         eth_min_inline: 1,
         clock_info_versions: CLOCK_INFO_VERSIONS,
@@ -212,7 +212,8 @@ pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
         active_width: 2,  // 4X
         active_speed: 32, // EDR
         physical_state,
-        // 1 InfiniBand, 2 Ethernet, which requires a global route (flag 1).
+        // The link layer is 1 for InfiniBand and 2 for Ethernet. Flag 1 says that each address needs a GID (a
+        // global route), as on Ethernet.
         link_layer: if port.is_infiniband() { 1 } else { 2 },
         flags: if port.is_infiniband() { 0 } else { 1 },
         ..PortResponse::default()

@@ -17,7 +17,7 @@ const FLOW_MATCHER: u16 = 0x1003;
 const STEERING_ANCHOR: u16 = 0x1009;
 
 /// Methods of memory regions that need missing features: registration of device memory, and advice on pages.
-/// Each is object and method.
+/// Each constant has the numbers of the object and of the method.
 const REGISTER_DEVICE_MEMORY: (u16, u16) = (MR, 0);
 const ADVISE: (u16, u16) = (MR, 2);
 
@@ -79,8 +79,8 @@ fn is(request: &Request, method: (u16, u16)) -> bool {
     (request.object, request.method) == method
 }
 
-/// Returns the number of the command, if the call carries one of the older `write` interface. Returns 0 for
-/// other calls, because [`SIGNS`] has no command with the number 0.
+/// Returns the number of the command, if the call carries a command of the older `write` interface. Returns 0
+/// for other calls, because [`SIGNS`] has no command with the number 0.
 fn command(request: &Request) -> u64 {
     if is(request, INVOKE_WRITE) { request.number(COMMAND) } else { 0 }
 }

@@ -37,7 +37,7 @@ const OLD_EVENT: usize = 324;
 pub(crate) const GET_EVENT: u32 = 12;
 
 /// The attributes (`attr_mask`) with which a connection's queue pair goes to INIT, RTR and RTS. The step to
-/// INIT has one more attribute.
+/// INIT also needs access rights, or a Q_Key for datagrams.
 const INIT: u32 = mask::STATE | mask::PKEY | mask::PORT;
 const READY_TO_RECEIVE: u32 = mask::STATE
     | mask::ADDRESS
@@ -219,7 +219,7 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
             command.answer(0, &taken.to_ne_bytes())
         }
         19 => query(state, file, command),
-        // 13 is GET_OPTION, for which the kernel has no code either.
+        // 13 is GET_OPTION, a number for which the kernel has no function either.
         13 => Err(Errno(libc::ENOSYS)),
         _ => Err(Errno::INVAL),
     }
@@ -237,7 +237,8 @@ fn resolve(
     milliseconds: u32,
 ) -> Result<(), Errno> {
     let destination = destination.ok_or(Errno::INVAL)?;
-    // The limit is the program's, but at most 2^30 milliseconds, so that the clock can represent its end.
+    // The program sets the limit, but 2^30 milliseconds are the most, so that the clock can represent the
+    // end.
     let limit = Duration::from_millis(milliseconds.min(1 << 30).into());
     state.resolve_address(file, number, source, destination, limit)
 }
@@ -334,7 +335,7 @@ fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errn
         }
         1 => {
             command.has_room(8)?;
-            // RoCE has no path record, which InfiniBand's subnet administrator would supply.
+            // RoCE has no path records: only the subnet administrator of InfiniBand supplies them.
             command.answer(0, &[0; 8])
         }
         2 => {

@@ -52,9 +52,9 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     if !method.early && !call.context()?.opened {
         return Err(Errno::INVAL);
     }
-    // `perform` asks the plan of faults, which counts the call. For INVOKE_WRITE, `invoke_write` calls
-    // `perform` once it knows the command: a call without a known command, by which programs test whether the
-    // older `write` interface exists, does not count.
+    // `perform` asks the plan of faults, and the plan counts the call. INVOKE_WRITE carries a command, so
+    // `invoke_write` calls `perform` once it knows the command. Calls with an unknown command do not count:
+    // with such calls, programs test whether the older `write` interface exists.
     let outcome = if method.ends {
         let outcome = fault::end().map_or_else(|| (method.run)(&mut call), Err);
         outcome.inspect_err(|_| call.state.refuse_destroying())

@@ -39,8 +39,8 @@ const LACKING: &[u64] = &[8, 9, 10, 0xff];
 
 /// The driver's flags of which this device lacks the features: signatures of requests, dynamic connections.
 const LACKING_FLAGS: u32 = 1 << 0 | 1 << 4 | 1 << 5;
-/// The driver's flags that have no effect on this device: scatter to CQE (optional for a device, and absent
-/// in this one), and the number of a doorbell page.
+/// The driver's flags that have no effect on this device: scatter to CQE, which a device may lack and this
+/// device lacks, and the number of a doorbell page.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
 /// The flag for flow control by packets (`MLX5_QP_FLAG_PACKET_BASED_CREDIT_MODE`), which only reliable
 /// connections have. The flag has no effect on this device.
@@ -198,14 +198,15 @@ fn check_driver(context: &Context, asked: &CreateQp, transport: Transport) -> Re
         0 => asked.user_index == NO_USER_INDEX,
         _ => asked.user_index < NO_USER_INDEX,
     };
-    // Without pages of its own, a context has no page for a queue pair that names none.
+    // A queue pair that names no doorbell page uses one of its context's static pages, if the context has
+    // any.
     let page = asked.flags & UAR_PAGE_INDEX != 0 || context.static_pages.is_some();
     if user_index && page { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// Returns the fields of the context that say which data the kernel lets the device write into completion
-/// entries. The program must allow such data by a flag. For the data of requesters, all requests must be
-/// signalled too, or a second flag must be set.
+/// entries. The program must allow this by a flag. For the data of requesters, all requests must also be
+/// signalled, or a second flag must be set.
 fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
     // The codes are MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
     let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };

@@ -178,11 +178,11 @@ mod tests {
                 |from: &QpState| QpState::ALL.iter().filter(|to| is_allowed(asked, rc, *from, **to)).count();
             QpState::ALL.iter().map(allowed).collect::<Vec<_>>()
         };
-        // Without attributes: to RESET from each state, to ERR from each state but RESET, INIT to INIT, and
-        // to RTS from the three sending states.
+        // Without attributes, these transitions are allowed: to RESET from each state, to ERR from each state
+        // but RESET, INIT to INIT, and to RTS from the three sending states.
         assert_eq!(steps(mask::STATE), [1, 3, 2, 3, 3, 3, 2]);
-        // With access rights: INIT to INIT, and RTS or SQD to RTS. A transition to RESET or ERR may have no
-        // access rights.
+        // With access rights, these transitions are allowed: INIT to INIT, and RTS or SQD to RTS. A
+        // transition to RESET or ERR may have no access rights.
         assert_eq!(steps(mask::STATE | mask::ACCESS), [0, 1, 0, 1, 1, 0, 0]);
         assert_eq!(steps(mask::STATE | mask::SQD_NOTIFY), [0; 7]);
         assert_eq!(steps(mask::STATE | mask::RATE_LIMIT), [0; 7]);

@@ -2,8 +2,8 @@
 //!
 //! Processes whose devices find each other share a directory (`MLX5_UVERBS_DIR`), in which each has a small
 //! number, its slot. The file with the values of a process is named by the slot. A later process of the same
-//! slot continues with the earlier one's values, so the sums over all files never become smaller. The files
-//! below `/sys` are written when a program looks for them.
+//! slot continues with the values of the earlier process, so the sums over all files never become smaller.
+//! When a program looks for the files below `/sys`, this library writes them with current values.
 
 use crate::ground::sys;
 use std::fs::{self, File, OpenOptions};
@@ -25,9 +25,9 @@ pub(crate) enum Counter {
     RxWriteRequests,
     RxReadRequests,
     RxAtomicRequests,
-    /// Requests of peers for which this side had no receive posted.
+    /// Requests of peers for which this side had no receive request posted.
     OutOfBuffer,
-    /// Requests of this side for which a peer had no receive posted (RNR NAKs).
+    /// Requests of this side for which a peer had no receive request posted (RNR NAKs).
     RnrNakRetry,
     /// Requests without an answer.
     LocalAckTimeout,
@@ -35,11 +35,11 @@ pub(crate) enum Counter {
     RequesterErrors,
     /// The part of [`Counter::RequesterErrors`] for requests that were flushed.
     RequesterFlushed,
-    /// Completions of receives with an error.
+    /// Completions of receive requests with an error.
     ResponderErrors,
-    /// The part of [`Counter::ResponderErrors`] for receives that were flushed.
+    /// The part of [`Counter::ResponderErrors`] for receive requests that were flushed.
     ResponderFlushed,
-    /// Receives whose buffers were shorter than the message.
+    /// Receive requests whose buffers were shorter than the message.
     ResponderLength,
     /// Requests of this side that a peer refused for missing rights.
     RequesterAccess,
@@ -103,7 +103,8 @@ pub(crate) const FILES: &[(&str, Option<Counter>)] = &[
 /// The most milliseconds that the files are behind the device, which is the content of the file `lifespan`.
 pub(crate) const LIFESPAN: u64 = 10;
 
-/// Returns the first part of the names of the files that hold the values of one process.
+/// Returns the first part of the names of the files that hold counter values. The number of a slot follows.
+/// `view` stands for a network namespace and a device (`View::device_name`).
 fn prefix(view: &str) -> String {
     format!("counters-{view}-")
 }

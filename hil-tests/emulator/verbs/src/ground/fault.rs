@@ -1,7 +1,7 @@
 //! Deliberate faults. A plan says at which visit to a place (such as a call, or a completion) a fault
 //! happens. All code that can fail asks the plan first.
 //!
-//! Without a plan, a question costs one load of an atomic.
+//! Without a plan, a check whether a fault happens costs one load of an atomic.
 
 pub(crate) use mlx5_faults::{Ending, Fault, Incident, Place, QueueEvent};
 pub(crate) use mlx5_plan::{CallId, Plan};
@@ -82,7 +82,7 @@ pub(crate) fn set_one(place: Place, nth: u32, errno: Errno, status: u8) {
     set((nth > 0).then(|| Plan::of(rule)));
 }
 
-/// Returns how many more visits to a place there are until its first listed fault.
+/// Returns the number of visits to a place up to the first fault that the plan lists for the place.
 pub(crate) fn left(place: Place) -> u64 {
     plan().as_ref().map_or(0, |plan| plan.left(place))
 }
@@ -178,8 +178,8 @@ pub(crate) enum Course {
     /// The call fails with this errno. If the call carries a command of the device, the command's reply has
     /// this status.
     Fails(Errno, u8),
-    /// A command that changes an object is carried out, any other call is not. In both cases, the caller gets
-    /// an error.
+    /// A command that changes an object is carried out. Any other call is not carried out. In both cases, the
+    /// caller gets an error.
     Unheard,
 }
 

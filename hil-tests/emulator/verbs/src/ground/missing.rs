@@ -1,7 +1,7 @@
 //! Features that the device and the stand-in lack. A feature is reported once on standard error when a
 //! program asks for it.
 //!
-//! The same table is in `mlx5-emulate --help` and in EMULATOR.md; a test compares them.
+//! The table of these features is also in `mlx5-emulate --help` and in EMULATOR.md; a test compares them.
 
 use crate::ground::notice;
 

@@ -52,9 +52,9 @@ pub(crate) struct Netdev {
     pub(crate) is_up: bool,
     pub(crate) has_carrier: bool,
     pub(crate) is_loopback: bool,
-    /// Whether its packets are Ethernet frames.
+    /// Whether the interface's packets are Ethernet frames.
     pub(crate) is_ethernet: bool,
-    /// Its IPv4 addresses, then its IPv6 addresses, in the kernel's order.
+    /// The interface's IPv4 addresses, then its IPv6 addresses, in the kernel's order.
     pub(crate) addresses: Vec<IpAddr>,
 }
 

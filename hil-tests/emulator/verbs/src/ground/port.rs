@@ -1,10 +1,10 @@
 //! The device's port and its table of addresses (GIDs). The table has the entries that Linux makes for a RoCE
 //! port, or the only entry of an InfiniBand port: the subnet prefix and the GUID.
 //!
-//! The first interface gives the port its MAC address. The default GIDs are the link-local ones of this
-//! address. All IP addresses of the first interface follow, then the addresses of the other interfaces. Linux
-//! appends the addresses of VLANs and bridges above a port in the same way. Each address has two entries, for
-//! RoCE v1 and v2 (kernel `drivers/infiniband/core/roce_gid_mgmt.c`, `cache.c`).
+//! The first interface gives the port its MAC address. The default GIDs are the link-local GIDs of this MAC
+//! address. The GIDs of all IP addresses of the first interface follow, then the GIDs of the other
+//! interfaces. Linux appends the addresses of VLANs and bridges above a port in the same way. Each address
+//! has two entries, for RoCE v1 and v2 (kernel `drivers/infiniband/core/roce_gid_mgmt.c`, `cache.c`).
 
 use crate::ground::netdevs::{self, Netdev};
 use std::fs;
@@ -20,7 +20,7 @@ const INFINIBAND_GIDS: usize = 8;
 /// The environment variable with the kind of network of all ports: `ethernet` (the default) or `infiniband`.
 pub(crate) const PORT: &str = "MLX5_UVERBS_PORT";
 
-/// The LID of the subnet manager. Another node of the subnet would have it: the first port has it here.
+/// The LID of the subnet manager. In a real subnet, another node has this LID. Here, the first port has it.
 pub(crate) const SUBNET_MANAGER: u16 = 1;
 
 /// The environment variable that names the interface of each port, with commas between the names.
@@ -176,9 +176,9 @@ impl Port {
     }
 
     /// Returns the ports of `devices` devices. Each name in `wanted` is the interface of one port. Without
-    /// names, the ports share the Ethernet interfaces that are up: each port gets one, those with an address
-    /// first, and the first port gets all that are left. If no Ethernet interface is up, the first port is
-    /// over the loopback interface. A port without an interface has only the default GIDs.
+    /// names, the ports share the Ethernet interfaces that are up: each port gets one interface, interfaces
+    /// with an address first, and the first port gets all that are left. If no Ethernet interface is up, the
+    /// first port is over the loopback interface. A port without an interface has only the default GIDs.
     fn all(netdevs: &[Netdev], wanted: &[&str], devices: usize) -> Result<Vec<Self>, String> {
         if wanted.len() > devices {
             return Err(format!("{NETDEV}: there are more interfaces than devices"));
@@ -221,7 +221,7 @@ impl Port {
         self.lid != 0
     }
 
-    /// Returns the number of entries of the port's GID table, with the empty ones.
+    /// Returns the number of entries of the port's GID table, including the empty entries.
     pub(crate) const fn gids(&self) -> usize {
         if self.is_infiniband() { INFINIBAND_GIDS } else { GIDS }
     }

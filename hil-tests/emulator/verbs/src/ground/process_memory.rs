@@ -1,4 +1,5 @@
-//! This process's memory as the device sees it: the device may ask for any address, and a bad one is refused.
+//! This process's memory as the device sees it. The device may access any address. An access to an unmapped
+//! address fails, and the process lives on.
 //!
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
 //! any time. So every access goes through the kernel (`window.rs`). The kernel answers EFAULT where plain
@@ -56,8 +57,8 @@ const fn is_visible(_: u64, _: u64) -> bool {
     true
 }
 
-/// Reads the ranges one after the other into `out`, whose length is the sum of theirs. Returns how many bytes
-/// were read before the first bad address.
+/// Reads the ranges one after the other into `out`. The caller ensures that the lengths of the ranges add up
+/// to the length of `out`. Returns how many bytes were read before the first unmapped address.
 fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     let is_hidden = |iovec: &&libc::iovec| !is_visible(iovec.iov_base.addr() as u64, iovec.iov_len as u64);
     if iovecs.iter().find(is_hidden).is_some() {
@@ -141,8 +142,8 @@ impl Memory for ProcessMemory {
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
-        // The fence orders the entry's other bytes before this byte. This thread makes all stores, inside the
-        // kernel.
+        // The fence orders the entry's other bytes before this byte. The kernel makes both stores on this
+        // thread.
         fence(Ordering::Release);
         self.write(address, &[byte])
     }
@@ -172,8 +173,8 @@ fn range(addresses: &[u64]) -> (u64, usize) {
     (first, (last - first) as usize + 8)
 }
 
-/// Returns whether `length` bytes at `address` are mapped, readable, and writable if `write`. True if the
-/// process cannot read its map.
+/// Returns whether `length` bytes at `address` are mapped and readable, and also writable if `write` is set.
+/// Returns `true` if the process cannot read the list of its mappings.
 pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
     let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };

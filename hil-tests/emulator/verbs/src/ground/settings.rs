@@ -30,8 +30,8 @@ pub(crate) const LACKS: &str = "MLX5_UVERBS_LACKS";
 /// The variable that says whether the kernel has write-combining pages for doorbells (BlueFlame): `yes` (the
 /// default) or `no`.
 pub(crate) const WRITE_COMBINING: &str = "MLX5_UVERBS_WRITE_COMBINING";
-/// The variable that says whether the device executes work requests: `yes` (the default) or `no`, for
-/// programs that compare rings or time their writing.
+/// The variable that says whether the device executes work requests: `yes` (the default) or `no`. `no` is for
+/// programs that compare the contents of rings, or measure how long it takes to write them.
 pub(crate) const EXECUTE: &str = "MLX5_UVERBS_EXECUTE";
 /// The variable that turns the log on: with any value but `0`, every work request is written to standard
 /// error.
@@ -55,7 +55,7 @@ const MAX_MESSAGE: u32 = 1 << 30;
 pub(crate) struct Settings {
     /// The directory in which devices of several processes find each other.
     pub(crate) directory: PathBuf,
-    /// The features of each device. Each device has its own `port_gid`.
+    /// The features of the devices. Only the field `port_gid` differs between devices.
     pub(crate) profile: DeviceProfile,
     /// The ports, one of each device. They follow changes of the interfaces of `view`. Ports without a view
     /// never change.

@@ -112,7 +112,7 @@ pub(crate) unsafe fn map(
 /// An error of the system, if the kernel lacks the protocol or no descriptor is left.
 pub(crate) fn netlink(protocol: c_int, groups: u32) -> std::io::Result<File> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: the call takes numbers.
+    // SAFETY: the arguments of the call are numbers, not addresses.
     let descriptor = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
     if descriptor < 0 {
         return Err(std::io::Error::last_os_error());
@@ -128,7 +128,7 @@ pub(crate) fn netlink(protocol: c_int, groups: u32) -> std::io::Result<File> {
 /// # Errors
 /// An error of the system, if the descriptor is no netlink socket or may not have these groups.
 pub(crate) fn bind_netlink(descriptor: RawFd, groups: u32) -> std::io::Result<()> {
-    // SAFETY: zeros are a valid address: of a port that the kernel chooses.
+    // SAFETY: an address of zeros is valid. It asks the kernel to choose a port.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
     address.nl_family = libc::AF_NETLINK as u16;
     address.nl_groups = groups;
@@ -151,7 +151,7 @@ pub(crate) fn netlink_port(descriptor: RawFd) -> Option<u32> {
 }
 
 /// Sends a message to the netlink socket with this port, of the same protocol and namespace. Returns whether
-/// it was sent.
+/// the kernel has taken the message.
 pub(crate) fn send_to_netlink(socket: &File, port: u32, bytes: &[u8]) -> bool {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
@@ -210,19 +210,20 @@ pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     Ok(File::from(ours))
 }
 
-/// Makes an eventfd from whose count each read takes one.
+/// Makes an eventfd. Each read subtracts one from its count.
 ///
 /// # Errors
 /// [`Errno::NOMEM`] if there are no descriptors left.
 pub(crate) fn event_counter(nonblocking: bool, close_on_exec: bool) -> Result<RawFd, Errno> {
     let flags =
         if nonblocking { libc::EFD_NONBLOCK } else { 0 } | if close_on_exec { libc::EFD_CLOEXEC } else { 0 };
-    // SAFETY: the call takes numbers.
+    // SAFETY: the arguments of the call are numbers, not addresses.
     let descriptor = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | flags) };
     if descriptor < 0 { Err(Errno::NOMEM) } else { Ok(descriptor) }
 }
 
-/// Takes one from the count of an eventfd. Waits until there is one, unless the descriptor is non-blocking.
+/// Subtracts one from the count of an eventfd. Waits while the count is 0, unless the descriptor is
+/// non-blocking.
 ///
 /// # Errors
 /// The errors of `read`: [`Errno::AGAIN`], or an interruption.
@@ -312,8 +313,8 @@ pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
     unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Sets an environment variable if it has no value, or a value for which `ours` returns true. Only code that
-/// runs while the loader loads this library may call the function.
+/// Sets an environment variable if it is not set, or if `ours` returns true for its value. The caller ensures
+/// that the process has only one thread: it calls the function while the loader loads this library.
 pub(crate) fn set_unless(name: &CStr, value: &CStr, ours: impl FnOnce(&[u8]) -> bool) {
     // SAFETY: called by the loader before the program's first line, while there is one thread. A value that
     // is not null is a string, and nothing changes it before the call that follows.

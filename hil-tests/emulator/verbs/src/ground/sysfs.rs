@@ -25,13 +25,13 @@ pub(crate) const ROOT: &str = "/sys";
 /// The first part of the name of the directory with the files of [`write`]. The name of the [`View`] follows.
 const TREE: &str = "sys-";
 
-/// Returns the directory and the name of the view for which [`write`] has returned `tree`.
+/// Returns the directory and the view's name of the call of [`write`] that has returned `tree`.
 pub(crate) fn view_of(tree: &Path) -> Option<(&Path, &str)> {
     Some((tree.parent()?, tree.file_name()?.to_str()?.strip_prefix(TREE)?))
 }
 
-/// The directories below [`ROOT`] that programs see exactly as [`write`] wrote them, by whichever call a
-/// program reads them.
+/// The directories below [`ROOT`] in whose place programs always see the files of [`write`], whichever
+/// function of the C library reads them.
 pub(crate) const TAKEN_OVER: &[&str] = &["/sys/class/infiniband", "/sys/class/infiniband_verbs"];
 
 /// The file that is opened instead of [`CHARACTER_DEVICE`]: a character device that can be mapped as shared
@@ -55,8 +55,8 @@ pub(crate) const FIRMWARE: &str = "22.99.0000";
 /// The capability bit of a port that supports connection management (`IB_PORT_CM_SUP`).
 pub(crate) const CONNECTION_MANAGEMENT: u32 = 1 << 16;
 
-/// Directory of the PCI devices, below the path that [`write`] returns. DPDK reads the directory that
-/// `SYSFS_PCI_DEVICES` names.
+/// The directory of the PCI devices, below the path that [`write`] returns. DPDK reads the directory that the
+/// variable `SYSFS_PCI_DEVICES` names.
 pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
 
 /// One line of the PCI function's file `resource`: start, end and flags of a region that cannot be mapped.
@@ -78,8 +78,8 @@ fn of_function(index: usize) -> String {
     format!("{}/infiniband/{}", function(index), device(index))
 }
 
-/// Returns the symbolic links of a device: path and target. UCX finds the PCI function by the target of the
-/// device's link. DPDK takes only functions that have a driver.
+/// Returns the symbolic links of a device, each as path and target. UCX finds the PCI function by the target
+/// of the device's link. DPDK takes only PCI functions whose link `driver` exists.
 fn links(index: usize) -> [(String, String); 4] {
     let (slot, name, function) = (slot(index), device(index), function(index));
     [
@@ -130,7 +130,7 @@ pub(crate) fn write(directory: &Path, view: &View, ports: &[Port]) -> io::Result
         }
         written.insert(content, path);
     }
-    // Removes the interfaces that the port had at an earlier call.
+    // This loop removes the interfaces that the port had at an earlier call.
     for (device, port) in ports.iter().enumerate() {
         let netdevs = root.join(format!("{}/net", function(device)));
         for entry in fs::read_dir(netdevs).into_iter().flatten().flatten() {
@@ -169,7 +169,7 @@ fn files(index: usize, port: &Port) -> Vec<(String, String)> {
         .chunks_exact(2)
         .map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect())
         .collect();
-    // The class of the function is that of an Ethernet controller, or of an InfiniBand controller.
+    // The PCI class of the function is that of an InfiniBand controller, or of an Ethernet controller.
     let (layer, class, manager) = match port.is_infiniband() {
         true => ("InfiniBand", "07", SUBNET_MANAGER),
         false => ("Ethernet", "00", 0),

@@ -38,7 +38,7 @@ impl Window {
     }
 
     /// Fills `out` with the bytes of the ranges, one after the other. Returns the number of bytes before the
-    /// first bad address.
+    /// first unmapped address.
     fn load(&mut self, out: &mut [u8], ranges: &[libc::iovec]) -> usize {
         // SAFETY: any address is allowed: the kernel reads it, and stops where no memory is mapped.
         let moved = unsafe { libc::pwritev(self.file.as_raw_fd(), ranges.as_ptr(), ranges.len() as i32, 0) };
@@ -53,7 +53,7 @@ impl Window {
     }
 
     /// Stores the pieces, one after the other, from an address on. Returns the number of bytes before the
-    /// first bad address. Stores nothing if the pieces have more than [`ROOM`] bytes.
+    /// first unmapped address. Stores nothing if the pieces have more than [`ROOM`] bytes.
     fn store(&mut self, address: u64, pieces: [&[u8]; 2]) -> usize {
         let [first, second] = pieces;
         let length = first.len() + second.len();
@@ -121,7 +121,8 @@ fn is_under_valgrind() -> bool {
     })
 }
 
-/// Does the same as [`load`], by a call whose source memcheck does not judge.
+/// Does the same as [`load`] by another system call. memcheck does not check whether the bytes that this call
+/// reads were written before.
 fn load_unjudged(out: &mut [u8], ranges: &[libc::iovec]) -> usize {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The kernel alone looks at the
@@ -133,8 +134,8 @@ fn load_unjudged(out: &mut [u8], ranges: &[libc::iovec]) -> usize {
     usize::try_from(moved).unwrap_or(0)
 }
 
-/// Fills `out` with the bytes of the ranges, one after the other. The ranges together have as many bytes as
-/// `out`. Returns the number of bytes before the first bad address.
+/// Fills `out` with the bytes of the ranges, one after the other. The caller ensures that the ranges together
+/// have as many bytes as `out`. Returns the number of bytes before the first unmapped address.
 pub(crate) fn load(out: &mut [u8], ranges: &[libc::iovec]) -> usize {
     if is_under_valgrind() {
         return load_unjudged(out, ranges);
@@ -161,7 +162,7 @@ pub(crate) fn load(out: &mut [u8], ranges: &[libc::iovec]) -> usize {
     done
 }
 
-/// Stores `bytes` from an address on. Returns the number of bytes before the first bad address.
+/// Stores `bytes` from an address on. Returns the number of bytes before the first unmapped address.
 pub(crate) fn store(address: u64, bytes: &[u8]) -> usize {
     let mut done = 0;
     for piece in bytes.chunks(ROOM) {
@@ -176,7 +177,7 @@ pub(crate) fn store(address: u64, bytes: &[u8]) -> usize {
 }
 
 /// Stores two pieces, one after the other, from an address on. The kernel copies the second piece after the
-/// first. Returns the number of bytes before the first bad address.
+/// first. Returns the number of bytes before the first unmapped address.
 #[cfg(any(target_arch = "x86_64", test))]
 pub(crate) fn store_in_order(address: u64, first: &[u8], second: &[u8]) -> usize {
     with_window(|window| window.store(address, [first, second]))

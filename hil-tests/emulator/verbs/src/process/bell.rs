@@ -17,8 +17,8 @@ pub(super) fn is_heard() -> bool {
     HEARD.load(Ordering::Acquire)
 }
 
-/// Calls `start` with the other end of the bell (a pair of sockets) to start the worker, unless this process
-/// has a worker. Returns whether it now has one.
+/// Makes the bell (a pair of sockets), and calls `start` with the end that the worker reads, to start the
+/// worker. Does nothing if this process has a worker. Returns whether it now has a worker.
 pub(super) fn hang(start: impl FnOnce(UnixStream) -> bool) -> bool {
     if HEARD.swap(true, Ordering::AcqRel) {
         return true;

@@ -172,8 +172,8 @@ pub(crate) fn page(descriptor: RawFd, asked: &PageRequest) -> Result<Option<(Raw
 }
 
 /// Returns the errno with which a read from a device file fails: `EINVAL` for the file of a context, and for
-/// an event channel the errno after its last event. Returns `None` for descriptors of other files. The caller
-/// ensures that the channel is empty and its context closed.
+/// an event channel the errno of a read after the channel's last event. Returns `None` for descriptors of
+/// other files. The caller ensures that the channel is empty and its context closed.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
     let mut inside = lock();
@@ -184,7 +184,7 @@ pub(crate) fn end_of_events(descriptor: RawFd) -> Option<Errno> {
     }
 }
 
-/// Returns the errno of a read from a channel with too little room for the next event.
+/// Returns the errno of a read from a channel into a buffer that is too short for the next event.
 #[cfg(not(feature = "fuzz"))]
 pub(crate) fn too_little_room(descriptor: RawFd) -> Errno {
     let mut inside = lock();

@@ -48,7 +48,7 @@ const OPCODES: [u16; 23] = [
 ];
 const TYPES: [u16; 3] = [0x0c, 0x1f, 0];
 
-/// The opcode of a command that the kernel refuses.
+/// The opcode in [`OPCODES`] of the command that Linux never passes to a device.
 #[cfg(test)]
 const SQD_RTS_QP: u16 = 0x50c;
 
@@ -83,7 +83,8 @@ impl Input<'_> {
         *choices.get(self.below(choices.len())).expect("a choice")
     }
 
-    /// Returns a number that is likely to be meaningful, or an arbitrary one.
+    /// Returns a number from the input: mostly one that is likely to be valid, such as a small number or an
+    /// address.
     fn number(&mut self) -> u64 {
         match self.below(8) {
             0..3 => self.byte().into(),
@@ -209,15 +210,15 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     assert_eq!(held(state), [0; 3], "contexts, objects and channels are left");
 }
 
-/// Sends bytes as another process would. Most of them resemble a message: a correct length prefix, a
-/// plausible length, and a known kind. A message that decodes must stay the same when it is encoded and
+/// Sends bytes as another process would. Most of them resemble a message: they have a correct length prefix,
+/// a plausible length, and a known kind. A message that decodes must stay the same when it is encoded and
 /// decoded again.
 fn message(state: &mut State, input: &mut Input<'_>) {
     const LENGTHS: [usize; 6] = [10, 11, 18, 30, 34, 42];
     let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
     let mut body = input.bytes::<64>();
     if input.below(4) != 0 {
-        // Masks kinds, flags and queue pair numbers to small values. The bytes for kinds of responses and
+        // The mask makes kinds, flags and queue pair numbers small. The bytes for kinds of responses and
         // requests keep more bits, since there are more kinds.
         for (at, byte) in body[..16].iter_mut().enumerate() {
             *byte &= if matches!(at, 9 | 10 | 13) { 7 } else { 3 };
@@ -291,8 +292,9 @@ fn call(state: &mut State, method: &Method, input: &mut Input<'_>, made: &mut Ve
 /// The attribute of QP_CREATE with the limits of the queue pair.
 const CAPABILITIES: u16 = 8;
 
-/// Makes the number of receives in the limits of a queue pair equal to the slots of its ring, since a call
-/// with different numbers is refused. `driver` is the address of the driver's input, which has the slots.
+/// Makes the number of receive requests in the limits of a queue pair equal to the slots of its ring, since a
+/// call with different numbers is refused. `driver` is the address of the driver's input, which has the
+/// slots.
 fn match_receives(limits: u64, driver: u64) {
     let mut slots = [0; 4];
     ProcessMemory.read(driver + 20, &mut slots).expect("inputs are memory");
@@ -378,7 +380,7 @@ fn events(input: &mut Input<'_>, inputs: &mut u64) -> (u16, u64) {
     let count = if input.below(8) == 0 { input.below(32) } else { input.below(3) };
     let numbers: Vec<u8> = (0..count).flat_map(|_| u16::from(input.byte() % 0x18).to_ne_bytes()).collect();
     match numbers.len() {
-        // A list of at most 8 bytes stands in the data itself.
+        // A list of at most 8 bytes is in the data itself.
         length @ ..=8 => {
             let mut data = [0; 8];
             data[..length].copy_from_slice(&numbers);

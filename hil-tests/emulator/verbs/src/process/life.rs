@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 use std::sync::{MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-/// How long the end of the process is delayed until peers have read the last messages of this process.
+/// The longest time for which the end of the process waits until peers have read its last messages.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 static PREPARED: Once = Once::new();

@@ -13,24 +13,26 @@ use crate::state::Counts;
 use mlx5_softdev::{Device, Faults};
 use std::ffi::{CStr, c_char, c_int};
 
-/// Makes the `nth` destruction of an object from now fail with EBUSY, counted from 1. 0 cancels this.
+/// Makes the `nth` destruction of an object from now on fail with EBUSY. The count begins at 1. The number 0
+/// cancels an earlier call.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
     fault::set_one(Place::End, nth, Errno::BUSY, 0);
 }
 
-/// Makes the `nth` call from now fail, counted from 1, with `errno`, or with `status` if that is not 0 and
-/// the call is a command to the device. All later calls of the same method fail too, since libraries try
-/// again. Opening the device's file counts as a call, destruction of an object does not. 0 cancels this. The
-/// function replaces any other plan of faults.
+/// Makes the `nth` call from now on fail. The count begins at 1. The call fails with `errno`. If `status` is
+/// not 0 and the call is a command to the device, the command's reply has this status instead. All later
+/// calls of the same method fail too, since libraries try again. Opening the device's file counts as a call.
+/// Destroying an object does not count. The number 0 cancels an earlier call of this function. The function
+/// replaces any other plan of faults.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_fail(nth: u32, errno: c_int, status: u8) {
     fault::set_one(Place::Call, nth, Errno(errno), status);
 }
 
-/// Returns the number of calls until the planned failure, or 0 after it.
+/// Returns the number of calls until the planned failure, or 0 after the failure.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_left() -> u32 {
@@ -61,7 +63,7 @@ pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
 /// Plants the named fault in the device (`mlx5_softdev::Faults`). Returns 0, or -1 for an unknown name.
 ///
 /// # Safety
-/// `name` is a C string.
+/// The caller ensures that `name` is a C string.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_break(name: *const c_char) -> c_int {
@@ -72,8 +74,8 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_break(name: *const c_char) -> c_int 
     0
 }
 
-/// Returns a count of this process. `what` selects it: 0 contexts, 1 objects, 2 channels, 3 refused
-/// destructions so far.
+/// Returns one of the counts of this process. `what` selects the count: 0 contexts, 1 objects, 2 channels, 3
+/// refused destructions so far.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
@@ -85,7 +87,7 @@ pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
 /// the device is open. Returns 0, or -1 for invalid words, which change nothing.
 ///
 /// # Safety
-/// `words` is a C string.
+/// The caller ensures that `words` is a C string.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_add_faults(words: *const c_char) -> c_int {
@@ -104,7 +106,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_add_faults(words: *const c_char) -> 
 /// faults. Returns 0, or -1 for invalid words.
 ///
 /// # Safety
-/// `words` is a C string.
+/// The caller ensures that `words` is a C string.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_int {
@@ -124,7 +126,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_in
 /// that does not fit is cut off.
 ///
 /// # Safety
-/// `buffer` has `room` bytes.
+/// The caller ensures that `buffer` has `room` bytes.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) -> usize {
@@ -132,11 +134,12 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) 
     unsafe { write_out(&fault::trace(), buffer, room) }
 }
 
-/// Writes the last completions of the device as text that ends with a zero, one per line, errors with their
-/// cause. Returns the whole text's length. Text that does not fit is cut off.
+/// Writes the last completions of the device as text that ends with a zero. Each line has one completion. A
+/// completion with an error also has its cause. Returns the whole text's length. Text that does not fit is
+/// cut off.
 ///
 /// # Safety
-/// `buffer` has `room` bytes.
+/// The caller ensures that `buffer` has `room` bytes.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: usize) -> usize {
@@ -154,7 +157,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: u
 /// Writes text that ends with a zero, cut off if it does not fit, and returns the whole text's length.
 ///
 /// # Safety
-/// `buffer` has `room` bytes.
+/// The caller ensures that `buffer` has `room` bytes.
 unsafe fn write_out(words: &str, buffer: *mut u8, room: usize) -> usize {
     if let Some(most) = room.checked_sub(1) {
         let length = words.len().min(most);
@@ -175,7 +178,7 @@ pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {
     schedule::set_by_hand(on != 0);
 }
 
-/// Does the device's work once. Returns whether there was any.
+/// Does the device's work once. Returns whether there was any work.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_work() -> c_int {

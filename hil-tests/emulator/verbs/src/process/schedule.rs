@@ -10,23 +10,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether a thread that wanted to do the device's work found the lock taken. The holder of the lock then
-/// does the work once more. If the holder has already finished, the worker or the next thread that posts or
-/// polls does the work. A doorbell waits at most as long as the worker sleeps.
+/// Whether a thread wanted to do the device's work, but found the lock taken. The thread that holds the lock
+/// then does the work once more. If that thread has already finished, the worker or the next thread that
+/// posts or polls does the work. So a doorbell waits at most as long as the worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread of the program has done the device's work since the worker last called [`is_polled`].
+/// Whether a thread of the program has done the device's work since the last call of [`is_polled`].
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program waits for events, in addition to polling.
+/// Whether the program waits for events, so that it does not only poll.
 static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 
 /// The number of calls of [`look`] in a row that found no work.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// If the device only waits for several answers of peers after a call of [`look`], further calls of the same
-/// thread do nothing for this time. Requests that the thread posts in this time are sent together. A program
-/// with one request in flight waits for its answer, so its calls do the device's work at once.
+/// The time for which further calls of [`look`] of a thread do nothing, if the device only waits for several
+/// answers of peers. Requests that the thread posts in this time are sent together. A program with one
+/// request in flight waits for its answer, so its calls do the device's work at once.
 const TOGETHER: Duration = Duration::from_micros(5);
 
 thread_local! {
@@ -71,8 +71,8 @@ pub(crate) fn prepare_sleep() -> Vec<RawFd> {
 }
 
 /// Does the device's work for a thread of the program that calls the device and holds the lock. The call may
-/// query the effects of a doorbell. On a busy machine it takes many milliseconds until another thread runs,
-/// and a program that queries repeatedly would wait that long each time.
+/// be a query whose answer depends on a doorbell. Without this work, a program that repeats its query would
+/// wait until the worker runs, which takes many milliseconds each time on a busy machine.
 pub(crate) fn work_before_call(devices: &mut Devices) {
     if !by_hand() && !devices.is_quiet() {
         turn(devices, |devices| caught(devices, Pace::Clock));
@@ -85,8 +85,8 @@ pub(crate) fn look() {
     if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
         return;
     }
-    // The second time serves a thread that has found the lock taken in the meantime. A third time would keep
-    // this thread from its own work.
+    // The second pass does the work of a thread that found the lock taken during the first pass. A third pass
+    // would keep this thread from the program's own work.
     for _ in 0..2 {
         let Some(moved) = sys::undisturbed(|| owner::as_device(look_once)) else { return };
         LOOKED.store(true, Ordering::Relaxed);
@@ -106,7 +106,7 @@ fn has_just_looked() -> bool {
     since.is_some_and(|since| since.elapsed() < TOGETHER)
 }
 
-/// Does the device's work once. Returns whether there was any, or `None` if another thread does it.
+/// Does the device's work once. Returns whether there was any work, or `None` if another thread does it.
 fn look_once() -> Option<bool> {
     let work = |devices: &mut Devices| {
         let begun = Instant::now();
@@ -130,7 +130,8 @@ fn caught(devices: &mut Devices, pace: Pace) -> bool {
     catch_unwind(AssertUnwindSafe(|| devices.work(pace))).unwrap_or(false)
 }
 
-/// Does the device's work under the lock. Threads that want to do the work in the meantime set [`MISSED`].
+/// Does the device's work by `work`, under the lock that the caller holds. Threads that want to do the work
+/// in the meantime set [`MISSED`].
 fn turn(devices: &mut Devices, work: impl FnOnce(&mut Devices) -> bool) -> bool {
     MISSED.store(false, Ordering::Release);
     let moved = work(devices);
@@ -151,7 +152,7 @@ pub(crate) fn set_by_hand(on: bool) {
     bell::ring();
 }
 
-/// Does the device's work once. Returns whether there was any.
+/// Does the device's work once. Returns whether there was any work.
 pub(crate) fn work_by_hand() -> bool {
     lock::in_turn(|devices| turn(devices, |devices| caught(devices, Pace::Step)))
 }

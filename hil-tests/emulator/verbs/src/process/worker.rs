@@ -2,9 +2,9 @@
 //! doorbell records, which are plain memory whose changes nothing announces.
 //!
 //! The worker reads the records often soon after work, then less and less often. The worker does not read
-//! them while a thread of the program polls, because that thread does the device's work. Without a queue pair
-//! that can send, and without a completion channel, no doorbell record can announce work, and the worker
-//! sleeps until a call wakes it.
+//! them while a thread of the program polls, because that thread does the device's work. If no queue pair can
+//! send and no completion queue has a channel or subscriber, no doorbell record can announce work. The worker
+//! then sleeps until a call wakes it.
 
 use crate::ground::{owner, sys};
 use crate::process::schedule::{self, Found};
@@ -13,17 +13,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long after work the worker looks at the doorbell records without sleeping, because the program
-/// probably waits for an answer. The time is short, since the program may need the core.
+/// Until this time has passed since the last work, the worker looks at the doorbell records without sleeping,
+/// because the program probably waits for an answer. The time is short, since the program may need the core.
 const EAGER: Duration = Duration::from_micros(50);
-/// How long after work the worker sleeps for [`SHORT`] between two looks at the doorbell records.
+/// Until this time has passed since the last work, the worker sleeps for [`SHORT`] between two looks at the
+/// doorbell records.
 const ATTENTIVE: Duration = Duration::from_millis(20);
 /// The sleep between two looks at the doorbell records until [`ATTENTIVE`] has passed.
 const SHORT: Duration = Duration::from_micros(50);
-/// How long after work the worker sleeps for [`LONG`] between two looks at the doorbell records.
+/// Until this time has passed since the last work, the worker sleeps for [`LONG`] between two looks at the
+/// doorbell records.
 const PATIENT: Duration = Duration::from_secs(1);
-/// How long after work the worker sleeps for [`LONGER`] between two looks. After this time the worker sleeps
-/// for [`LONGEST`], so that an idle program uses almost no processor time.
+/// Until this time has passed since the last work, the worker sleeps for [`LONGER`] between two looks.
+/// Afterwards it sleeps for [`LONGEST`], so that an idle program uses almost no processor time.
 const BORED: Duration = Duration::from_secs(3);
 /// The sleep between two looks at the doorbell records after [`ATTENTIVE`].
 const LONG: Duration = Duration::from_millis(1);
@@ -58,7 +60,7 @@ fn run(mut bell: UnixStream) {
             drain(&mut bell);
         }
         if stepped_aside {
-            // `moved` and `awake` are out of date by now.
+            // The loop may have waited long, so `moved` and `awake` are out of date.
             idle_since = Instant::now();
             continue;
         }

@@ -3,8 +3,8 @@
 //!
 //! The program gets one end of a pair of sockets that keeps messages apart, so the kernel itself provides
 //! reading, polling and non-blocking mode. Answers to asynchronous commands also come through a channel. This
-//! library keeps a second descriptor of the program's end. With it, the library takes back unread events when
-//! their object is destroyed, as the kernel does.
+//! library keeps a second descriptor of the program's end. With this descriptor, the library takes back
+//! unread events when their object is destroyed, as the kernel does.
 
 use crate::ground::errno::Errno;
 use crate::ground::{descriptors, sys};
@@ -86,8 +86,8 @@ impl Channel {
         self.context == context
     }
 
-    /// Ends the channel because its context is gone. Threads that wait for an event wake up and get none.
-    /// Unread events are lost, apart from asynchronous events of verbs.
+    /// Ends the channel because its context is gone. Threads that wait for an event wake up, and their reads
+    /// fail. Unread events are lost, apart from asynchronous events of verbs.
     pub(crate) fn end(&mut self) {
         if self.kind != Kind::Asynchronous {
             self.retract(|_| true);
@@ -116,7 +116,8 @@ impl Channel {
         }
     }
 
-    /// Takes back the unread events that `of` selects. Returns their number.
+    /// Removes the unread events that `of` selects, so that the program never reads them. Returns their
+    /// number.
     pub(crate) fn retract(&mut self, of: impl Fn(&[u8]) -> bool) -> u32 {
         let mut unread: VecDeque<Vec<u8>> = VecDeque::new();
         let mut buffer = [0; LONGEST];

@@ -1,9 +1,10 @@
 //! The device's clock, as the kernel maps it for programs: a page with the clock register, and a page that
 //! relates the ticks of the register to the time of day.
 //!
-//! The clock runs at 1 GHz (`capabilities`), and shows this system's monotonic time. The register is memory.
-//! The stand-in writes the register when a completion gets its stamp, and whenever a thread does the device's
-//! work. The register may show a past moment, but never a moment before a stamp that a program has seen.
+//! The clock runs at 1 GHz (`capabilities`), and shows this system's monotonic time. The clock register is
+//! plain memory: the stand-in writes the time to it when a completion gets its stamp, and whenever a thread
+//! does the device's work. The register may show a past moment, but never a moment before a stamp that a
+//! program has seen.
 
 use crate::ground::errno::Errno;
 use crate::ground::sys::{self, Mapping};
@@ -65,8 +66,8 @@ impl ClockPages {
     /// Writes the current time to the clock register, and returns the time.
     pub(crate) fn ticks(&mut self) -> u64 {
         let now = sys::nanoseconds();
-        // One store writes both halves. A reader that reads the high half twice sees whether the low half
-        // belongs to the same time.
+        // One store writes both halves of the register. A program reads the high half before and after the
+        // low half, and so sees whether both halves belong to the same time.
         self.pages.store(0, now.to_be());
         if self.base.is_some_and(|base| now.saturating_sub(base) > OVERFLOW) {
             self.give_base();

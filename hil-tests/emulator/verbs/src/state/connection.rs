@@ -182,15 +182,15 @@ impl State {
         self.ports.iter().position(|port| port.mac_of(gid).is_some())
     }
 
-    /// Returns the device of an `rdma_cm_id`: the one whose port has the address of this side. Returns `None`
-    /// for an `rdma_cm_id` without a device.
+    /// Returns the device of an `rdma_cm_id`: the device whose port has the address of this side. Returns
+    /// `None` for an `rdma_cm_id` without a device.
     pub(crate) fn device_of(&self, id: &Id) -> Option<usize> {
         let address = id.source.filter(|_| id.has_device)?.ip();
         Some(self.holder(self.own_gid(address)).unwrap_or(0))
     }
 
-    /// Returns the code of the largest payload of a device's packets. Without a device, the code is that of
-    /// the first device.
+    /// Returns the MTU code of a device's port (`enum ibv_mtu`). Without a device, the code is that of the
+    /// first device's port.
     pub(crate) fn mtu_of(&self, device: Option<usize>) -> u8 {
         device.and_then(|device| self.ports.get(device)).unwrap_or(&self.port).mtu
     }
@@ -350,8 +350,8 @@ impl State {
         self.holder(gid(own)).map(|_| own)
     }
 
-    /// Returns the first address of a port that is of the same kind as `other`: IPv4, or IPv6 with the same
-    /// first 16 bits.
+    /// Returns the first address of a port that has the same kind as `other`: an IPv4 address, or an IPv6
+    /// address with the same first 16 bits.
     fn first_address(&self, other: IpAddr) -> Option<IpAddr> {
         let wanted = gid(other);
         let is_alike = |own: &Gid| match other {
@@ -364,7 +364,8 @@ impl State {
         Some(if other.is_ipv4() { IpAddr::V4(address.to_ipv4_mapped()?) } else { IpAddr::V6(address) })
     }
 
-    /// Finds the route to the resolved address. The search always succeeds, and an event reports the end.
+    /// Ends the search for a route to the resolved address. The search always succeeds, and an event reports
+    /// its end.
     ///
     /// # Errors
     /// The errno with which the kernel refuses the call.
@@ -417,8 +418,8 @@ impl State {
         })
     }
 
-    /// Returns the listener at an address, in this process or in another one: the slot of its process, and
-    /// the number of its `rdma_cm_id`.
+    /// Returns the listener at an address, in this process or in another process: the slot of its process,
+    /// and the number of its `rdma_cm_id`.
     fn listener(&mut self, space: u16, to: SocketAddr) -> Option<(u32, u32)> {
         let takes = |at: SocketAddr| {
             let is_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
@@ -469,8 +470,9 @@ impl State {
         Ok(())
     }
 
-    /// Looks for the listener at the destination of an `rdma_cm_id`, and sends the request to it. At the end
-    /// of the search, the request counts as rejected.
+    /// Looks for the listener at the destination of an `rdma_cm_id`, and sends the request to it. Without a
+    /// listener, the function tries again later. If the time for the search is over, the request counts as
+    /// rejected.
     fn search(&mut self, number: u32) {
         let Some(id) = self.book.ids.get(&number).cloned() else { return };
         let now = Instant::now();
@@ -490,7 +492,7 @@ impl State {
         }
     }
 
-    /// Adds this side's first packet number and GID to the parameters of the program.
+    /// Returns the program's parameters with this side's first packet number and GID added.
     fn completed(&self, number: u32, own: IpAddr, asked: Parameters) -> Parameters {
         let first_psn = number.wrapping_mul(0x9e37_79b9) ^ self.fabric.slot();
         Parameters { first_psn: first_psn & 0x00ff_ffff, gid: self.own_gid(own), ..asked }
@@ -683,8 +685,8 @@ impl State {
         self.raise(number, EventKind::Disconnected, 0, Shown::Nothing);
     }
 
-    /// Handles messages from this process to itself, continues searches for addresses, and ends waits whose
-    /// time is over. Returns whether there was a message.
+    /// Handles messages from this process to itself, continues searches for addresses and listeners, and ends
+    /// waits whose time is over. Returns whether there was a message.
     pub(crate) fn manage_connections(&mut self) -> bool {
         let mut any = false;
         while let Some(notice) = self.own_notices.pop_front() {

@@ -22,8 +22,8 @@ const IMMEDIATE: usize = 4;
 const DETH: usize = 8;
 const ORIGINAL: usize = 8;
 
-/// The counts of this process. The device's tap, a function that sees all messages and completions, shares
-/// them.
+/// The counts of this process. The device's tap (a function that sees all messages and completions) shares
+/// the counts with this library.
 #[derive(Debug)]
 pub(crate) struct Tally {
     slot: u32,
@@ -46,8 +46,8 @@ impl Tally {
         self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Counts a message or completion. The device's tap calls this function with each. A message between two
-    /// queue pairs of this process counts as sent and as received.
+    /// Counts a message or completion. The device's tap calls this function with each message and each
+    /// completion. A message between two queue pairs of this process counts as sent and as received.
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Sent(message) => {
@@ -123,7 +123,8 @@ impl Tally {
         }
     }
 
-    /// Returns the number of packets and of bytes of a message, if packets are as long as the port allows.
+    /// Returns the numbers of packets and of bytes that a message has on the wire, if packets are as long as
+    /// the port allows.
     fn size(&self, message: &Message) -> (usize, usize) {
         let of_data = |length: usize, headers: usize| {
             let packets = length.div_ceil(self.mtu).max(1);
@@ -192,7 +193,7 @@ impl Counting {
         self.numbers.is_some() && self.tally.values() != self.written
     }
 
-    /// Writes the counts, if the file is behind for long enough, or if `now` is set.
+    /// Writes the counts to the file if the last write is long enough ago ([`LIFESPAN`]), or if `now` is set.
     pub(crate) fn write(&mut self, now: bool) {
         let is_due = now || self.since.elapsed() >= Duration::from_millis(LIFESPAN);
         if is_due && self.is_behind() {

@@ -53,17 +53,18 @@ impl Devices {
         self.all().find(|state| state.files.contains_key(&descriptor))
     }
 
-    /// Does all outstanding work of all devices. Returns whether there was any.
+    /// Does all outstanding work of all devices. Returns whether there was any work.
     pub(crate) fn work(&mut self, pace: Pace) -> bool {
         self.take_incidents();
         let releases = fault::late_ones_are_due();
-        // A device may have messages for an earlier one, which takes them in the next call of this function.
+        // A device may have messages for a device before it in this list. That device takes the messages in
+        // the next call of this function.
         self.all().fold(false, |moved, state| state.work(pace, releases) | moved)
     }
 
     /// Carries out the incidents of the plan of faults that have happened.
     pub(crate) fn take_incidents(&mut self) {
-        // Without a device, incidents wait for the first one.
+        // Without a device, incidents wait for the first device.
         while !self.is_empty()
             && let Some(incident) = fault::incident()
         {
@@ -76,13 +77,13 @@ impl Devices {
         self.0.values().all(State::is_quiet)
     }
 
-    /// Returns whether the program has armed a completion queue, and therefore sleeps at times.
+    /// Returns whether the program has ever armed a completion queue. Such a program sleeps at times.
     pub(crate) fn waits_for_events(&self) -> bool {
         self.0.values().any(State::waits_for_events)
     }
 
-    /// Returns whether all bytes to peers are written, and several answers of other processes are still to
-    /// come.
+    /// Returns whether a device waits for several answers of other processes, and has written all its bytes
+    /// to them.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.0.values().any(State::awaits_answers)
     }

@@ -1,5 +1,5 @@
-//! Doorbell records, which are memory of the program. The device reads them regularly, since nothing
-//! announces a change.
+//! Doorbell records, which are memory of the program. The device reads the records regularly, since the
+//! program changes them without a call.
 
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::events::Subject;

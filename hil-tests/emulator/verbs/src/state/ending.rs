@@ -52,7 +52,7 @@ impl State {
         self.report();
     }
 
-    /// Ends the device for all open contexts. A program that opens the device anew gets a working one.
+    /// Ends the device for all open contexts. A program that opens the device again gets a working device.
     fn end_device(&mut self, ending: Ending) {
         let numbers: Vec<u32> = self.contexts.keys().copied().collect();
         for number in numbers {

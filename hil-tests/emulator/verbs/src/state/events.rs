@@ -35,8 +35,8 @@ mod device {
     pub(super) const SRQ_LIMIT: u8 = 0x14;
 }
 
-/// The events of objects to which the kernel lets programs subscribe, whatever the device's capabilities. The
-/// numbers are the device's.
+/// The device's numbers of the events of objects to which the kernel lets programs subscribe, whatever the
+/// device's capabilities.
 const ASKABLE: [u16; 15] =
     [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14, 0x18, 0x1c, 0x1d];
 
@@ -98,13 +98,13 @@ fn of_queue(event_type: u8, number: u32) -> EventEntry {
     EventEntry { event_type, number: number.into(), ..EventEntry::default() }
 }
 
-/// Returns whether a program may subscribe to events with this number of an object.
+/// Returns whether a program may subscribe to the events of an object that have this number.
 pub(crate) fn is_askable(number: u16) -> bool {
     ASKABLE.contains(&number)
 }
 
-/// Returns whether a program may subscribe to events with this number of the device as a whole. Only the
-/// number of port changes is allowed.
+/// Returns whether a program may subscribe to the events of the device as a whole that have this number. Only
+/// the number of port changes is allowed.
 pub(crate) fn is_askable_of_the_device(number: u16) -> bool {
     const PORT_CHANGE: u16 = 0x9;
     number == PORT_CHANGE
@@ -119,7 +119,7 @@ struct Subscription {
     target: Target,
 }
 
-/// The way in which a subscriber gets an event.
+/// The place to which the events of a subscription go.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// The channel carries this cookie with the event.

@@ -39,7 +39,7 @@ pub(crate) enum Shown {
 pub(crate) struct Event {
     /// The `rdma_cm_id` that the event is about.
     pub(crate) of: u32,
-    /// The `rdma_cm_id` that the event names to the program: that of a new connection, or `of`.
+    /// The `rdma_cm_id` that the event names to the program: the new connection's, or `of`.
     pub(crate) told: u32,
     pub(crate) kind: EventKind,
     pub(crate) status: i32,

@@ -23,7 +23,7 @@ impl State {
         any
     }
 
-    /// Sends the device's messages to other processes. Returns whether there were any.
+    /// Sends the device's messages to other processes. Returns whether there were any messages.
     pub(super) fn transmit(&mut self) -> bool {
         let mut any = false;
         while let Some(message) = self.device.take_message() {

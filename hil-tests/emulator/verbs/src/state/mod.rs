@@ -361,7 +361,8 @@ impl State {
         self.changed = true;
     }
 
-    /// Returns queue pair `number` as the peer of a connection: one of this process, or of another.
+    /// Returns queue pair `number` as the peer of a connection: a queue pair of this process, or of another
+    /// process.
     pub(crate) fn peer(&self, number: u32) -> Peer {
         if self.fabric.is_local(number) { Peer::Local(number) } else { Peer::Remote(number) }
     }
@@ -415,13 +416,13 @@ impl State {
             && !self.counting.is_behind()
     }
 
-    /// Returns whether the program has armed a completion queue, and therefore sleeps at times.
+    /// Returns whether the program has ever armed a completion queue. Such a program sleeps at times.
     pub(crate) const fn waits_for_events(&self) -> bool {
         self.armed
     }
 
-    /// Returns whether all bytes to peers are written, and several answers of other processes are still to
-    /// come.
+    /// Returns whether the device waits for several answers of other processes, and has written all its bytes
+    /// to them.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.fabric.awaits_answers()
     }
@@ -448,7 +449,7 @@ impl State {
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
         // A call that finds no changed doorbell records takes the messages of peers. Of successive calls that
-        // find changed records, every second one takes them too.
+        // find changed records, every second call takes the messages too.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();

@@ -1,10 +1,11 @@
-//! Notifications of the port's changes. The kernel reports changes of interfaces and addresses.
+//! Notifications of changes of the device's ports: a subscription to the kernel's reports about interfaces
+//! and addresses.
 
 use crate::ground::netdevs::Watch;
 use crate::ground::port::{Port, View};
 use std::time::{Duration, Instant};
 
-/// The time between two looks for notifications.
+/// The pause between two checks for notifications.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// The subscription to notifications of the port's changes.

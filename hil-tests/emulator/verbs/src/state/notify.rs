@@ -83,8 +83,9 @@ fn arm_word(cq: &Cq) -> Option<u32> {
     (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
 }
 
-/// Returns the sequence number of a completion queue's arm word if an event is due: no event was raised for
-/// this arm word, and relevant entries wait after the word's consumer index.
+/// Returns the sequence number of a completion queue's arm word if an event is due. An event is due if no
+/// event was raised for this arm word, and an entry that the word asks for waits behind the word's consumer
+/// index.
 fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     let sequence = (word >> 28 & 3) as u8;
     let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);

@@ -9,8 +9,8 @@ use mlx5_softdev::{QpState, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The objects that a queue made by a command depends on: handles of memory (umem) and of a doorbell page.
-/// The queue has to be destroyed before these objects.
+/// The objects that a queue depends on, if a DEVX command made the queue: its memory (umem) and its doorbell
+/// page, by their handles. The program has to destroy the queue before these objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     /// Handles of the memory of ring and doorbell record.
@@ -33,7 +33,7 @@ pub(crate) struct Cq {
     pub(crate) channel: Option<u32>,
     /// The address of the ring.
     pub(crate) ring: u64,
-    /// Whether each entry is written over the first one.
+    /// Whether each entry is written over the first entry.
     pub(crate) collapsed: bool,
     /// The number of entries of the ring.
     pub(crate) entries: u32,
@@ -84,7 +84,7 @@ pub(crate) struct Qp {
     /// The attributes that modifications have set last.
     pub(crate) attributes: ModifyQp,
     /// The state that Linux believes the queue pair to be in (`struct mlx5_ib_qp`, `state`). Only MODIFY_QP
-    /// and QUERY_QP of verbs change it, and no command of the device.
+    /// and QUERY_QP of verbs change it. No command of the device changes it.
     pub(crate) linux_state: QpState,
 }
 
@@ -241,8 +241,8 @@ pub(crate) struct Context {
     pub(crate) async_channel: Option<u32>,
     /// How the device has ended for this context, if it has.
     pub(crate) ending: Option<Ending>,
-    /// Queues, apart from the other objects. The stand-in looks through all queues often, and a program may
-    /// have tens of thousands of other objects.
+    /// The queues are kept apart from the other objects: the stand-in looks through all queues often, and a
+    /// program may have tens of thousands of other objects.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,
     /// Objects that the device has destroyed at its removal, until the program destroys them too.

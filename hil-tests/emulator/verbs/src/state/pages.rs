@@ -23,10 +23,10 @@ const CLOCK_INFO: u64 = 7;
 /// The number of pages that a program may add to the pages of its context (`num_dyn_bfregs`).
 const MORE_PAGES: u64 = 512;
 
-/// The offset of the device's file at which a program maps a page of UAR_ALLOC. Linux gives each page its own
-/// offset. The stand-in gives all of them one offset, because the device reads none of them. The first page
-/// of the stand-in's file is new memory for each mapping, also for programs that map it without the C
-/// library's function (UCX).
+/// The offset of the device's file at which a program maps a doorbell page that UAR_ALLOC made. Linux gives
+/// each page its own offset. The stand-in gives all pages this offset, because the device reads none of them.
+/// At this offset, each mapping of the stand-in's file is new memory, also for UCX, which maps without the C
+/// library's function.
 pub(crate) const DOORBELLS: u64 = 0;
 
 /// The arguments of a mapping of the device's file.
@@ -78,7 +78,7 @@ impl State {
         }
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let page = clock.page(number * PAGE).map(|(file, from)| (file.as_raw_fd(), from as i64));
-        // The first page of the device's file is new memory for each mapping.
+        // At its first page, the device's file gives each mapping new memory.
         Ok(Some(page.unwrap_or((descriptor, 0))))
     }
 }

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// At most 8 requests may be outstanding. The completion queue has 16 entries, 4 of them for receives.
+/// The specification of most tests: at most 8 requests may be outstanding. The completion queue has 16
+/// entries, 4 of them for receive requests.
 const SPEC: AdoptSpec = AdoptSpec { signal_all: false, max_requests: Some(8) };
 
 /// Runs a test with libmlx5 set to receive into memory only, never into completion entries.
@@ -31,7 +32,7 @@ fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
     prepared(name, prepare, body);
 }
 
-/// Waits for the next completion, which must be that of a request.
+/// Waits for the next completion, which must be the completion of a request.
 fn next(completions: &mut CqReader, queue: &mut QueuePair) -> WorkCompletion {
     let end = Instant::now() + TIMEOUT.unwrap();
     let mut router = QpRouter { queues: queue, mkeys: &mut [] };
@@ -203,7 +204,8 @@ fn queues_that_are_not_idle_are_refused() {
         theirs.post_receive();
         assert_eq!(adoption(&theirs), AdoptError::ReceivesOutstanding { announced: 2, taken: 1 });
         theirs.post_message();
-        // Two completions arrive one after the other: that of the send and that of the receive.
+        // Two completions arrive one after the other: the completion of the send, and the completion of the
+        // receive.
         let device = theirs.opened.adopt().unwrap();
         for _ in 0..2 {
             while theirs.adopt_cq(&device).is_ok() {}

@@ -230,7 +230,7 @@ fn connect(opened: &Opened, qp: *mut c_void, qpn: Qpn) {
     }
 }
 
-/// Waits for bytes until the limit has passed. Returns the bytes, or `None` if none have come.
+/// Waits for bytes until the limit has passed. Returns the bytes, or `None` if no byte has arrived.
 fn read(file: &mut File, limit: Option<Duration>) -> Option<Vec<u8>> {
     let mut bytes = [0; 128];
     crate::verbs::readable(file, limit.unwrap()).then(|| {

@@ -168,9 +168,9 @@ fn no_completion_is_slept_over() {
         let (_device, [mut receiver, mut sender]) = ends();
         let taken = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            // Sends one to three messages at a time, and waits until they are taken. Each message must wake
-            // the receiver, whether the device writes its entry while the receiver polls, arms the queue or
-            // falls asleep.
+            // This thread sends one to three messages at a time, and waits until they are taken. Each message
+            // must wake the receiver, whether the device writes its entry while the receiver polls, arms the
+            // queue or falls asleep.
             scope.spawn(|| {
                 let (mut sent, mut acknowledged) = (0, 0);
                 while sent < ROUNDS {
@@ -266,7 +266,7 @@ fn entries_of_one_s_own_making_retire_nothing() {
         queue.ring_doorbell();
         let outstanding = (queue.outstanding(), queue.free_slots());
         // The completion queue is memory of the program, so the program can write entries of its own. These
-        // name requests that are outstanding.
+        // entries name requests that are outstanding.
         let entry = |opcode: CqeOpcode| Cqe {
             sop_qpn: queue.qpn().get().into(),
             wqe_counter: 0.into(),

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 type Queue = QueuePair;
 
-/// Two unconnected queue pairs of a device, and the reader of the first one's completions.
+/// Two unconnected queue pairs of a device, and the reader of the first queue pair's completions.
 struct Pair {
     device: Device,
     page: Buffer,
@@ -144,7 +144,7 @@ fn an_address_that_leads_nowhere_is_refused() {
         says(&message, &["ibv_create_ah", "GID leads nowhere", "ip neigh", "ConnectOptions"]);
         let nowhere = refused(&QpAddress { gid: [0; 16], ..far }, &options());
         assert!(matches!(nowhere, DevxError::Address(AddressError::NoGid)), "{nowhere:?}");
-        // The port's GID table has 256 entries, and the later ones are empty.
+        // The port's GID table has 256 entries, and the later entries are empty.
         let other = ConnectOptions { source_gid_index: 200, ..options() };
         assert_eq!(control.address(&other).unwrap().gid, [0; 16]);
         refused(&far, &other);

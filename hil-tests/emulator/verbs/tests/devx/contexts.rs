@@ -1,4 +1,5 @@
-//! Tests of fields of the objects' contexts that the device's capabilities determine, not the user.
+//! Tests of fields in the contexts of objects that depend on the device's capabilities, not on the user's
+//! choice.
 
 use super::connect::Context;
 use super::umem::created_with;

@@ -1,4 +1,5 @@
-//! Failures on demand, asked for by a program in Rust, as libibverbs and the shim report them.
+//! Tests of failures that a Rust program requests from the stand-in (crate `mlx5_faults`): the errors that
+//! the library's module `devx` then reports.
 
 use super::{Bench, EventKind, MOMENT, next, page, preloaded, take};
 use mlx5_faults::{
@@ -9,8 +10,8 @@ use mlx5_mkey::queue::Outcome;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// Posts an RDMA WRITE to the bench's own queue pair, and returns the syndrome of its failure. A request that
-/// succeeds has none.
+/// Posts an RDMA WRITE to the bench's own queue pair. Returns the syndrome if the request fails, or `None` if
+/// it succeeds.
 fn written(bench: &mut Bench) -> Option<u8> {
     let page = page(&bench.pd, b"data").unwrap();
     bench.write(&page, page.rkey());

@@ -1,5 +1,5 @@
-//! Tests of the library's module `devx` where Linux refuses a command or a kind of page, and of `devx`'s
-//! alternatives.
+//! Tests of the library's module `devx` where Linux refuses a command or a kind of page, and of the
+//! alternatives that `devx` then uses.
 
 use super::verbs::{self, Counts};
 use super::verbs_qp::{Sizes, VerbsQp};

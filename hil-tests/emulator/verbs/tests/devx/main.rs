@@ -1,4 +1,4 @@
-//! Tests of the library's module `devx` over the real libibverbs and libmlx5, with the preloaded library.
+//! Tests of the library's module `devx` over the real libibverbs and libmlx5, with the stand-in preloaded.
 //! This file tests events, borrowed contexts, and failures.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -54,7 +54,7 @@ const TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 /// How long a test waits for something that must not happen.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(20));
 
-/// A queue pair that is connected to itself.
+/// A queue pair that is connected to itself, and the objects that it needs.
 struct Bench {
     device: Device,
     pd: ProtectionDomain,
@@ -379,7 +379,7 @@ fn sizes_that_no_queue_pair_has_are_refused() {
         let device = Device::open(None).unwrap();
         let pd = device.alloc_pd().unwrap();
         let (cq, _completions) = device.create_cq(16).unwrap();
-        // For (1 << 28) + 1, the byte count would wrap in 32 bits to that of one entry.
+        // For (1 << 28) + 1, the byte count would wrap in 32 bits to the byte count of one entry.
         for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
             let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
             let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
@@ -494,8 +494,9 @@ fn a_failure_half_way_leaves_nothing_behind_of_a_login() {
     half_way("a_failure_half_way_leaves_nothing_behind_of_a_login", "wrapped");
 }
 
-/// Calls [`everything`] repeatedly. First its first call fails, then its second, until no call fails. Checks
-/// that each failure leaves no object behind.
+/// Calls [`everything`] repeatedly: in the first round its first call to the device fails, in the second
+/// round its second call, until a round has no failing call. Checks that each failure leaves no object
+/// behind.
 fn half_way(name: &str, crypto: &str) {
     let prepare = |command: &mut Command, _: &Path| {
         command.env("MLX5_UVERBS_CRYPTO", crypto);

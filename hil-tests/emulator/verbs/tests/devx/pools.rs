@@ -122,8 +122,8 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2 + 4);
         let positions = [0, 1, 2, 3, 2, 1, 1, 0];
         for (number, &position) in positions.iter().enumerate() {
-            // Two rounds in a row have an error: PSVs that are set again after an error must report the next
-            // one too.
+            // Two rounds in a row have an error: PSVs that are set again after an error must also report the
+            // next error.
             let corrupt = [2, 3, 6].contains(&number);
             let error = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
             let named = error.map(|(position, error)| (position, error.block_index()));
@@ -140,7 +140,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2);
         drop(psvs);
         assert_eq!(Counts::now(), before);
-        // Without shared PSVs, each mkey has its own.
+        // Without shared PSVs, each mkey has PSVs of its own.
         let own = bench.pd.create_mkeys(4, signed(&bench)).unwrap();
         assert_eq!(Counts::now().objects - before.objects, 4 * 3);
         drop(own);
@@ -288,14 +288,14 @@ impl Worker {
         self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap();
     }
 
-    /// Rings the doorbell, and takes completions up to the one with this id. Returns whether all were without
-    /// an error.
+    /// Rings the doorbell, and takes completions up to the completion with this id. Returns whether all of
+    /// them were without an error.
     fn completed(&mut self, id: u64) -> bool {
         let completions = self.completions_to(id);
         completions.iter().all(|work| matches!(work.outcome, Done::Sent { .. }))
     }
 
-    /// Rings the doorbell, and takes completions up to the one with this id.
+    /// Rings the doorbell, and takes completions up to the completion with this id.
     fn completions_to(&mut self, id: u64) -> Vec<WorkCompletion> {
         self.queue.ring_doorbell();
         let mut taken = Vec::new();

@@ -29,7 +29,7 @@ fn answers_are_taken_when_they_have_come() {
             ),
             "{refused:?}"
         );
-        // This answer, of a DEK, is shorter than the longest one that was requested, of a queue pair.
+        // This answer, of a DEK, is shorter than the longest requested answer, which is of a queue pair.
         let first = queries.next(TIMEOUT).unwrap().unwrap();
         let info = first.decode(&QueryDek(dek.object())).unwrap();
         assert_eq!((first.id, info.state, info.opaque), (u64::MAX, DekState::READY, *b"volume 7"));

@@ -134,8 +134,8 @@ fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
     });
 }
 
-/// A value of a DEK that was used stays in force after its replacement, and so in memory, until SYNC_CRYPTO.
-/// Afterwards no copy is left.
+/// If a value of a DEK was used, it stays in force after its replacement, and thus in memory, until
+/// SYNC_CRYPTO. Afterwards no copy is left.
 #[test]
 fn m66_a_value_that_another_replaces_is_left_nowhere() {
     preloaded("secrets::m66_a_value_that_another_replaces_is_left_nowhere", || {

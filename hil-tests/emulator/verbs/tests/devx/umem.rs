@@ -364,7 +364,7 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
         let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
         assert_eq!(list.length(), 4076 * 16);
 
-        // `devx` passes on any request of up to 65535 bytes. The device or the kernel refuses this one.
+        // `devx` passes on any request of up to 65535 bytes. The device or the kernel refuses this request.
         for (bytes, is_too_long) in [(65535, false), (65536, true)] {
             let error = device.execute(&Long(bytes)).unwrap_err();
             match error {

@@ -324,8 +324,8 @@ impl VerbsQp {
 
     /// Hands the completion queue over to `devx`.
     pub(crate) fn adopt_cq(&self, device: &Device) -> Result<(Cq, CqReader), DevxError> {
-        // SAFETY: the pointer is a completion queue of libibverbs, which tests destroy after the shim's
-        // object.
+        // SAFETY: the pointer is a completion queue of libibverbs, which tests destroy after the object that
+        // `devx` made from it.
         unsafe { device.adopt_cq(self.cq) }
     }
 
@@ -337,8 +337,8 @@ impl VerbsQp {
         [send_cq, receive_cq]: [&Cq; 2],
         spec: AdoptSpec,
     ) -> Result<QueuePair, DevxError> {
-        // SAFETY: the pointer is a queue pair of libibverbs, which tests destroy after the shim's object. One
-        // thread uses all queues.
+        // SAFETY: the pointer is a queue pair of libibverbs, which tests destroy after the object that `devx`
+        // made from it. One thread uses all queues.
         unsafe { device.adopt_qp(self.qp.cast(), pd, send_cq, receive_cq, spec) }
     }
 

@@ -166,7 +166,7 @@ fn a_connection_lives_from_request_to_end() {
             (name, kind, &shown[..4], &shown[8..15]),
             (20, 5, &0x222_u32.to_ne_bytes()[..], &b"welcome"[..])
         );
-        // The packet number that one side sends first is the one that the other side expects.
+        // The other side expects the packet number that this side sends first.
         let (near, far) = (client.attributes(id, 3).unwrap(), server.attributes(child, 2).unwrap());
         assert_eq!(near[28..32], far[24..28]);
         assert_eq!(near[134], 18, "the timeout of acknowledgements");
@@ -267,7 +267,7 @@ fn nonsense_is_refused_and_harms_nothing() {
             (seed >> 33) as u8
         };
         for round in 0..20_000_u32 {
-            // A wait for events would last for ever.
+            // GET_EVENT is left out, because it could wait for ever for an event.
             let number = match round % 24 {
                 GET_EVENT => CREATE,
                 number => number,

@@ -80,7 +80,7 @@ fn a_path_that_is_no_loopback_needs_a_port() {
         let end = End::new();
         let [initialise, mut ready, _] = without_port(end.qpn, QpAccess::READ_WRITE);
         assert_eq!(end.context.command(end.qp, &initialise), Ok(()));
-        // Clears `fl`, the first bit of the path, which forces loopback.
+        // This line clears `fl`, the first bit of the path, which forces loopback.
         ready[0x18 + 0x18] &= 0x7f;
         assert_eq!(end.context.command(end.qp, &ready), Err(libc::EREMOTEIO));
     });

@@ -1,5 +1,5 @@
-//! Tests of calls that the stand-in refuses because Linux does, each with Linux's error number. They are the
-//! rows of "What Linux checks" in hil-tests/DEVICE.md.
+//! Tests of calls that the stand-in refuses because Linux refuses them, each with Linux's error number. The
+//! tests follow the rows of "What Linux checks" in hil-tests/DEVICE.md.
 
 use crate::event_channel;
 use crate::shared::create;

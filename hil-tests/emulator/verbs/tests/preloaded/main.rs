@@ -1,4 +1,4 @@
-//! Tests of the preloaded library. The test program starts itself again with the library.
+//! Tests of the preloaded library. Each test starts this program again with the library preloaded.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod connections;
@@ -155,7 +155,8 @@ fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
         while on_this_thread < 10 {
             rounds += 1;
             assert!(rounds <= 400, "this thread did the device's work in {on_this_thread} of 400 rounds");
-            // The worker then sleeps longer between two looks than this thread needs for the lock.
+            // Now the worker sleeps longer between two checks of the doorbell records than this thread needs
+            // to release the lock.
             std::thread::sleep(Duration::from_millis(25));
             end.write(24, end.data.0 + 1024, end.key);
             assert_eq!(errno_behind_a_lock(libc::EXDEV), libc::EXDEV);
@@ -374,7 +375,7 @@ fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
         assert_eq!(registered, Err(libc::ENOTTY), "another file, not the device");
         verbs::close_all(descriptor..);
         assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).map(drop), Err(libc::EBADF));
-        // A program that opens the device again gets a working one.
+        // A program that opens the device again gets a working device.
         let mut end = End::new();
         end.connect(end.qpn);
         end.write(8, end.data.0 + 64, end.key);

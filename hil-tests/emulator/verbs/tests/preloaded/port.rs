@@ -69,7 +69,7 @@ fn the_table_of_gids_is_the_same_in_calls_and_files() {
     });
 }
 
-/// Returns a counter's value, as this process and another one see it.
+/// Returns a counter's value, as this process and another process see it.
 fn counter(name: &str) -> (u64, u64) {
     let path = format!("{PORT}/{name}");
     let other = Command::new("cat").arg(&path).output().unwrap();
@@ -89,7 +89,7 @@ fn counters_count_what_the_port_does() {
         assert_eq!(end.poll().0, DONE);
         end.write(8, end.data.0 + 512, end.key ^ 1);
         assert_eq!(end.poll(), (REQUEST_FAILED, 0x13));
-        // The files are a moment behind.
+        // The files of the counters are written with a short delay.
         while counter("hw_counters/req_remote_access_errors").0 == 0 {
             std::thread::yield_now();
         }
@@ -192,7 +192,7 @@ fn an_infiniband_port_is_addressed_by_lid() {
             end.write(8, end.data.0 + 512, end.key);
             match arrives {
                 true => assert_eq!(end.poll().0, DONE, "{path:?}"),
-                // Transport retries exceeded.
+                // The syndrome 0x15 means that the transport has used up its retries.
                 false => assert_eq!(end.poll(), (REQUEST_FAILED, 0x15), "{path:?}"),
             }
         }

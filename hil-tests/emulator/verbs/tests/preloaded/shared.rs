@@ -45,7 +45,8 @@ fn a_limit_of_a_verbs_queue_is_an_event() {
         assert_eq!(create(10, 1), Err(libc::EOPNOTSUPP), "XRC");
         assert_eq!(create(1 << 15, 0), Err(libc::EINVAL));
         let srq = create(10, 0).unwrap();
-        // The ring has 16 slots of 64 bytes. The first 16 bytes of each slot link the slots to a list.
+        // The ring has 16 slots of 64 bytes, of which one stays free. The first 16 bytes of each slot link
+        // the slots to a list, so a slot has room for 3 segments of 16 bytes.
         assert_eq!((u32::from_ne_bytes(receives), u32::from_ne_bytes(segments)), (15, 3));
         let query = || {
             let mut answer = [0; 16];

@@ -56,8 +56,8 @@ impl Pages {
     pub(crate) fn unmap(self, length: usize) {
         let place = std::ptr::with_exposed_provenance_mut(self.0 as usize);
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: nothing of this process uses the memory any more. The device still does, which the test is
-        // about.
+        // SAFETY: nothing of this process uses the memory any more. The device may still use it, and tests
+        // check that the device then fails without harm.
         let now = unsafe { libc::mmap(place, length, libc::PROT_NONE, kind, -1, 0) };
         assert_eq!(now, place);
     }
@@ -410,7 +410,8 @@ impl Context {
         self.qp_with(pd, cq, &qp_driver(buffer, record), 16, Vec::new())
     }
 
-    /// Makes a queue pair with this input of the driver, this number of receives and further attributes.
+    /// Makes a queue pair with this input of the driver, this number of receive requests and further
+    /// attributes.
     pub(crate) fn qp_with<'a>(
         &self,
         pd: u32,
@@ -634,10 +635,10 @@ pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
-/// Moves this thread, and the programs that it starts, to a new network namespace. Returns whether this
+/// Moves this thread, and the programs that it starts, to a new network namespace. Returns whether the move
 /// succeeded.
 pub(crate) fn in_a_namespace() -> bool {
-    // SAFETY: the call takes a number, and changes only this thread.
+    // SAFETY: the argument is a number, and the call changes only this thread.
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
 

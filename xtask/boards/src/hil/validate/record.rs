@@ -156,8 +156,9 @@ impl Record {
         }
     }
 
-    /// Returns the assumptions and open questions of `DEVICE.md` that cases ask, with the behaviour of this
-    /// device: first each reported value, then the verdict of each case that only passes or fails.
+    /// Returns the assumptions and open questions of `DEVICE.md` that cases check on a board, with the
+    /// behaviour of this device: first each reported value, then the verdict of each case that only passes or
+    /// fails.
     pub(super) fn answers(&self) -> Vec<Answer<'_>> {
         let gaps = gaps();
         let mut answers = Vec::new();
@@ -317,7 +318,7 @@ fn gaps() -> BTreeMap<&'static str, (&'static str, &'static str)> {
 }
 
 /// Returns each assumption of the table "Every assumption" in `DEVICE.md`, with the names of the cases that
-/// ask a board, or the reason that no case does.
+/// check it on a board, or the reason why no case does.
 fn assumptions() -> impl Iterator<Item = (&'static str, Result<&'static str, &'static str>)> {
     let (_, table) = FACTS.split_once("## Every assumption").unwrap_or_default();
     table.lines().filter_map(cells).skip(1).filter_map(|row| {
@@ -326,7 +327,7 @@ fn assumptions() -> impl Iterator<Item = (&'static str, Result<&'static str, &'s
     })
 }
 
-/// Returns each assumption that no case asks, with the reason.
+/// Returns each assumption that no case checks on a board, with the reason.
 pub(super) fn unasked() -> impl Iterator<Item = (&'static str, &'static str)> {
     assumptions().filter_map(|(assumption, asked)| Some((assumption, asked.err()?)))
 }

@@ -39,8 +39,8 @@ const fn login_number(object: &Object) -> Option<u32> {
 pub(crate) fn create_login(call: &mut Call<'_>, command: &Request) -> Created {
     let at = |offset: usize| HEADER + offset;
     let factory = call.state.factory.ok_or(Refused::OPCODE)?;
-    // A context has at most one login (`mlx5dv_crypto_login_create(3)`). Assumption: a second login is
-    // refused in this way.
+    // A context has at most one login (`mlx5dv_crypto_login_create(3)`). Assumption: the device refuses a
+    // second login because of a limit.
     if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
         return Err(Refused::LIMIT);
     }

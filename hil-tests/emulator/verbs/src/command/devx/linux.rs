@@ -75,9 +75,9 @@ const SET_FLOW_TABLE_ENTRY: u16 = 0x936;
 /// The minimum bytes of CREATE_MKEY: up to the end of the mkey's context.
 const CREATE_MKEY_BYTES: usize = 0x50;
 
-/// Commands that modify or query objects (`devx_is_obj_modify_cmd`, `devx_is_obj_query_cmd`), each with the
-/// command that creates the object. Both tables have only commands for objects that the stand-in can create.
-/// SQD_RTS_QP, 0x50c, is absent because Linux's list lacks it.
+/// Commands that modify objects (`devx_is_obj_modify_cmd`), each with the command that creates the object.
+/// [`ASKING`] has the commands that query objects (`devx_is_obj_query_cmd`). Both tables have only commands
+/// for objects that the stand-in can create. SQD_RTS_QP, 0x50c, is absent because Linux's list lacks it.
 const CHANGING: &[(u16, u16)] = &[
     (0x403, opcode::CREATE_CQ),     // MODIFY_CQ
     (0x502, opcode::CREATE_QP),     // RST2INIT_QP

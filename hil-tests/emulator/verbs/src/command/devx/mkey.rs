@@ -35,7 +35,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Request) -> Result<(Object, 
         }
         KeySpace::Umr => device.create_mkey(attributes)?,
         KeySpace::Entries(space) => device.create_mkey_over(attributes, space)?,
-        // A program knows no addresses on the bus.
+        // A program knows only its own virtual addresses, no addresses on the bus.
         KeySpace::Bus | KeySpace::Pages { .. } => {
             notice::once("a program cannot make mkeys over addresses of the bus");
             return Err(Refused::PARAMETER);

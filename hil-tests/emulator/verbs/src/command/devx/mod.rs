@@ -1,4 +1,5 @@
-//! Commands of the device itself, passed through as bytes (DEVX): big endian, at the offsets of the PRM.
+//! Commands of the device itself, which a program sends as bytes (DEVX). The fields are in big endian, at the
+//! offsets of the PRM.
 
 pub(crate) mod frame;
 mod keys;

@@ -69,7 +69,8 @@ pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// Returns the address of a ring of `length` bytes in a umem. Commands name a umem by its handle plus one.
 pub(crate) fn place(call: &mut Call<'_>, ring: Place, length: u64) -> Result<u64, Refused> {
-    // Linux sets the bits of `IN_UMEMS` in each command, so that each ring is in a umem.
+    // The caller has set the bits of `IN_UMEMS` in the command, as Linux does. A ring outside a umem is
+    // refused.
     let Place::Umem { number, offset } = ring else { return Err(Refused::PARAMETER) };
     inside(call, number, offset, length).map(|memory| memory.address)
 }

@@ -39,7 +39,7 @@ pub(super) fn open(flags: c_int) -> c_int {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn write(descriptor: c_int, buffer: *const c_void, count: usize) -> isize {
     if !descriptors::is_connections(descriptor) || owner::is_inside() {
@@ -65,7 +65,7 @@ macro_rules! statuses {
             ///
             /// # Safety
             /// The caller keeps the contract of the C library's function.
-            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+            // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(descriptor: c_int, out: *mut c_void) -> c_int {
                 if descriptors::is_connections(descriptor) && !owner::is_inside() {

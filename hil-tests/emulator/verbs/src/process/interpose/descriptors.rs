@@ -38,7 +38,7 @@ pub(super) unsafe fn adopt(device: usize, descriptor: c_int) -> c_int {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if request == VERBS_IOCTL as c_ulong && descriptors::is_ours(descriptor) {
@@ -56,8 +56,8 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     unsafe { next(descriptor, request, argument) }
 }
 
-/// Returns whether a descriptor may be closed. The program may close no descriptor that this library keeps
-/// for itself. This library may close all its descriptors.
+/// Returns whether the caller of `close` may close a descriptor. The program may not close the descriptors
+/// that this library keeps for itself. The library's own code may close all descriptors.
 fn may_close(descriptor: c_int) -> bool {
     if !descriptors::is_kept(descriptor) {
         return true;
@@ -69,11 +69,12 @@ fn may_close(descriptor: c_int) -> bool {
     is_own
 }
 
-/// Closes a descriptor. The last descriptor of a device releases the device's objects.
+/// Closes a descriptor. If it is the last descriptor of a context (an opened device), all objects of the
+/// context are destroyed.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     if !may_close(descriptor) {
@@ -103,7 +104,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let next = next!(close_range(c_uint, c_uint, c_int) -> c_int);
@@ -125,7 +126,7 @@ pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
     let low = low.max(0);
@@ -143,7 +144,8 @@ pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
 /// Records that `new` is a duplicate of `old`, unless the call failed, and returns `new`.
 ///
 /// # Safety
-/// `new` is the result of a call that duplicates `old`, and belongs to nobody yet.
+/// The caller ensures that `new` is the result of a call that duplicates `old`, and that nobody else uses
+/// `new` yet.
 unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
     let known = descriptors::is_ours(old) || descriptors::is_ours(new);
     if new < 0 || old == new || !known || owner::is_borrowed() || owner::is_inside() {
@@ -165,7 +167,7 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
     let next = next!(dup(c_int) -> c_int);
@@ -177,7 +179,7 @@ pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if old != new && !may_close(new) {
@@ -192,7 +194,7 @@ pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if old != new && !may_close(new) {
@@ -210,7 +212,7 @@ macro_rules! controls {
             ///
             /// # Safety
             /// The caller keeps the contract of the C library's function.
-            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+            // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 descriptor: c_int, command: c_int, argument: *mut c_void

@@ -1,9 +1,9 @@
-//! Functions that find files by name: the device's file opens the device, and files of `/sys` that describe
-//! the device exist.
+//! Replacements for functions that find files by name. With them, a program that opens the device's file
+//! opens the device, and finds the files of `/sys` that describe the device.
 //!
-//! The lists hold functions that take a path and their variants: the 64-bit variants, the ones that a C
-//! compiler inserts to check lengths (`__open_2`, `__realpath_chk`), and the ones of programs built against
-//! an older C library (`__xstat`).
+//! The lists hold functions that take a path and their variants: the 64-bit variants, the variants that a C
+//! compiler inserts to check lengths (`__open_2`, `__realpath_chk`), and the variants of programs built
+//! against an older C library (`__xstat`).
 #![allow(unsafe_code)]
 
 use super::descriptors::adopt;
@@ -48,7 +48,7 @@ macro_rules! opens {
             ///
             /// # Safety
             /// The caller keeps the contract of the C library's function.
-            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+            // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 $($before: $first,)* path: *const c_char $(, $after: $last)*
@@ -102,7 +102,7 @@ macro_rules! looks {
             ///
             /// # Safety
             /// The caller keeps the contract of the C library's function.
-            // SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+            // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
                 $($before: $first,)* path: *const c_char $(, $after: $last)*

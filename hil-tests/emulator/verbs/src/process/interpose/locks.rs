@@ -16,7 +16,7 @@ thread_local! {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
     let next = next!(pthread_spin_lock(*mut libc::pthread_spinlock_t) -> c_int);
@@ -30,7 +30,7 @@ pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinl
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_unlock(lock: *mut libc::pthread_spinlock_t) -> c_int {
     let next = next!(pthread_spin_unlock(*mut libc::pthread_spinlock_t) -> c_int);

@@ -10,8 +10,8 @@ use libc::{c_int, c_void, off64_t, size_t};
 
 type Map = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
 
-/// The C library's `mmap`. UCX patches its code to learn of all mappings, so a system call in its place would
-/// hide mappings from UCX.
+/// The C library's `mmap`. UCX patches the code of `mmap` to learn of all mappings, so a system call in its
+/// place would hide mappings from UCX.
 static NEXT: Next = Next::new(c"mmap");
 
 /// Looks up the C library's `mmap`. The loader calls this function before the program runs: a search on the
@@ -25,7 +25,7 @@ pub(super) fn prepare() {
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap(
     wanted: *mut c_void,
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn mmap(
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(
     wanted: *mut c_void,

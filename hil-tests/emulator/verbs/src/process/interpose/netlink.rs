@@ -31,7 +31,7 @@ static ANSWERING: Mutex<Option<(i32, File)>> = Mutex::new(None);
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let next = next!(socket(c_int, c_int, c_int) -> c_int);
@@ -87,7 +87,7 @@ fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
 /// Answers a request that consists of pieces. Returns the length of the request.
 ///
 /// # Safety
-/// `pieces` are `count` structures that name memory.
+/// The caller ensures that `pieces` points to `count` structures, each of which names readable memory.
 unsafe fn answered(descriptor: c_int, pieces: *const libc::iovec, count: usize) -> isize {
     let mut request = Vec::new();
     for index in 0..count {
@@ -111,7 +111,7 @@ unsafe fn answered(descriptor: c_int, pieces: *const libc::iovec, count: usize) 
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendmsg(
     descriptor: c_int,
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn sendmsg(
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendto(
     descriptor: c_int,
@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn sendto(
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn send(
     descriptor: c_int,

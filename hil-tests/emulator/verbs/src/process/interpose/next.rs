@@ -1,4 +1,4 @@
-//! Finds the functions that this library replaces, in the libraries loaded after it.
+//! Finds the functions that this library replaces, in the libraries that were loaded after this library.
 #![allow(unsafe_code)]
 
 use crate::ground::errno::Errno;
@@ -56,7 +56,7 @@ impl<T> Outcome for *mut T {
     const FAILED: Self = std::ptr::null_mut();
 }
 
-/// Sets `errno`, and returns the value on failure.
+/// Sets `errno`, and returns the value that means failure for the calling function.
 pub(super) fn fail<T: Outcome>(Errno(number): Errno) -> T {
     // SAFETY: the location of errno is always valid for its thread.
     unsafe { *libc::__errno_location() = number };
@@ -69,8 +69,9 @@ pub(super) fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
     owner::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
-/// Finds the next library's function of this name, with these arguments and this result. If there is none,
-/// the calling function returns with `ENOSYS`.
+/// Finds the function of this name in the libraries that were loaded after this library. The macro's user
+/// ensures that the function has these arguments and this result. If no library has the function, the calling
+/// function returns with `ENOSYS`.
 macro_rules! next {
     ($name:ident($($argument:ty),* $(,)?) -> $result:ty) => {{
         const NAME: &std::ffi::CStr =

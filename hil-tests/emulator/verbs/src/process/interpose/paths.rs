@@ -10,7 +10,8 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Addresses below this one are never strings.
+/// Addresses below this address are not read, because no string can be there. Wrong programs pass such
+/// addresses.
 const FIRST_PAGE: usize = 4096;
 
 /// The longest path, with the zero at its end.
@@ -70,7 +71,7 @@ enum Place {
 /// Finds the file that a path names. The path is compared byte by byte: `.` and `..` are not resolved.
 ///
 /// # Safety
-/// `path` is a C string, null, or an address below the first page.
+/// The caller ensures that `path` is a C string, null, or an address below the first page.
 unsafe fn place(path: *const c_char) -> Place {
     if path.addr() < FIRST_PAGE {
         return Place::Elsewhere;
@@ -93,7 +94,7 @@ unsafe fn place(path: *const c_char) -> Place {
 /// Returns the byte that follows `name` in a string that begins with it.
 ///
 /// # Safety
-/// `string` is a C string.
+/// The caller ensures that `string` is a C string.
 unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
     // SAFETY: the string equals the name in all bytes before `index`. No byte of the name is zero, so the
     // string does not end before `index`.
@@ -105,7 +106,7 @@ unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
 /// Returns the number of a device, if a string consists of `name` and this number.
 ///
 /// # Safety
-/// `string` is a C string.
+/// The caller ensures that `string` is a C string.
 unsafe fn numbered(string: *const c_char, name: &str) -> Option<usize> {
     // SAFETY: `string` is a C string, by contract.
     let digit = unsafe { behind(string, name) }?;
@@ -121,7 +122,7 @@ unsafe fn numbered(string: *const c_char, name: &str) -> Option<usize> {
 /// Returns the number of the device whose file `path` names.
 ///
 /// # Safety
-/// `path` meets the conditions of [`place`].
+/// The caller ensures that `path` meets the conditions of [`place`].
 pub(super) unsafe fn device(path: *const c_char) -> Option<usize> {
     // SAFETY: the caller keeps the contract of `place`.
     match unsafe { place(path) } {
@@ -133,7 +134,7 @@ pub(super) unsafe fn device(path: *const c_char) -> Option<usize> {
 /// Returns whether `path` names the rdma_cm file.
 ///
 /// # Safety
-/// `path` meets the conditions of [`place`].
+/// The caller ensures that `path` meets the conditions of [`place`].
 pub(super) unsafe fn is_connections(path: *const c_char) -> bool {
     // SAFETY: the caller keeps the contract of `place`.
     unsafe { place(path) == Place::ConnectionManager }
@@ -143,7 +144,7 @@ pub(super) unsafe fn is_connections(path: *const c_char) -> bool {
 /// replaces it.
 ///
 /// # Safety
-/// `path` meets the conditions of [`place`].
+/// The caller ensures that `path` meets the conditions of [`place`].
 pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_char) -> T) -> T {
     // SAFETY: the caller keeps the contract of `place`.
     match unsafe { place(path) } {
@@ -185,14 +186,15 @@ fn refresh(tree: &CStr, path: &CStr) {
     });
 }
 
-/// A word that occurs in all paths of the device. A relative path is looked up only if it contains this word.
+/// A word that occurs in all paths of the device's files. A relative path is made absolute only if it
+/// contains this word.
 const SUBJECT: &[u8] = b"infiniband";
 
 /// Calls `body` with the absolute path, if `path` contains [`SUBJECT`] and is relative to a directory of
 /// `/sys` or `/dev`. Calls `body` with `path` itself otherwise.
 ///
 /// # Safety
-/// `path` meets the conditions of [`place`].
+/// The caller ensures that `path` meets the conditions of [`place`].
 pub(super) unsafe fn resolved<T>(
     directory: c_int,
     path: *const c_char,
@@ -207,7 +209,7 @@ pub(super) unsafe fn resolved<T>(
 /// `/dev`. Returns `None` for other paths.
 ///
 /// # Safety
-/// `path` meets the conditions of [`place`].
+/// The caller ensures that `path` meets the conditions of [`place`].
 unsafe fn absolute(directory: c_int, path: *const c_char, room: &mut [u8; PATH_MAX]) -> Option<&CStr> {
     if path.addr() < FIRST_PAGE {
         return None;

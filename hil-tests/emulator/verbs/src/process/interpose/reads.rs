@@ -13,12 +13,12 @@ use std::ffi::{c_int, c_void};
 /// The number of bytes of an event that a short read returns.
 const SHORT: usize = 4;
 
-/// Reads a file. A read of an event fails without room for the whole event, and after the end of the device.
-/// A read of an event returns fewer bytes if a plan of faults says so.
+/// Reads a file. A read of an event fails if the buffer is shorter than the event, or if the device has
+/// ended. If a plan of faults says so, the read returns fewer bytes than the event has.
 ///
 /// # Safety
 /// The caller keeps the contract of the C library's function.
-// SAFETY: the name is deliberately that of the C library's function, which this one replaces.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, count: usize) -> isize {
     let next = next!(read(c_int, *mut c_void, usize) -> isize);

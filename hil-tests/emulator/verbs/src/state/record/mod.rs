@@ -120,8 +120,8 @@ fn capture(path: &Path) -> std::io::Result<Capture> {
     Ok(capture)
 }
 
-/// Returns the endpoint of a queue pair on the wire: the device's addresses, plus the number of the process's
-/// slot.
+/// Returns the endpoint of a queue pair on the wire: the device's addresses, each with the number of the
+/// process's slot added.
 fn endpoint(number: u32) -> Endpoint {
     let moved = |last: [u8; 2]| u16::from_be_bytes(last).wrapping_add(slot_of(number) as u16).to_be_bytes();
     let [a, b, c, d, rest @ ..] = port::mac(0);

@@ -35,7 +35,8 @@ const REFUSING: u64 = 16;
 /// The most lives with the faults of a seed. A life without faults follows them.
 const LIVES: usize = 4;
 
-/// The seeds that run before the measured ones, until the libraries have allocated all memory that they keep.
+/// The seeds that run before the measured seeds, until the libraries have allocated all memory that they
+/// keep.
 const WARM: std::ops::Range<u64> = 0..32;
 
 /// A generator of pseudo-random numbers (SplitMix64).
