@@ -489,6 +489,35 @@ impl PageSource for Exact {
     }
 }
 
+/// A source of pages that has no page once: when the page with this number, counted from 1, is asked for.
+struct WithGap {
+    pages: Exact,
+    until_gap: u32,
+}
+
+impl PageSource for WithGap {
+    fn take(&mut self) -> Option<u64> {
+        self.until_gap = self.until_gap.wrapping_sub(1);
+        if self.until_gap == 0 { None } else { self.pages.take() }
+    }
+
+    fn put_back(&mut self, address: u64) -> bool {
+        self.pages.put_back(address)
+    }
+}
+
+#[test]
+fn pages_that_a_source_has_after_a_gap_are_put_back() {
+    let mut rig = Rig::new();
+    let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
+    let first = rig.bare.borrow_mut().pages(200);
+    let all = (0..200).map(|page| first + page * 4096).collect();
+    let mut pages = WithGap { pages: Exact { pages: all, taken: Vec::new() }, until_gap: 10 };
+    let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
+    assert!(matches!(error, CommandQueueError::NoPages { .. }), "{error}");
+    assert_eq!(pages.pages.taken.len(), 5, "the pages for booting");
+}
+
 #[test]
 fn a_range_of_pages_takes_back_what_it_gave() {
     let mut bitmap = [u64::MAX; 1];

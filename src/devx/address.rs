@@ -100,8 +100,8 @@ pub enum AddressError {
     /// The first byte, the version of the format, has this value, which the library does not know. The bytes
     /// may be no address at all.
     Version(u8),
-    /// The code of the largest packet has this value, which is invalid. The valid codes are 1 to 5, for 256
-    /// to 4096 bytes.
+    /// The MTU code in the address has this value, which is invalid. The valid codes are 1 to 5, for 256 to
+    /// 4096 bytes.
     Mtu(u8),
     /// A number in the address does not fit its field.
     OutOfRange(OutOfRange),

@@ -212,7 +212,7 @@ impl Device {
         let slots = SlotCount::new(spec.receive_slots)?;
         let (blocks, receives) = (spec.send_blocks as usize, spec.receive_slots as usize);
         // As libmlx5 does, give the receive ring 64 bytes or more. Nothing public says where the device would
-        // look for the send ring behind a shorter one.
+        // look for the send ring behind a shorter receive ring.
         let entries_per_slot = spec.entries_per_slot.max(ENTRIES_PER_BLOCK / slots.get());
         let receive_ring = ReceiveRing { slots, stride: SlotStride::of_entries(entries_per_slot)? };
         let stride = receive_ring.stride.get() as usize;

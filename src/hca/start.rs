@@ -155,7 +155,12 @@ impl<R: Registers> CommandQueue<'_, R> {
         self.satisfy(PagePhase::Boot, pages, delay)?;
         self.satisfy(PagePhase::Init, pages, delay)?;
         let started = self.execute(&InitHca, delay);
-        self.is_running = matches!(started, Ok(()) | Err(CommandQueueError::Reply { .. }));
+        // After these errors, the firmware may have carried the command out. If it has not, it only refuses
+        // TEARDOWN_HCA later.
+        self.is_running = matches!(
+            started,
+            Ok(()) | Err(CommandQueueError::Reply { .. } | CommandQueueError::Delivery { .. })
+        );
         started
     }
 
@@ -256,7 +261,7 @@ impl<R: Registers> CommandQueue<'_, R> {
                     *held = Held { function, pages: held.pages.saturating_add(PAGES as u32) };
                 }
             }
-            Err(_) => pages.iter().take(taken).for_each(|page| _ = source.put_back(*page)),
+            Err(_) => pages.iter().filter(|page| **page != 0).for_each(|page| _ = source.put_back(*page)),
         }
         given.map(|()| PAGES as u32)
     }

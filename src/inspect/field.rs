@@ -75,7 +75,7 @@ impl<'a> Iterator for Fields<'a> {
 
 impl Field<'_> {
     /// Returns the field as a device with this AES-XTS engine reads it. The engine determines the byte order
-    /// of a tweak.
+    /// of a tweak. `None` stands for an unknown engine.
     #[must_use]
     pub const fn with_engine(mut self, engine: Option<XtsEngine>) -> Self {
         if let Meaning::Tweak(known) = &mut self.meaning {

@@ -83,9 +83,8 @@ macro_rules! problems {
                 match self { $(Self::$name { .. } => Severity::$severity,)+ }
             }
 
-            /// Returns the source of the rule: a structure of `mlx5dv.h` or of libmlx5's `wqe.h` (rdma-core,
-            /// `providers/mlx5`), a function of libmlx5, SPDK, DPDK or the kernel that writes or refuses the
-            /// value, or a man page of rdma-core.
+            /// Returns the public source from which the problem is known: a structure, constant or function
+            /// of rdma-core (`providers/mlx5`), SPDK, DPDK or the kernel, or a man page of rdma-core.
             pub const fn source(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $source,)+ }
             }

@@ -1,8 +1,9 @@
-//! The wire formats, one per file. Each file contains only fields, their units, and the sources of numbers.
+//! The wire formats of requests, completion entries and commands, one file for each kind of segment or
+//! command. Each file declares the fields with their units, and names the public source of each constant.
 //!
 //! Every struct converts from and to bytes by zerocopy, and has big-endian fields; its size and offsets are
-//! asserted beside it. This module contains no logic: [`crate::wqe`] encodes requests, [`crate::inspect`]
-//! decodes them.
+//! asserted beside it. [`crate::wqe`] encodes requests from these structs, and [`crate::inspect`] decodes
+//! them.
 //!
 //! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has. A debug build
 //! panics at a value with more bits.

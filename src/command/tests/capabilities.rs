@@ -275,8 +275,9 @@ fn roce_capabilities() {
     let told = |words: &[Word]| QueryRoceCapabilities.decode(&from_words(4112, words)).unwrap();
     let none = told(&[]);
     assert_eq!(none.timestamps, TimestampSupport::FREE_RUNNING);
-    // In `roce_cap`, the flags are bit 5, bit 6 and bits 30 and 31 of the first word. The UDP ports are in
-    // the seventh word.
+    // The reply has a header of 16 bytes, and the structure `roce_cap` behind it. In the first word of the
+    // structure, bits 5 and 6, counted from the highest bit, are the flags for loopback, and the two lowest
+    // bits are the format of time stamps. The seventh word has the highest and the lowest UDP source port.
     let all = told(&[(0x10, 0x0600_0002), (0x28, 0xfffe_c001)]);
     let expected = RoceCapabilities {
         timestamps: TimestampSupport::BOTH,

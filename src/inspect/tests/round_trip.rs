@@ -128,9 +128,10 @@ proptest! {
         if let (Some(opcode), true) = (opcode, bytes.len() > 40) {
             bytes[3] = opcode;
             if small {
-                // Modifier 1 makes a memory-to-memory request a copy. The other values limit the sizes of a
-                // UMR's entries and BSFs to 31 octowords each.
-                bytes[0] = 1;
+                // Modifier 1 makes a memory-to-memory request a copy. A UMR and a SET_PSV with a modifier are
+                // about another object. The other values limit the sizes of a UMR's entries and BSFs to 31
+                // octowords each.
+                bytes[0] = u8::from(opcode == 0x2f);
                 (bytes[20], bytes[22]) = (0, 0);
                 (bytes[21], bytes[23]) = (bytes[21] % 32, bytes[23] % 32);
             }

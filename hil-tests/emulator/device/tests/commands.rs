@@ -99,16 +99,19 @@ impl Setup {
         at
     }
 
-    /// Returns CREATE_EQ for a queue of `1 << log` entries, with its ring.
+    /// Allocates the ring of an event queue of `1 << log` entries, and returns the CREATE_EQ that names it.
     pub(crate) fn eq(&mut self, log: u8) -> Words {
         let ring = self.entries(log);
+        // The lowest bit of the byte decides that the device owns the entry. In the first entry, the other
+        // bits are 0.
         self.host.put(ring + 63, &[1]);
         // All user contexts may use the event queue, as Linux sets it up.
         let words = Words::new(0x301, PAGES).u16(2, 0xffff).u8(0x1c, log).u24(0x1d, self.uar);
         with_pages(words, ring, 64 << log)
     }
 
-    /// Returns CREATE_CQ for a queue of `1 << log` entries, with its ring and doorbell record.
+    /// Allocates the ring and the doorbell record of a completion queue of `1 << log` entries. Returns the
+    /// CREATE_CQ that names them, and the ring.
     fn cq(&mut self, log: u8) -> (Words, Ring) {
         let (address, record) = (self.entries(log), self.host.alloc(8));
         let words = Words::new(0x400, PAGES).u8(0x1c, log).u24(0x1d, self.uar).u32(0x24, self.eq);

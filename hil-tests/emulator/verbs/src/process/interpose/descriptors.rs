@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 }
 
 /// Closes a range of descriptors, each as `close` does. A call with any flag but `CLOSE_RANGE_UNSHARE` goes
-/// to the kernel alone: the kernel refuses the flag, or leaves the descriptors open until the process
+/// only to the kernel: the kernel refuses the flag, or leaves the descriptors open until the process
 /// executes another program.
 ///
 /// # Safety
