@@ -285,7 +285,8 @@ impl<H: Host> Fabric<H> {
         (0..SLOTS).find(|slot| *slot != self.slot && self.has_address(*slot, gid) && self.is_alive(*slot))
     }
 
-    fn resolve_now(&self, gid: Gid) -> Option<Mac> {
+    /// Works like [`Fabric::resolve`], but does not wait.
+    pub fn resolve_now(&self, gid: Gid) -> Option<Mac> {
         (0..SLOTS).filter(|slot| *slot != self.slot).find_map(|slot| {
             // The file of a process that has ended may still exist.
             self.address_of(slot, gid).filter(|_| self.is_alive(slot))

@@ -12,7 +12,8 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// How long a requester waits for the answer to a request. The kernel repeats requests for about this time.
+/// How long a requester waits for the answer to a request, and an accepting side for the answer to its reply.
+/// The kernel repeats requests and replies for about this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a request waits for a listener before it is rejected. A real request takes its time on the wire.
@@ -25,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// acknowledgement timeout of 18 (`cm_convert_to_ms`).
 const TIME_WAIT: Duration = Duration::from_millis(1 << 10);
 
-/// Reasons of a rejection (InfiniBand 12.6.7.2): no listener has the address, or the program rejects the
-/// request.
+/// Reasons of a rejection (InfiniBand 12.6.7.2): the requester is gone (kernel `IB_CM_REJ_TIMEOUT`), no
+/// listener has the address, or the program rejects the request.
+const TIMEOUT: u32 = 4;
 const NOBODY_LISTENS: u32 = 8;
 pub(crate) const CONSUMER: u32 = 28;
 
@@ -123,7 +125,7 @@ impl State {
     fn end(&mut self, number: u32, id: &Id) {
         let content = match id.step {
             Step::Asking(_) | Step::Asked => Content::Reject(CONSUMER, Vec::new()),
-            Step::Answered | Step::Established if !id.is_for_datagrams() => Content::Disconnect,
+            Step::Answered(_) | Step::Established if !id.is_for_datagrams() => Content::Disconnect,
             _ => return,
         };
         self.tell(number, id.peer, content);
@@ -317,7 +319,7 @@ impl State {
         };
         let ip = destination.ip();
         let is_own = self.is_own_address(ip);
-        let is_known = is_own || self.resolve(gid(ip)).is_some();
+        let is_known = is_own || self.resolve_now(gid(ip)).is_some();
         let own = match source.ip() {
             own if !own.is_unspecified() => Some(own),
             _ if is_own => Some(ip),
@@ -537,12 +539,15 @@ impl State {
                 }
                 let id = self.book.of_file(file, number)?;
                 (id.name, id.own) = (name, own.clone());
-                id.step = if datagrams { Step::Over } else { Step::Answered };
+                let until = Some(Instant::now() + PATIENCE);
+                id.step = if datagrams { Step::Over } else { Step::Answered(until) };
                 let peer = id.peer;
-                self.tell(number, peer, Content::Reply(own));
+                if !self.tell(number, peer, Content::Reply(own)) {
+                    self.lose(number);
+                }
                 Ok(())
             }
-            (None, Step::Answered) => {
+            (None, Step::Answered(_)) => {
                 self.book.of_file(file, number)?.step = Step::Established;
                 self.tell(number, id.peer, Content::Ready);
                 Ok(())
@@ -563,7 +568,7 @@ impl State {
         data: Vec<u8>,
     ) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
-        if !matches!(id.step, Step::Asked | Step::Answered) || data.len() > REJECT_DATA {
+        if !matches!(id.step, Step::Asked | Step::Answered(_)) || data.len() > REJECT_DATA {
             return Err(Errno::INVAL);
         }
         id.step = Step::Over;
@@ -580,7 +585,7 @@ impl State {
         let id = self.book.of_file(file, number)?;
         let (step, peer) = (id.step, id.peer);
         match step {
-            Step::Answered | Step::Established => {
+            Step::Answered(_) | Step::Established => {
                 id.step = Step::Over;
                 if !self.tell(number, peer, Content::Disconnect) {
                     self.leave(number);
@@ -605,7 +610,7 @@ impl State {
         const PATH_MIG: u32 = 6;
         let id = self.book.of_file(file, number)?;
         match (id.step, event) {
-            (Step::Answered, COMM_EST) if !id.is_for_datagrams() => {
+            (Step::Answered(_), COMM_EST) if !id.is_for_datagrams() => {
                 id.step = Step::Established;
                 self.raise(number, EventKind::Established, 0, Shown::Nothing);
                 Ok(())
@@ -665,10 +670,14 @@ impl State {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         let step = std::mem::replace(&mut id.step, Step::Over);
         match step {
-            // A connection that this side has ended still waits for the peer's confirmation.
-            Step::Answered | Step::Established | Step::Over if !id.is_for_datagrams() => self.leave(number),
-            Step::Asking(_) => {
+            // As for a request or a reply that nobody answers (kernel `cma_ib_handler`, `IB_CM_REQ_ERROR` and
+            // `IB_CM_REP_ERROR`).
+            Step::Asking(_) | Step::Answered(Some(_)) => {
                 self.raise(number, EventKind::Unreachable, -libc::ETIMEDOUT, Shown::Nothing);
+            }
+            // A connection that this side has ended still waits for the peer's confirmation.
+            Step::Answered(None) | Step::Established | Step::Over if !id.is_for_datagrams() => {
+                self.leave(number);
             }
             other => {
                 if let Some(id) = self.book.ids.get_mut(&number) {
@@ -699,7 +708,9 @@ impl State {
                 match step {
                     Step::Resolving(_) => self.try_to_resolve(number),
                     Step::Searching { .. } => self.search(number),
-                    Step::Asking(until) if Instant::now() >= until => self.lose(number),
+                    Step::Asking(until) | Step::Answered(Some(until)) if Instant::now() >= until => {
+                        self.lose(number);
+                    }
                     Step::Leaving(until) if Instant::now() >= until => {
                         if let Some(id) = self.book.ids.get_mut(&number) {
                             id.step = Step::Over;
@@ -719,18 +730,21 @@ impl State {
             self.take_request(from, to, datagrams, [source, destination], parameters);
             return;
         }
-        let Some(id) = self.book.ids.get_mut(&to) else { return };
         // The first answer names the peer's `rdma_cm_id`. Later messages must come from this `rdma_cm_id`.
-        let is_first = matches!(id.step, Step::Asking(_));
-        if !is_first && id.peer != Some(from) {
+        let is_for = |id: &&mut Id| matches!(id.step, Step::Asking(_)) || id.peer == Some(from);
+        let Some(id) = self.book.ids.get_mut(&to).filter(is_for) else {
+            if matches!(content, Content::Reply(_)) {
+                // On Linux, a requester that is destroyed rejects what it has asked for.
+                self.answer(from, to, Content::Reject(TIMEOUT, Vec::new()));
+            }
             return;
-        }
+        };
         let (step, datagrams, now) = (id.step, id.is_for_datagrams(), Instant::now());
         match (content, step) {
             (Content::Reply(theirs), Step::Asking(_)) => {
                 id.peer = Some(from);
                 id.theirs = theirs;
-                id.step = if datagrams { Step::Over } else { Step::Answered };
+                id.step = if datagrams { Step::Over } else { Step::Answered(None) };
                 let shown = id.theirs.clone();
                 let own = id.own.gid;
                 let (kind, shown) = match datagrams {
@@ -743,7 +757,7 @@ impl State {
                 };
                 self.raise(to, kind, 0, shown);
             }
-            (Content::Ready, Step::Answered) => {
+            (Content::Ready, Step::Answered(_)) => {
                 id.step = Step::Established;
                 self.raise(to, EventKind::Established, 0, Shown::Nothing);
             }
@@ -754,10 +768,10 @@ impl State {
             {
                 id.step = Step::Searching { until: until - (PATIENCE - SEARCH), next: now + LOOK };
             }
-            (Content::Reject(reason, data), Step::Asking(_) | Step::Asked | Step::Answered) => {
+            (Content::Reject(reason, data), Step::Asking(_) | Step::Asked | Step::Answered(_)) => {
                 self.refuse(to, reason, &data);
             }
-            (Content::Disconnect, Step::Answered | Step::Established) => {
+            (Content::Disconnect, Step::Answered(_) | Step::Established) => {
                 let peer = id.peer;
                 self.leave(to);
                 self.tell(to, peer, Content::Disconnected);
@@ -795,8 +809,9 @@ impl State {
             self.answer(from, to, Content::Reject(NOBODY_LISTENS, Vec::new()));
             return;
         }
-        // Datagrams to the peer need the peer's MAC address.
-        self.resolve(theirs.gid);
+        // Datagrams to the peer need the peer's MAC address. If a gateway has not shown it yet, the program's
+        // address handle finds it.
+        self.resolve_now(theirs.gid);
         let child = Id {
             name: 0,
             step: Step::Asked,

@@ -66,8 +66,9 @@ pub(crate) enum Step {
     Listening,
     /// A request of a peer has arrived, and the program has not answered it yet.
     Asked,
-    /// The request was accepted. The requester has not reported yet that it is ready.
-    Answered,
+    /// The request was accepted. The requester has not reported yet that it is ready. The side that has
+    /// accepted waits for the report until this time.
+    Answered(Option<Instant>),
     Established,
     /// The connection has ended, but its packets may still arrive until this time (InfiniBand 12.9.8.4,
     /// "TimeWait").
@@ -167,11 +168,12 @@ impl Book {
     }
 
     /// Returns whether an `rdma_cm_id` waits: for a peer's address, for a listener, for the answer to a
-    /// request, or for the end of its last state.
+    /// request or to a reply, or for the end of its last state.
     pub(crate) fn waits(&self) -> bool {
-        self.ids.values().any(|id| {
-            let step = id.step;
-            matches!(step, Step::Resolving(_) | Step::Searching { .. } | Step::Asking(_) | Step::Leaving(_))
-        })
+        let waits = |step| {
+            let asks = matches!(step, Step::Asking(_) | Step::Answered(Some(_)));
+            asks || matches!(step, Step::Resolving(_) | Step::Searching { .. } | Step::Leaving(_))
+        };
+        self.ids.values().any(|id| waits(id.step))
     }
 }

@@ -1,6 +1,7 @@
 //! The port of a device: resolves GIDs to MAC addresses, and follows changes of the port.
 
 use super::State;
+use crate::fabric::Fabric;
 use crate::ground::fault;
 use crate::ground::port::{Gid, Port, guid, subnet};
 use crate::ground::sysfs;
@@ -16,11 +17,21 @@ const GID_CHANGE: u32 = 18;
 
 impl State {
     /// Returns the MAC address for a GID of this device's port, of another device of this process, or of
-    /// another process. Returns `None` if no port has the GID.
+    /// another process. Returns `None` if no port has the GID. If a gateway runs, the search for a GID of
+    /// another process takes up to half a second ([`Fabric::resolve`]).
     pub(crate) fn resolve(&mut self, gid: Gid) -> Option<[u8; 6]> {
+        self.find(gid, Fabric::resolve)
+    }
+
+    /// Works like [`State::resolve`], but does not wait.
+    pub(super) fn resolve_now(&mut self, gid: Gid) -> Option<[u8; 6]> {
+        self.find(gid, Fabric::resolve_now)
+    }
+
+    fn find(&mut self, gid: Gid, others: fn(&Fabric, Gid) -> Option<[u8; 6]>) -> Option<[u8; 6]> {
         self.port.mac_of(gid).or_else(|| {
             let of_others = self.ports.iter().find_map(|port| port.mac_of(gid));
-            let mac = of_others.or_else(|| self.fabric.resolve(gid))?;
+            let mac = of_others.or_else(|| others(&self.fabric, gid))?;
             self.device.reach(gid);
             Some(mac)
         })

@@ -1,10 +1,12 @@
 //! Tests of the rdma_cm file. They write commands as librdmacm does.
 
-use crate::verbs::{Pages, becomes_readable, close, write_command};
-use mlx5_testing::preload::preloaded;
+use crate::verbs::{Pages, becomes_readable, close, never_wait, write_command};
+use crate::{hear, pair, say};
+use mlx5_testing::preload::{DIRECTORY, preloaded};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 const PORT_SPACE_TCP: u16 = 0x106;
 const PORT_SPACE_UDP: u16 = 0x111;
@@ -87,11 +89,15 @@ impl Client {
     /// Waits for the next event. Returns the program's name for the `rdma_cm_id`, the number of the
     /// `rdma_cm_id`, the kind of the event, its status and its parameters.
     fn event(&self) -> (u64, u32, u32, i32, Vec<u8>) {
-        command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()]).unwrap();
+        self.take_event().unwrap();
         let bytes = self.room.read(0, 336);
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         let name = u64::from_ne_bytes(bytes[..8].try_into().unwrap());
         (name, word(8), word(12), word(16).cast_signed(), bytes[20..].to_vec())
+    }
+
+    fn take_event(&self) -> Result<(), i32> {
+        command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()])
     }
 
     /// Makes an `rdma_cm_id`, and requests a connection to a port of 127.0.0.1.
@@ -103,6 +109,20 @@ impl Client {
         assert_eq!(self.event().2, 2, "route resolved");
         command(self.file, CONNECT, 0, &[&parameters(0x111, data), &id.to_ne_bytes(), &[0; 12]]).unwrap();
         id
+    }
+
+    /// Accepts the request of an `rdma_cm_id`, and gives it a name.
+    fn accept(&self, name: u64, id: u32, data: &[u8]) {
+        let parts = [&name.to_ne_bytes()[..], &parameters(0x222, data), &id.to_ne_bytes(), &[0; 12]];
+        command(self.file, ACCEPT, 0, &parts).unwrap();
+    }
+
+    /// Makes an `rdma_cm_id` that listens at a port of all addresses of this machine.
+    fn listen(&self, name: u64, port: u16) -> u32 {
+        let listener = self.create(name);
+        self.bind(listener, [0; 4], port).unwrap();
+        self.simple(LISTEN, listener, 5).unwrap();
+        listener
     }
 
     /// Waits up to ten seconds for an event.
@@ -142,9 +162,7 @@ fn parameters(qpn: u32, data: &[u8]) -> Vec<u8> {
 fn a_connection_lives_from_request_to_end() {
     preloaded("connections::a_connection_lives_from_request_to_end", || {
         let (server, client) = (Client::new(), Client::new());
-        let listener = server.create(10);
-        server.bind(listener, [0; 4], 4711).unwrap();
-        server.simple(LISTEN, listener, 5).unwrap();
+        let listener = server.listen(10, 4711);
         // The listener is bound to all addresses of this machine, so no other `rdma_cm_id` can have its port.
         assert_eq!(server.bind(server.create(11), [127, 0, 0, 1], 4711), Err(libc::EADDRNOTAVAIL));
         let (first, second) = (server.create(12), server.create(13));
@@ -159,8 +177,7 @@ fn a_connection_lives_from_request_to_end() {
         let attributes = server.attributes(child, 2).unwrap();
         assert_eq!(attributes[..4], 0x12_9181_u32.to_ne_bytes(), "the attributes of RTR");
         assert_eq!(attributes[32..36], 0x111_u32.to_ne_bytes());
-        let accepted = [&30_u64.to_ne_bytes()[..], &parameters(0x222, b"welcome"), &child.to_ne_bytes()];
-        command(server.file, ACCEPT, 0, &[&accepted.concat(), &[0; 12]]).unwrap();
+        server.accept(30, child, b"welcome");
         let (name, _, kind, _, shown) = client.event();
         assert_eq!(
             (name, kind, &shown[..4], &shown[8..15]),
@@ -245,6 +262,68 @@ fn a_request_may_be_refused() {
         let (_, _, kind, status, _) = client.event();
         assert_eq!((kind, status), (1, -libc::ETIMEDOUT));
         assert_eq!(client.bind(client.create(5), [192, 0, 2, 77], 0), Err(libc::EADDRNOTAVAIL));
+    });
+}
+
+/// A requester may be destroyed, or its process may end, before its request is accepted.
+#[test]
+fn a_reply_to_nobody_ends_in_an_event() {
+    preloaded("connections::a_reply_to_nobody_ends_in_an_event", || {
+        let (server, client) = (Client::new(), Client::new());
+        server.listen(1, 4714);
+        let id = client.connect(2, 4714, b"");
+        let (_, child, kind, ..) = server.event();
+        assert_eq!(kind, 4, "connect request");
+        client.destroy(id).unwrap();
+        server.accept(3, child, b"");
+        assert!(server.has_event(), "an answer");
+        let (name, _, kind, status, _) = server.event();
+        assert_eq!((name, kind, status), (3, 8, 4), "rejected: the requester is gone");
+    });
+}
+
+#[test]
+fn a_reply_to_a_process_that_has_ended_ends_in_an_event() {
+    pair("connections::a_reply_to_a_process_that_has_ended_ends_in_an_event", |role| {
+        let client = Client::new();
+        if role == "first" {
+            client.listen(1, 4715);
+            say("listening");
+            let (_, child, kind, ..) = client.event();
+            assert_eq!(kind, 4, "connect request");
+            // Standard input ends when the other program has ended.
+            while !hear().is_empty() {}
+            client.accept(3, child, b"");
+            assert!(client.has_event(), "an answer");
+            let (name, _, kind, status, _) = client.event();
+            assert_eq!((name, kind, status), (3, 7, -libc::ETIMEDOUT), "unreachable");
+        } else {
+            assert_eq!(hear(), "listening");
+            client.connect(2, 4715, b"");
+        }
+    });
+}
+
+/// If a gateway serves the directory, a search for an address goes on after the call that has begun it: the
+/// call does not stop the other calls of the process.
+#[test]
+fn a_search_for_an_address_does_not_wait_for_the_gateway() {
+    preloaded("connections::a_search_for_an_address_does_not_wait_for_the_gateway", || {
+        let directory = std::env::var_os(DIRECTORY).unwrap();
+        let lock = File::create(Path::new(&directory).join("fabric.lock")).unwrap();
+        lock.lock().unwrap();
+        let client = Client::new();
+        never_wait(client.file);
+        // The search ends 300 ms after the beginning of the call. A call that takes longer ends with an
+        // event. A busy machine may delay a few calls, so one of ten has to be shorter.
+        let is_short = (0..10).any(|_| {
+            let id = client.create(1);
+            client.resolve(id, [192, 0, 2, 77], 1, 300).unwrap();
+            let is_short = client.take_event() == Err(libc::EAGAIN);
+            client.destroy(id).unwrap();
+            is_short
+        });
+        assert!(is_short);
     });
 }
 
