@@ -99,9 +99,9 @@ pub(crate) fn let_go(descriptor: RawFd) {
     KEPT.clear(descriptor);
 }
 
-/// Closes a range of descriptors. Closes contexts and channels of the range with `close`. Hands the parts of
-/// the range between kept descriptors to `rest`, and returns the result of the first call of `rest` that
-/// fails.
+/// Closes a range of descriptors. Closes descriptors of the range that the program has of this library with
+/// `close`. Hands the parts of the range between kept descriptors to `rest`, and returns the result of the
+/// first call of `rest` that fails.
 pub(crate) fn close_range(
     first: c_uint,
     last: c_uint,
@@ -114,7 +114,7 @@ pub(crate) fn close_range(
         if number > last {
             break;
         }
-        if OURS.has(descriptor) {
+        if [&OURS, &NETLINK, &CONNECTIONS].iter().any(|set| set.has(descriptor)) {
             close(descriptor);
         }
         if KEPT.has(descriptor) {
@@ -161,6 +161,8 @@ mod tests {
             KEPT.set(kept);
         }
         OURS.set(60_006);
+        NETLINK.set(60_007);
+        CONNECTIONS.set(60_008);
         let parts = |first, last| {
             let (ours, others) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
             let close = |descriptor| ours.borrow_mut().push(descriptor);
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(parts(60_003, 60_004), (vec![], vec![]));
         assert_eq!(parts(60_004, 60_006), (vec![60_006], vec![(60_005, 60_006)]));
         let all = vec![(60_000, 60_002), (60_005, 60_009), (60_011, c_uint::MAX)];
-        assert_eq!(parts(60_000, c_uint::MAX), (vec![60_006], all));
+        assert_eq!(parts(60_000, c_uint::MAX), (vec![60_006, 60_007, 60_008], all));
         assert_eq!(parts(c_uint::MAX, c_uint::MAX), (vec![], vec![(c_uint::MAX, c_uint::MAX)]));
         let refused = |_, _| -1;
         assert_eq!(close_range(60_000, 60_009, |_| (), refused), -1);
@@ -183,5 +185,7 @@ mod tests {
             KEPT.clear(kept);
         }
         OURS.clear(60_006);
+        NETLINK.clear(60_007);
+        CONNECTIONS.clear(60_008);
     }
 }

@@ -1,9 +1,10 @@
 //! Tests of the rdma_cm file. They write commands as librdmacm does.
 
-use crate::verbs::{Pages, becomes_readable, close, never_wait, write_command};
+use crate::verbs::{Pages, becomes_readable, close, close_all, duplicate_to, never_wait, write_command};
 use crate::{hear, pair, say};
 use mlx5_testing::preload::{DIRECTORY, preloaded};
 use std::fs::{self, File, OpenOptions};
+use std::io::Seek;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -324,6 +325,35 @@ fn a_search_for_an_address_does_not_wait_for_the_gateway() {
             is_short
         });
         assert!(is_short);
+    });
+}
+
+/// A file that gets the number of a closed rdma_cm file is an ordinary file.
+#[test]
+fn the_number_of_a_closed_file_is_free() {
+    preloaded("connections::the_number_of_a_closed_file_is_free", || {
+        let ways: [fn(RawFd) -> File; 2] = [
+            |file| {
+                close_all(file.unsigned_abs()..=file.unsigned_abs());
+                let other = tempfile::tempfile().unwrap();
+                assert_eq!(other.as_raw_fd(), file, "the lowest free number");
+                other
+            },
+            |file| {
+                let other = tempfile::tempfile().unwrap();
+                assert_eq!(duplicate_to(other.as_raw_fd(), file), Ok(file));
+                other
+            },
+        ];
+        for way in ways {
+            let client = Client::new();
+            client.create(1);
+            let mut other = way(client.file);
+            // The stand-in would refuse this write as a malformed command.
+            assert_eq!(write_command(client.file, b"a line of a log file"), Ok(()));
+            other.rewind().unwrap();
+            assert_eq!(std::io::read_to_string(other).unwrap(), "a line of a log file");
+        }
     });
 }
 

@@ -69,6 +69,17 @@ fn may_close(descriptor: c_int) -> bool {
     is_own
 }
 
+/// Records that a descriptor is no netlink socket and no rdma_cm file any more.
+fn release(descriptor: c_int) {
+    descriptors::take_netlink_back(descriptor);
+    if descriptors::is_connections(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
+        let _ = guarded(|| {
+            calls::close_connections(descriptor);
+            Ok(())
+        });
+    }
+}
+
 /// Closes a descriptor. If it is the last descriptor of a context (an opened device), all objects of the
 /// context are destroyed.
 ///
@@ -86,13 +97,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
             Ok(())
         });
     }
-    descriptors::take_netlink_back(descriptor);
-    if descriptors::is_connections(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
-        let _ = guarded(|| {
-            calls::close_connections(descriptor);
-            Ok(())
-        });
-    }
+    release(descriptor);
     let next = next!(close(c_int) -> c_int);
     // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
     unsafe { next(descriptor) }
@@ -147,6 +152,10 @@ pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
 /// The caller ensures that `new` is the result of a call that duplicates `old`, and that nobody else uses
 /// `new` yet.
 unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
+    if old != new {
+        // The number may have belonged to another file, which `dup2` has closed.
+        release(new);
+    }
     let known = descriptors::is_ours(old) || descriptors::is_ours(new);
     if new < 0 || old == new || !known || owner::is_borrowed() || owner::is_inside() {
         return new;
