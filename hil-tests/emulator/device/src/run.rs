@@ -163,6 +163,12 @@ impl<M: Memory> Device<M> {
         message
     }
 
+    /// Returns whether so many bytes of answers wait for [`Device::take_message`] that the caller should take
+    /// them before the next [`Device::deliver`] of a request.
+    pub fn has_many_answers(&self) -> bool {
+        self.outbound.has_many_answers()
+    }
+
     /// Raises an event as if the cause of the event had come: a queue pair or completion queue goes to the
     /// error state, and a shared receive queue takes no more receive requests. All other events have no
     /// further effect.

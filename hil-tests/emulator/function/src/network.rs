@@ -107,7 +107,10 @@ impl Network {
             waiting.push(arrived(message));
         };
         self.fabric.exchange(take, &mut news);
-        self.waiting.deliver(device, Some);
+        self.waiting.deliver(device, |from| self.fabric.takes_messages(from), Some);
+        for message in self.waiting.take_refused() {
+            self.waiting.extend(self.fabric.send(&message));
+        }
         for news in news {
             if let News::Frame(frame) = news {
                 self.see_frame(&frame);

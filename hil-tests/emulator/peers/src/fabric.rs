@@ -54,7 +54,8 @@ const READ_AT_ONCE: usize = 1 << 22;
 /// write is a system call.
 const LONG: usize = 1 << 13;
 
-/// The most bytes that may wait for a peer. Above this limit, messages that get no answer are dropped.
+/// The most bytes that may wait for a peer. Above this limit, messages that get no answer are dropped, and
+/// requests of the peer wait ([`Fabric::takes_messages`]).
 const MAX_BACKLOG: usize = 1 << 26;
 
 /// The most bytes that a read returns if the plan of faults cuts it short.
@@ -365,6 +366,12 @@ impl<H: Host> Fabric<H> {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
 
+    /// Returns whether the process of a queue pair takes messages: only a limited number of bytes waits for
+    /// it.
+    pub fn takes_messages(&self, qpn: u32) -> bool {
+        self.outgoing.get(&slot_of(qpn)).is_none_or(|peer| peer.backlog.len() <= MAX_BACKLOG)
+    }
+
     /// Sends a message, or keeps it until the next [`Fabric::flush`]. If the message is a request to a
     /// process that cannot be reached, returns the answer for the sending queue pair.
     pub fn send(&mut self, message: &Message) -> Option<Message> {
@@ -379,9 +386,13 @@ impl<H: Host> Fabric<H> {
         let Some(peer) = self.peer(to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
-            // The message is dropped. The sender of such messages waits for no answers, so only this limit
-            // bounds the backlog.
-            Message::Unanswered { .. } if peer.backlog.len() > MAX_BACKLOG => return None,
+            // The message is dropped. The sender of messages without answers does not wait, and a peer that
+            // gets this response may send further requests without end: only the limit bounds the backlog.
+            Message::Unanswered { .. } | Message::Response { response: Response::Unreachable, .. }
+                if peer.backlog.len() > MAX_BACKLOG =>
+            {
+                return None;
+            }
             _ => {}
         }
         let (head, data) = codec::encode(message);
@@ -949,6 +960,24 @@ mod tests {
         let message = Message::Request { from: one.qpns().0, to: 1 << SLOT_SHIFT, sequence: 0, request };
         let answer = one.send(&message);
         assert!(matches!(answer, Some(Message::Response { response: Response::Unreachable, .. })));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_takes_no_further_messages() {
+        let home = tempfile::tempdir().unwrap();
+        let [mut one, other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
+        let to = other.qpns().0;
+        let mut answer = |response| {
+            one.send(&Message::Response { to, sequence: 0, response });
+            (one.takes_messages(to), one.outgoing[&other.slot].backlog.len())
+        };
+        assert!(answer(Response::Data(vec![0; 1 << 20])).0);
+        for _ in 0..80 {
+            answer(Response::Data(vec![0; 1 << 20]));
+        }
+        let (takes, backlog) = answer(Response::Done);
+        assert!(!takes && backlog > MAX_BACKLOG, "{backlog}");
+        assert_eq!(answer(Response::Unreachable), (false, backlog), "dropped");
     }
 
     #[test]

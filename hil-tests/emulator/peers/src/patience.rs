@@ -1,7 +1,7 @@
 //! Messages of peers that wait before the device gets them. A real requester would repeat its request in this
 //! time.
 
-use mlx5_softdev::{Device, Memory, Message, QpState, Response};
+use mlx5_softdev::{Device, Memory, Message, QpState, Request, Response};
 use std::time::{Duration, Instant};
 
 /// How long a request of a peer waits for its queue pair to become ready. A real requester would repeat the
@@ -13,9 +13,21 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// requester. In this time, the requester's program can still take its completions and end without an error.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
+/// The number of bytes of messages that wait, from which on no further message waits. Honest requesters stay
+/// far below: each of their queue pairs sends about 1 MiB before it waits for an answer.
+const MOST_HELD: usize = 1 << 26;
+
+/// The number of bytes that a message counts in addition to its data. Each call of [`Waiting::deliver`] looks
+/// at all messages, so this number also limits their count.
+const OVERHEAD: usize = 1 << 10;
+
 /// The messages that wait, each with the time of its arrival.
 #[derive(Debug, Default)]
-pub struct Waiting(Vec<(Instant, Message)>);
+pub struct Waiting {
+    messages: Vec<(Instant, Message)>,
+    /// Answers to the requests for which there was no room.
+    refused: Vec<Message>,
+}
 
 impl Extend<Message> for Waiting {
     fn extend<T: IntoIterator<Item = Message>>(&mut self, messages: T) {
@@ -26,38 +38,70 @@ impl Extend<Message> for Waiting {
 impl Waiting {
     /// Adds a message that arrives now.
     pub fn push(&mut self, message: Message) {
-        self.0.push((Instant::now(), message));
+        self.messages.push((Instant::now(), message));
     }
 
     /// Returns whether no message waits.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.messages.is_empty()
     }
 
     /// Drops the messages for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&Message) -> bool) {
-        self.0.retain(|(_, message)| keep(message));
+        self.messages.retain(|(_, message)| keep(message));
     }
 
-    /// Delivers the messages that have waited long enough. Each call hands every waiting message to `alter`,
-    /// which returns the message that takes its place, or `None` to drop the message. Returns whether the
-    /// device got a message.
+    /// Delivers the messages that have waited long enough. A request also waits until the device has room for
+    /// an answer, and until its requester takes answers: `takes_answers` gets the number of the requester's
+    /// queue pair. Each call hands every waiting message to `alter`, which returns the message that takes its
+    /// place, or `None` to drop the message. Returns whether the device got a message.
     pub fn deliver<M: Memory>(
         &mut self,
         device: &mut Device<M>,
+        takes_answers: impl Fn(u32) -> bool,
         mut alter: impl FnMut(Message) -> Option<Message>,
     ) -> bool {
-        let mut any = false;
-        for (since, message) in std::mem::take(&mut self.0) {
+        let (mut any, mut held) = (false, 0_usize);
+        for (since, message) in std::mem::take(&mut self.messages) {
             let Some(message) = alter(message) else { continue };
-            if since.elapsed() < patience(device, &message) {
-                self.0.push((since, message));
-            } else {
-                any = true;
-                device.deliver(message);
+            let is_early = since.elapsed() < patience(device, &message);
+            match message {
+                Message::Request { from, sequence, ref request, .. }
+                    if is_early || device.has_many_answers() || !takes_answers(from) =>
+                {
+                    if held < MOST_HELD {
+                        held = held.saturating_add(OVERHEAD).saturating_add(length(request));
+                        self.messages.push((since, message));
+                    } else {
+                        let response = Response::Unreachable;
+                        self.refused.push(Message::Response { to: from, sequence, response });
+                    }
+                }
+                // An answer for which there is no room arrives early.
+                Message::Response { .. } if is_early && held < MOST_HELD => {
+                    held = held.saturating_add(OVERHEAD);
+                    self.messages.push((since, message));
+                }
+                _ => {
+                    any = true;
+                    device.deliver(message);
+                }
             }
         }
         any
+    }
+
+    /// Returns the answers to requests that the last calls of [`Waiting::deliver`] had no room for.
+    pub fn take_refused(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.refused)
+    }
+}
+
+/// Returns the number of bytes of a request's data.
+fn length(request: &Request) -> usize {
+    match request {
+        Request::Send { data, .. } | Request::Write { data, .. } => data.len(),
+        Request::Read { .. } | Request::Atomic { .. } => 0,
     }
 }
 
@@ -71,5 +115,69 @@ fn patience<M: Memory>(device: &Device<M>, message: &Message) -> Duration {
         },
         Message::Response { response: Response::Unreachable, .. } => RETRYING,
         _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use mlx5_softdev::Access;
+    use mlx5_testing::host::{A, B, Host};
+
+    /// Returns the messages that the device sends.
+    fn sent(host: &mut Host) -> usize {
+        std::iter::from_fn(|| host.device.take_message()).count()
+    }
+
+    #[test]
+    fn requests_wait_until_their_answers_are_taken() {
+        const LENGTH: u32 = 1 << 20;
+        const COUNT: u32 = 50;
+        let mut host = Host::new();
+        let (address, key) = host.region(LENGTH as usize, Access::ALL);
+        let to = host.q[B].qpn;
+        let request = Request::Read { rkey: key.get(), address, length: LENGTH };
+        let mut waiting = Waiting::default();
+        waiting.extend((0..COUNT).map(|sequence| Message::Request {
+            from: 0x7_0040,
+            to,
+            sequence,
+            request: request.clone(),
+        }));
+        assert!(!waiting.deliver(&mut host.device, |_| false, Some), "the requester takes no answers");
+        let mut answers = 0;
+        while waiting.deliver(&mut host.device, |from| from == 0x7_0040, Some) {
+            let now = sent(&mut host);
+            assert!(now <= 4, "{now} MiB at once");
+            answers += now;
+        }
+        assert_eq!((answers, waiting.is_empty()), (COUNT as usize, true));
+    }
+
+    /// Requests to a queue pair that is not ready wait, but not all of a requester that sends without end.
+    #[test]
+    fn what_waits_has_a_limit() {
+        const MOST: usize = MOST_HELD / (OVERHEAD + 15 * OVERHEAD);
+        let mut host = Host::new();
+        let to = host.q[A].qpn;
+        host.device.modify(to, QpState::Reset).unwrap();
+        let mut waiting = Waiting::default();
+        waiting.extend((0..MOST as u32 + 10).map(|sequence| {
+            let data = vec![0; 15 * OVERHEAD].into();
+            let request = Request::Write { rkey: 0, address: 0, data, immediate: None, solicited: false };
+            Message::Request { from: 0x7_0040, to, sequence, request }
+        }));
+        assert!(!waiting.deliver(&mut host.device, |_| true, Some));
+        assert_eq!(waiting.messages.len(), MOST);
+        let answers: Vec<_> = (MOST as u32..)
+            .take(10)
+            .map(|sequence| Message::Response { to: 0x7_0040, sequence, response: Response::Unreachable })
+            .collect();
+        assert_eq!(waiting.take_refused(), answers);
+        // An answer that would otherwise wait arrives at once.
+        waiting.extend(answers);
+        assert!(waiting.deliver(&mut host.device, |_| true, Some));
+        assert_eq!(waiting.messages.len(), MOST);
     }
 }

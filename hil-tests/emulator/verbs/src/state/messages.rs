@@ -11,10 +11,12 @@ impl State {
         let Self { device, fabric, waiting, .. } = self;
         let (is_down, mut lost, mut news) = (fault::is_port_down(), Vec::new(), Vec::new());
         fabric.exchange(|message| waiting.push(message), &mut news);
-        let mut any = waiting.deliver(device, |message| match is_down {
+        let takes_answers = |from| fabric.takes_messages(from);
+        let mut any = waiting.deliver(device, takes_answers, |message| match is_down {
             true => arrived_at_closed_port(message, &mut lost),
             false => Some(message),
         });
+        lost.extend(waiting.take_refused());
         for message in lost {
             waiting.extend(fabric.send(&message));
         }
