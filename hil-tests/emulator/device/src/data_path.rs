@@ -11,7 +11,7 @@ use crate::refusal::{Cause, Reason};
 use crate::transaction::Running;
 use crate::transfer::{BlockError, Span, room};
 use crate::transform;
-use crate::translate::{Asker, Right, Walk, lookup};
+use crate::translate::{Asker, RANGE, Right, Walk, lookup};
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::data::DataSegment;
@@ -103,7 +103,8 @@ impl<'a> Path<'a> {
         let (objects, asker, faults) = (self.objects, self.asker, self.faults);
         let inner_right = if self.profile.inner_remote_rights { plan.right } else { plan.right.of_owner() };
         let limit = self.profile.max_ranges;
-        let mut walk = Walk { objects, asker, inner_right, faults, budget: limit, limit, visit };
+        let budget = u64::from(limit).saturating_mul(RANGE);
+        let mut walk = Walk { objects, asker, inner_right, faults, budget, limit, visit };
         // Assumption: the mkey's length limits memory bytes, not wire bytes.
         walk.space(plan.key, plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }

@@ -176,6 +176,7 @@ pub struct DeviceProfile {
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
     /// The most ranges of memory that one data segment may fall into, so that a request ends in bounded time.
+    /// 16 entries before the data, or without bytes, count as a range.
     pub max_ranges: u32,
 }
 

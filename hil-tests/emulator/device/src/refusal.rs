@@ -308,7 +308,8 @@ reasons! {
         "{length} bytes from offset {offset:#x} on end beyond 2^64";
     StridedEntriesMissing { key: u32 } Bsf "the header of key {key:#010x} counts entries that are missing";
     TooDeep { key: u32 } Depth "key {key:#010x} stands under too many other keys";
-    TooManyRanges { limit: u32 } Ranges "the data falls into more than {limit} ranges of memory";
+    TooManyRanges { limit: u32 } Ranges
+        "the data falls into more than {limit} ranges of memory; 16 entries without data count as a range";
     NoMemory { address: u64, length: u64 } MemoryFault "there is no memory of {length} bytes at {address:#x}";
     NestedBsf { key: u32 } NestedTransform "key {key:#010x} has BSFs, and stands under another key";
 

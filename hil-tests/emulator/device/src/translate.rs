@@ -81,12 +81,16 @@ pub(crate) struct Walk<'a, V> {
     /// The right that the keys named by the requested key's entries must give.
     pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
-    /// The number of ranges of memory, and of keys in entries, that the walk may still visit.
-    pub(crate) budget: u32,
-    /// The initial value of `budget`.
+    /// What the walk may still spend: [`RANGE`] for each range of memory and each key in an entry, and 1 for
+    /// each entry that it passes over.
+    pub(crate) budget: u64,
+    /// The most ranges of memory and keys in entries.
     pub(crate) limit: u32,
     pub(crate) visit: V,
 }
+
+/// What a range costs. An entry without any byte of the range costs 1.
+pub(crate) const RANGE: u64 = 16;
 
 impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
     /// Visits `length` memory bytes, from `offset` in the space of the mkey on.
@@ -104,7 +108,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         }
         match &mkey.layout {
             Layout::Direct(memory) => {
-                self.spend()?;
+                self.spend(RANGE)?;
                 let address = memory.checked_add(offset).ok_or(Reason::AddressOverflow { key })?;
                 (self.visit)(address, length)
             }
@@ -115,14 +119,14 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
         }
     }
 
-    fn spend(&mut self) -> Result<(), Reason> {
-        self.budget = self.budget.checked_sub(1).ok_or(Reason::TooManyRanges { limit: self.limit })?;
+    fn spend(&mut self, cost: u64) -> Result<(), Reason> {
+        self.budget = self.budget.checked_sub(cost).ok_or(Reason::TooManyRanges { limit: self.limit })?;
         Ok(())
     }
 
     /// Visits a range of a key that an entry of the requested key names.
     fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Reason> {
-        self.spend()?;
+        self.spend(RANGE)?;
         let depth = depth.checked_sub(1).ok_or(Reason::TooDeep { key })?;
         let objects = self.objects;
         let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults.of_region())?;
@@ -153,7 +157,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
             (first.checked_add(range.start).ok_or(overflow)?, first.checked_add(range.end).ok_or(overflow)?);
         let behind = Reason::BehindEntries { key, end, mapped: bytes.saturating_mul(pages.len() as u64) };
         while at < end {
-            self.spend()?;
+            self.spend(RANGE)?;
             let (number, inside) = (at >> log, at & (bytes - 1));
             let length = (bytes - inside).min(end - at);
             let page = usize::try_from(number).ok().and_then(|number| pages.get(number)).ok_or(behind)?;
@@ -176,6 +180,8 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
             if from < to {
                 let address = entry.address.get().checked_add(from - position).ok_or(overflow)?;
                 self.inner(entry.mkey.get(), address, to - from, depth)?;
+            } else {
+                self.spend(1)?;
             }
             position = next;
             if position >= end {
@@ -219,6 +225,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
     ) -> Result<(), Reason> {
         let missing = Reason::StridedEntriesMissing { key };
         let entries = entries.get(..usize::from(header.num_entries.get())).ok_or(missing)?;
+        self.spend(entries.len() as u64)?;
         let cycle = entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.byte_count.get().into()));
         // Assumption: the lengths of the entries add up to the bytes of a cycle. The device ignores the
         // number of bytes in the header.
@@ -240,6 +247,8 @@ impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {
                         .and_then(|address| address.checked_add(from - position))
                         .ok_or(Reason::AddressOverflow { key })?;
                     self.inner(entry.mkey.get(), address, to - from, depth)?;
+                } else {
+                    self.spend(1)?;
                 }
                 position = next;
             }

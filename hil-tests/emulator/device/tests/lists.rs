@@ -183,3 +183,33 @@ fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
         host.recover();
     }
 }
+
+/// Entries that the data does not touch count too: a list may have many of them, and many lists may name it.
+#[test]
+fn entries_without_data_count_among_the_ranges() {
+    for (max_ranges, is_strided, empty, outcome) in [
+        (2, false, 0, true),
+        (2, false, 1, false),
+        (3, false, 15, true),
+        (3, true, 0, true),
+        (3, true, 8, false),
+    ] {
+        let mut host = Host::with(DeviceProfile { max_ranges, ..Default::default() }, |_| {});
+        let (at, region) = host.filled(&[1; 64]);
+        let mkey = host.mkey(false, false);
+        let config = Config::new(&mkey).access(LW);
+        let lengths = (0..empty).map(|_| 0).chain([64]);
+        host.configure(if is_strided {
+            config.strided(1, &lengths.map(|length| (at, length, 0, region)).collect::<Vec<_>>())
+        } else {
+            config.list(&lengths.map(|length| (at, length.into(), region)).collect::<Vec<_>>())
+        });
+        host.post(B, send(Opcode::SEND, 0, &[segment(0, 64, mkey.key)]));
+        host.ring(B);
+        let is_refused = host.poll_send(B).is_some_and(|seen| {
+            assert_eq!(seen.reason(), Reason::TooManyRanges { limit: max_ranges });
+            true
+        });
+        assert_eq!(!is_refused, outcome, "{max_ranges} {is_strided} {empty}");
+    }
+}
