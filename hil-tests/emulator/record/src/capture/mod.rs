@@ -27,6 +27,9 @@ const TOGETHER: usize = 1 << 20;
 /// The most unanswered requests of a queue pair that the capture remembers. Older requests are forgotten.
 const MAX_ASKED: usize = 256;
 
+/// The most queue pairs whose packet numbers are kept for messages without answers.
+const MAX_SENDERS: usize = 1 << 16;
+
 /// A capture file, and the packet numbers of its queue pairs.
 #[derive(Debug)]
 pub struct Capture {
@@ -89,6 +92,8 @@ struct Wire {
     writes_received: bool,
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
+    /// For each queue pair of this process, the queue pair of another process that has sent the last request.
+    askers: BTreeMap<u32, u32>,
     /// Queue pairs whose requests get no answers, each with the numbers of its first packet and of its next
     /// packet.
     unanswered: BTreeMap<u32, (u32, u32)>,
@@ -120,9 +125,21 @@ impl Wire {
         own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0)
     }
 
+    /// Returns whether one end of a flow belongs to this process.
+    fn is_known(&self, flow: Flow) -> bool {
+        [flow.from, flow.to].iter().any(|end| self.routes.contains_key(end))
+    }
+
     /// Records a request, and returns the number of its first packet. A repeated request keeps its packet
-    /// numbers.
+    /// numbers. A queue pair has one peer, so a request of another one replaces what the last one has asked:
+    /// a process that invents numbers of queue pairs adds nothing.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
+        if !self.routes.contains_key(&flow.from)
+            && let Some(before) = self.askers.insert(flow.to, flow.from)
+            && before != flow.from
+        {
+            self.requesters.remove(&before);
+        }
         let numbers = split::numbers(request, self.mtu(flow));
         let first = self.first_psn(flow);
         let requester = self.requesters.entry(flow.from).or_default();
@@ -152,6 +169,9 @@ impl Wire {
         }
         let psn = *next;
         *next = psn.wrapping_add(numbers);
+        if self.unanswered.len() > MAX_SENDERS {
+            self.unanswered.pop_first();
+        }
         psn
     }
 
@@ -192,6 +212,9 @@ impl Wire {
         match message {
             Message::Request { from, to, sequence, request } => {
                 let flow = Flow { from: *from, to: *to };
+                if !self.is_known(flow) {
+                    return;
+                }
                 let psn = self.ask(flow, *sequence, request);
                 if is_written {
                     split::request(request, self.mtu(flow), psn, |packet| write(flow, packet));

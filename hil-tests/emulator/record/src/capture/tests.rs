@@ -343,6 +343,26 @@ fn what_is_sent_again_has_the_same_numbers() {
     assert_eq!(numbers(1), [0, 1]);
 }
 
+/// A peer may send messages with any numbers of queue pairs.
+#[test]
+fn invented_numbers_take_no_memory() {
+    let mut wire = wire(B);
+    wire.writes_received = true;
+    let mut received = |message: &Message| wire.packets(Seen::Received(message), endpoint, TIME, |_| ());
+    for from in 0..100_000 {
+        let request = write(1, None);
+        received(&Message::Unanswered { from, to: B, datagram: None, request: request.clone() });
+        received(&Message::Request { from, to: B, sequence: 5, request: request.clone() });
+        received(&Message::Request { from, to: 0x7000 + from, sequence: 5, request });
+    }
+    assert_eq!((wire.requesters.len(), wire.askers.len(), wire.unanswered.len()), (1, 1, MAX_SENDERS));
+    // The numbers of a queue pair that goes on stay.
+    assert_eq!(
+        psns(&sent(&mut wire, &Message::Response { to: 99_999, sequence: 5, response: Response::Done })),
+        [0]
+    );
+}
+
 #[test]
 fn processes_share_a_file_and_nothing_else_is_written_to() {
     let folder = tempfile::tempdir().unwrap();
