@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::about;
+use super::commands;
 use super::service::Service;
 use super::{
     Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, Finding, MkeySpec, Posting,
@@ -576,6 +577,11 @@ impl Board for DevxBoard {
             };
             self.told.push_back((event.cookie as u32, what));
         }
+    }
+
+    fn ask_by_commands(&mut self) -> Result<Vec<Finding>, String> {
+        let other = Device::open(Some(&self.name)).map_err(|error| error.to_string())?;
+        commands::answers(&self.device, self.pd(), &other).map_err(|error| error.to_string())
     }
 
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {

@@ -1,6 +1,7 @@
 //! The boards of [`hil_scenarios`], and the board whose device is behind libmlx5.
 
 mod about;
+mod commands;
 mod devx;
 mod service;
 

@@ -488,6 +488,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/scenarios/src/board/end.rs",
     "hil-tests/scenarios/src/board/host_memory.rs",
     "hil-tests/scenarios/src/board/softdev.rs",
+    "hil-tests/src/board/commands.rs",
     "hil-tests/src/board/devx.rs",
     "hil-tests/src/differential/ffi.rs",
     "hil-tests/src/vectors/blue_flame.rs",

@@ -154,6 +154,15 @@ pub trait Board {
         Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
     }
 
+    /// Asks the device questions that only commands ask, not work requests. Returns the answers. A board that
+    /// lets no program send commands of its own has none, as the default implementation.
+    ///
+    /// # Errors
+    /// The failure of a call that every device should execute.
+    fn ask_by_commands(&mut self) -> Result<Vec<Finding>, String> {
+        Ok(Vec::new())
+    }
+
     /// Returns a device in reset without a driver and without objects, if the board has one.
     fn bare(&mut self) -> Option<Box<dyn Bare>> {
         None

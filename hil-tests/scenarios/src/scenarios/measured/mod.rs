@@ -5,6 +5,7 @@
 //! all measurements on the software device, where each must report the assumed value.
 
 mod cipher;
+mod fields;
 mod integrity;
 pub(super) mod measurement;
 mod places;
@@ -17,7 +18,16 @@ pub use measurement::{Measurement, Tell};
 
 /// Returns all measurements.
 pub fn all() -> impl Iterator<Item = &'static Measurement> {
-    [integrity::ALL, cipher::ALL, requests::ALL, places::ALL, transactions::ALL, refusals::ALL, queues::ALL]
-        .into_iter()
-        .flatten()
+    [
+        integrity::ALL,
+        cipher::ALL,
+        requests::ALL,
+        places::ALL,
+        transactions::ALL,
+        refusals::ALL,
+        queues::ALL,
+        fields::ALL,
+    ]
+    .into_iter()
+    .flatten()
 }
