@@ -46,6 +46,8 @@ fn a_device_of_ours_is_validated_and_is_no_hardware() {
         "<td>one more, with carry</td>",
         "<td>io_list4</td>",
         "<td>mkey+t10dif+xts</td><td>65536</td>",
+        "<b>2 of 3, 4 completions of 4</b>",
+        "<b>created, and a write fails</b>",
     ] {
         // The page shows a measured value in bold.
         let bold = part.replace("<td>one", "<td><b>one").replace("carry</td>", "carry</b></td>");
