@@ -60,12 +60,13 @@ impl CqReader {
         Ok(CompletionChannel(self.channel.insert(Arc::new(channel)).clone()))
     }
 
-    /// Returns the next completion as [`CqReader::poll`] does. If there is none, arms the queue, so that its
-    /// channel becomes readable with the next completion, and returns `None`.
+    /// Returns the next completion as [`CqReader::poll`] does. If there is none, the function arms the queue
+    /// and polls once more, because a completion may have arrived before the queue was armed. It returns
+    /// `None` if there is still none: the queue's channel becomes readable with the next completion.
     ///
     /// # Errors
-    /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over
-    /// ([`CqReader::arm`]).
+    /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over:
+    /// use [`CqReader::arm`] for such a queue.
     pub fn poll_or_arm(
         &mut self,
         router: &mut impl CompletionRouter,

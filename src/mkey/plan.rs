@@ -44,9 +44,9 @@ pub(crate) struct Plan {
     /// The change of the access rights, and the signature and crypto properties that are in force once the
     /// request is posted.
     pub(crate) config: MkeyConfig,
-    /// Whether the request writes BSFs; it then writes all of them. An mkey with block signature has the BSF
-    /// of its signature or digest, or an empty one if neither is in force. Crypto properties in force have a
-    /// BSF too.
+    /// Whether the request writes BSFs. It then writes all BSFs of the mkey. If the mkey was created for
+    /// signatures, one of them is the BSF of the signature or digest in force, or an empty one if neither is
+    /// in force. If crypto properties are in force, another one is the BSF of these properties.
     pub(crate) writes_bsfs: bool,
     /// Whether SET_PSVs follow the request. They give the PSVs of the signature or digest in force their
     /// start values.

@@ -155,7 +155,8 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
     });
 }
 
-/// A signature error names the position in the pool, whichever mkey is at this position.
+/// The completion of a signature error names the position of the mkey in its pool or cache, also after two
+/// caches have exchanged their mkeys.
 #[test]
 fn errors_of_mkeys_in_pools_and_caches_are_named() {
     preloaded("pools::errors_of_mkeys_in_pools_and_caches_are_named", || {
