@@ -270,7 +270,7 @@ impl World {
                     0 => Response::Done,
                     1 => Response::Data(input.bytes(64)),
                     2 => Response::Original(input.any()),
-                    3 => Response::ReceiverNotReady,
+                    3 => Response::ReceiverNotReady { timer: 20 },
                     _ => Response::Unreachable,
                 };
                 Message::Response { to, sequence, response }

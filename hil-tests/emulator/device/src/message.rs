@@ -170,7 +170,11 @@ pub enum Response {
     /// atomic changed 4 bytes.
     Original(u64),
     /// The responder has no posted receive request. The requester has to send the request again.
-    ReceiverNotReady,
+    ReceiverNotReady {
+        /// The responder's code for the time that the requester waits before it tries again (PRM
+        /// `min_rnr_nak`).
+        timer: u8,
+    },
     /// The responder refuses the request.
     Refused {
         /// The syndrome of the requester's completion.

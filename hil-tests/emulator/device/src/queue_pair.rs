@@ -145,6 +145,16 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Changes the code for the time after which a peer may repeat a request for which there was no receive
+    /// request (`min_rnr_nak`, set on the way to RTR).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_rnr_timer(&mut self, number: u32, timer: u8) -> Result<(), Error> {
+        self.qp_mut(number)?.rnr_timer = timer & 0x1f;
+        Ok(())
+    }
+
     /// Takes a request that comes with the doorbell (BlueFlame), before the doorbell itself. If the request
     /// is the next request of the send queue, the device does not read it from the ring.
     ///

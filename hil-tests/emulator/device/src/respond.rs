@@ -7,7 +7,7 @@ use crate::faults::Faults;
 use crate::memory::Memory;
 use crate::message::{Change, Payload, Request, Response, Width};
 use crate::object::mkey::Mkey;
-use crate::object::qp::{QpAttributes, QpState};
+use crate::object::qp::{QpAttributes, QpState, SHORTEST_TIMER};
 use crate::profile::DEFAULT_PKEY;
 use crate::refusal::{Cause, Reason, Refusal, Status};
 use crate::translate::{Asker, Right};
@@ -60,6 +60,12 @@ impl<M: Memory> Device<M> {
         }
     }
 
+    /// Returns the answer that a queue pair has no receive request.
+    fn not_ready(&self, qpn: u32) -> Response {
+        let timer = self.objects.qps.get(qpn).map_or(SHORTEST_TIMER, |qp| qp.rnr_timer);
+        Response::ReceiverNotReady { timer }
+    }
+
     /// Stores the message of a SEND in the next receive request. For a datagram, `source` is the number of
     /// the sender's queue pair.
     pub(crate) fn respond_send(
@@ -72,7 +78,7 @@ impl<M: Memory> Device<M> {
         source: Option<u32>,
     ) -> Response {
         let receive = match self.take_receive(qpn) {
-            None => return Response::ReceiverNotReady,
+            None => return self.not_ready(qpn),
             Some(receive) => receive,
         };
         let outcome = receive.segments.map_err(Cause::from).and_then(|segments| {
@@ -133,7 +139,7 @@ impl<M: Memory> Device<M> {
         immediate: Option<(u32, bool)>,
     ) -> Response {
         if immediate.is_some() && self.pending_receives(qpn) == 0 {
-            return Response::ReceiverNotReady;
+            return self.not_ready(qpn);
         }
         match self.write_remote(qpn, attributes.pd, range, data) {
             Ok(reports) => {
@@ -145,7 +151,7 @@ impl<M: Memory> Device<M> {
             Err(cause) => return self.refuse(qpn, attributes, cause),
         }
         if let Some((word, solicited)) = immediate {
-            let Some(receive) = self.take_receive(qpn) else { return Response::ReceiverNotReady };
+            let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
             if let Err(reason @ Reason::OnPurpose { .. }) = receive.segments {
                 let cause = Cause::from(reason);
                 self.enter_error(qpn);

@@ -45,8 +45,9 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Runs the queue pairs that have work, until none can proceed. One run is one period of the
-    /// receiver-not-ready timer.
+    /// Runs the queue pairs that have work, until none can proceed, and repeats requests without a receive.
+    /// A run stands for a millisecond: a repetition counts as an attempt once the time of the peer's timer is
+    /// over.
     ///
     /// Requests in a send ring are work from their doorbell on ([`Device::doorbell`]). Receive requests have
     /// no doorbell: a run looks for receive requests of queue pairs in the error state, and flushes them.
@@ -60,8 +61,8 @@ impl<M: Memory> Device<M> {
         self.settle();
     }
 
-    /// Does the work of [`Device::run`] without its period of the receiver-not-ready timer: continues queue
-    /// pairs whose state has changed, and flushes receive requests of queue pairs in the error state.
+    /// Does the work of [`Device::run`] without its repetitions and its millisecond: continues queue pairs
+    /// whose state has changed, and flushes receive requests of queue pairs in the error state.
     pub fn settle(&mut self) {
         let pending = |number: &u32| self.pending_receives(*number) > 0;
         let due: Vec<u32> = self.failed.iter().copied().filter(pending).collect();
@@ -143,7 +144,7 @@ impl<M: Memory> Device<M> {
         }
         let response = self.respond(qpn, request);
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
-            let is_repeated = response == Response::ReceiverNotReady;
+            let is_repeated = matches!(response, Response::ReceiverNotReady { .. });
             qp.expected = Some(if is_repeated { sequence } else { message::next(sequence) });
         }
         Some(response)

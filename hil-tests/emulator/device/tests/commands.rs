@@ -216,8 +216,9 @@ pub(crate) fn to_init(qpn: u32, rights: u8) -> Words {
 }
 
 pub(crate) fn to_receive(qpn: u32, peer: u32) -> Words {
-    let mtu = 1 << 5;
-    Words::new(0x503, 0x110).u24(9, qpn).u8(QPC + 8, mtu).u24(QPC + 0x15, peer).u8(QPC + 0x18, 0x80)
+    let (mtu, timer) = (1 << 5, 14);
+    let words = Words::new(0x503, 0x110).u24(9, qpn).u8(QPC + 8, mtu).u24(QPC + 0x15, peer);
+    words.u8(QPC + 0x18, 0x80).u8(QPC + 0x94, timer)
 }
 
 pub(crate) fn to_send(qpn: u32, rnr_retry: u8) -> Words {
@@ -549,7 +550,8 @@ fn a_peer_has_masked_atomics_by_the_mode() {
 }
 
 /// RTR2RTS_QP sets how often a SEND is repeated while the peer has no receive request (`rnr_retry`). 7 means
-/// no limit.
+/// no limit. INIT2RTR_QP of the peer sets the time between two repetitions (`min_rnr_nak`): code 14 is 1.28
+/// ms, which are two runs of the device.
 #[test]
 fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     for retries in 0..=7 {
@@ -558,7 +560,7 @@ fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
         let host = &mut setup.host;
         host.post(A, send(Opcode::SEND, 0, &[]));
         host.ring(A);
-        for round in 0..retries {
+        for round in 0..2 * retries {
             assert!(host.poll_send(A).is_none(), "{retries}: round {round}");
             host.device.run();
         }

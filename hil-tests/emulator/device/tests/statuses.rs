@@ -76,6 +76,23 @@ fn a_peer_that_has_no_receive_is_asked_in_vain() {
     assert_eq!(seen.reason(), Reason::ReceiverNotReady { attempts: 1 });
 }
 
+/// A repetition counts when the time has passed that the peer asks for. One run of the device stands for a
+/// millisecond.
+#[test]
+fn the_peers_timer_decides_how_long_it_is_asked() {
+    for (timer, runs) in [(0, 656), (1, 1), (13, 1), (14, 2), (20, 11), (21, 16), (31, 492)] {
+        let mut host = Host::with(DeviceProfile::default(), |queue| queue.rnr_retry = Retries::Count(2));
+        host.device.set_rnr_timer(host.q[B].qpn, timer).unwrap();
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.ring(A);
+        for run in 0..2 * runs {
+            assert!(host.poll_send(A).is_none(), "timer {timer}, run {run}");
+            host.device.run();
+        }
+        assert_eq!(host.bad(A).reason(), Reason::ReceiverNotReady { attempts: 2 }, "timer {timer}");
+    }
+}
+
 #[test]
 fn what_the_queue_pair_forbids_is_an_invalid_request() {
     let forbidden = Access { remote_read: false, remote_write: false, remote_atomic: false, ..Access::ALL };

@@ -157,7 +157,7 @@ fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
             out.push(ORIGINAL);
             long(out, &[*value]);
         }
-        Response::ReceiverNotReady => out.push(NOT_READY),
+        Response::ReceiverNotReady { timer } => out.extend_from_slice(&[NOT_READY, *timer]),
         Response::Refused { syndrome, cause } => {
             out.extend_from_slice(&[REFUSED, syndrome.0]);
             if let Some(Cause { key, reason }) = cause {
@@ -310,7 +310,7 @@ fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
         DONE => Response::Done,
         DATA => Response::Data(reader.rest()),
         ORIGINAL => Response::Original(reader.u64()?),
-        NOT_READY => Response::ReceiverNotReady,
+        NOT_READY => Response::ReceiverNotReady { timer: reader.byte()? },
         REFUSED => {
             let syndrome = Syndrome(reader.byte()?);
             let cause = if reader.0.is_empty() { None } else { Some(parse_cause(reader)?) };
@@ -375,7 +375,7 @@ mod tests {
             Response::Done,
             Response::Data(vec![8; 100]),
             Response::Original(u64::MAX),
-            Response::ReceiverNotReady,
+            Response::ReceiverNotReady { timer: 12 },
             Response::Refused { syndrome: Syndrome::REMOTE_ACCESS, cause: None },
             Response::Refused {
                 syndrome: Syndrome::REMOTE_ACCESS,

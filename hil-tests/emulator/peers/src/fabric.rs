@@ -555,7 +555,7 @@ impl<H: Host> Fabric<H> {
             // The plan of faults may end this process here. Other faults do not apply to received messages.
             let _ = H::visit(Place::Message);
             if let Message::Response { to, sequence, response } = &message {
-                let again = *response == Response::ReceiverNotReady;
+                let again = matches!(response, Response::ReceiverNotReady { .. });
                 outgoing.values_mut().for_each(|peer| peer.is_answered(*to, *sequence, again));
             }
             deliver(message);

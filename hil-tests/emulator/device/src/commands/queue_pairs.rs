@@ -256,6 +256,9 @@ pub struct QpStep {
     /// The number of repetitions of a request while the peer has no receive request, if the command sets it
     /// (PRM `rnr_retry`).
     pub retries: Option<Retries>,
+    /// The code for the time after which the peer may repeat a request for which there was no receive request
+    /// (PRM `min_rnr_nak`).
+    pub rnr_timer: u8,
     /// Whether a signature error stops the send queue, if the command selects this property (`drain_sigerr`).
     pub drains: Option<bool>,
     /// Whether the queue pair may execute copies of memory, if the command selects this property (`mmo`).
@@ -345,7 +348,19 @@ impl QpStep {
         };
         let masked_atomics = byte(0x91) & 0xf >= MODE_8_BYTES;
         let qkey = u32::from_be_bytes([byte(0xa8), byte(0xa9), byte(0xaa), byte(0xab)]);
-        Ok(Self { to: step.to, context, peer, rights, masked_atomics, qkey, retries, drains, copies })
+        let rnr_timer = byte(0x94) & 0x1f;
+        Ok(Self {
+            to: step.to,
+            context,
+            peer,
+            rights,
+            masked_atomics,
+            qkey,
+            retries,
+            rnr_timer,
+            drains,
+            copies,
+        })
     }
 }
 

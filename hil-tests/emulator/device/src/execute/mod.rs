@@ -13,7 +13,7 @@ use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
 use crate::object::posted::{Posted, is_atomic, is_masked, pushes, sends};
 use crate::object::psv::PsvState;
-use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries, Transport};
+use crate::object::qp::{Peer, Qp, QpAttributes, QpState, Retries, SHORTEST_TIMER, Transport};
 use crate::refusal::{Cause, Reason, Status};
 use crate::ruling::{Ruling, Side};
 use crate::tap::Seen;
@@ -41,6 +41,18 @@ pub(crate) enum Outcome {
         bytes: u32,
         reports: Vec<Report>,
     },
+}
+
+/// Returns the number of calls of [`Device::run`], one for each millisecond, after which a request without a
+/// receive may be repeated (Linux, `ib_rvt_rnr_table` of rdmavt). Code 1 is 10 microseconds, not 15.
+const fn runs(timer: u8) -> u32 {
+    let timer = timer & 0x1f;
+    let microseconds = match timer {
+        0 => 655_360,
+        _ if timer & 1 == 0 => 10_u32 << (timer / 2),
+        _ => 15_u32 << (timer / 2),
+    };
+    microseconds.div_ceil(1000)
 }
 
 impl<M: Memory> Device<M> {
@@ -188,6 +200,7 @@ impl<M: Memory> Device<M> {
                     signature_error,
                     not_ready: false,
                     attempts: 0,
+                    pause: 0,
                     refusals: if let Ruling::NotReady(attempts) = ruling { attempts } else { 0 },
                 });
                 let peer = qp.peer;
@@ -340,7 +353,7 @@ impl<M: Memory> Device<M> {
             && let Some(left) = oldest.refusals.checked_sub(1)
         {
             oldest.refusals = left;
-            let response = Response::ReceiverNotReady;
+            let response = Response::ReceiverNotReady { timer: SHORTEST_TIMER };
             self.local.push_back(Message::Response { to: qpn, sequence, response });
             return;
         }
@@ -372,7 +385,10 @@ impl<M: Memory> Device<M> {
         };
         if let Some(oldest) = qp.outstanding.oldest_mut() {
             oldest.not_ready = false;
-            oldest.attempts = oldest.attempts.saturating_add(1);
+            oldest.pause = oldest.pause.saturating_sub(1);
+            if oldest.pause == 0 {
+                oldest.attempts = oldest.attempts.saturating_add(1);
+            }
         }
         let peer = qp.peer;
         let requests = qp.outstanding.iter().map(|waiting| (waiting.sequence, waiting.request.clone()));
@@ -388,17 +404,20 @@ impl<M: Memory> Device<M> {
         let failed = qp.state == QpState::Error;
         let oldest = qp.outstanding.oldest_mut().filter(|oldest| oldest.sequence == sequence);
         let Some(oldest) = oldest else { return };
-        if response == Response::ReceiverNotReady {
+        if let Response::ReceiverNotReady { timer } = response {
             if failed {
                 // The queue pair has failed. Its outstanding requests are flushed together with the requests
                 // that were not sent.
                 qp.outstanding.clear();
                 return;
             }
-            if matches!(retries, Retries::Count(limit) if oldest.attempts >= limit) {
-                let posted = oldest.posted;
-                let cause = Reason::ReceiverNotReady { attempts: oldest.attempts }.into();
-                return self.fail(qpn, posted, Status::of_peer(Syndrome::RNR_RETRY), cause);
+            if oldest.pause == 0 {
+                if matches!(retries, Retries::Count(limit) if oldest.attempts >= limit) {
+                    let posted = oldest.posted;
+                    let cause = Reason::ReceiverNotReady { attempts: oldest.attempts }.into();
+                    return self.fail(qpn, posted, Status::of_peer(Syndrome::RNR_RETRY), cause);
+                }
+                oldest.pause = runs(timer);
             }
             oldest.not_ready = true;
             self.waiting.insert(qpn);

@@ -72,6 +72,7 @@ impl<M: Memory> Device<M> {
         self.set_masked_atomics(qp, step.masked_atomics)?;
         self.set_qkey(qp, step.qkey)?;
         step.retries.map_or(Ok(()), |retries| self.set_rnr_retry(qp, retries))?;
+        self.set_rnr_timer(qp, step.rnr_timer)?;
         step.drains.map_or(Ok(()), |drains| self.set_drain_sigerr(qp, drains))?;
         step.copies.map_or(Ok(()), |copies| self.set_copies(qp, copies))
     }

@@ -29,7 +29,11 @@ pub(crate) struct Waiting {
     /// Whether the peer had no receive request for the request. The next [`crate::Device::run`] then sends
     /// the request again.
     pub(crate) not_ready: bool,
+    /// The number of repetitions after the time that the peer has asked for. Further ones, which come before
+    /// this time is over, do not count.
     pub(crate) attempts: u8,
+    /// The number of calls of [`crate::Device::run`] until this time is over.
+    pub(crate) pause: u32,
     /// The number of attempts for which the gate (a function that tests set) answers in place of the peer
     /// that no receive request is posted.
     pub(crate) refusals: u32,
@@ -109,6 +113,7 @@ mod tests {
             signature_error: false,
             not_ready: false,
             attempts: 0,
+            pause: 0,
             refusals: 0,
         }
     }

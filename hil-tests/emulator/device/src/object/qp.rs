@@ -237,6 +237,9 @@ pub(crate) struct Qp {
     pub(crate) sequence: u32,
     /// Sequence number that the peer's next request must have. `None` if no request has come yet.
     pub(crate) expected: Option<u32>,
+    /// The code for the time that a peer waits before it repeats a request without a receive (PRM
+    /// `min_rnr_nak`).
+    pub(crate) rnr_timer: u8,
     /// Whether the user has asked to drain the send queue, and waits for the event.
     pub(crate) draining: bool,
     /// Whether requests may copy memory (PRM `mmo`).
@@ -251,6 +254,9 @@ pub(crate) struct Qp {
     /// more shared receive requests.
     pub(crate) last_told: bool,
 }
+
+/// The timer code of queue pairs for which no code is set: 10 microseconds.
+pub(crate) const SHORTEST_TIMER: u8 = 1;
 
 impl Qp {
     pub(crate) fn new(attributes: QpAttributes) -> Self {
@@ -275,6 +281,7 @@ impl Qp {
             real_time: false,
             sequence: 0,
             expected: None,
+            rnr_timer: SHORTEST_TIMER,
             draining: false,
             last_told: false,
         }

@@ -56,12 +56,10 @@ pub struct Route {
     pub send_psn: u32,
     /// The packet sequence number (PSN) of the peer's first packet.
     pub receive_psn: u32,
-    /// The queue pair's code for the time that a peer waits before it retries, if no receive is posted.
-    pub rnr_timer: u8,
 }
 
 impl Route {
-    const UNKNOWN: Self = Self { mtu: None, send_psn: 0, receive_psn: 0, rnr_timer: 0 };
+    const UNKNOWN: Self = Self { mtu: None, send_psn: 0, receive_psn: 0 };
 
     /// Returns the attributes in the context of a queue pair.
     pub fn of(context: &Qpc) -> Self {
@@ -70,7 +68,6 @@ impl Route {
             mtu: PathMtu::from_code(QpcSizes::from_bits(context.sizes.get()).mtu()),
             send_psn: context.next_send_psn.get() & 0x00ff_ffff,
             receive_psn: receive.next_rcv_psn(),
-            rnr_timer: receive.min_rnr_nak(),
         }
     }
 
@@ -180,7 +177,7 @@ impl Wire {
     fn answer(&mut self, requester: u32, sequence: u32, response: &Response) -> Option<(u32, Asked)> {
         let requester = self.requesters.get_mut(&requester)?;
         match response {
-            Response::ReceiverNotReady => requester.asked.get(&sequence).copied(),
+            Response::ReceiverNotReady { .. } => requester.asked.get(&sequence).copied(),
             _ => requester.asked.remove(&sequence),
         }
     }
@@ -224,8 +221,7 @@ impl Wire {
                 let Some((from, asked)) = self.answer(*to, *sequence, response) else { return };
                 if is_written {
                     let flow = Flow { from, to: *to };
-                    let timer = self.route(from).unwrap_or(Route::UNKNOWN).rnr_timer;
-                    split::response(response, asked, self.mtu(flow), timer, |packet| write(flow, packet));
+                    split::response(response, asked, self.mtu(flow), |packet| write(flow, packet));
                 }
             }
             Message::Unanswered { from, to, datagram, request } if is_written => {

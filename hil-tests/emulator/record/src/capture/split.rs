@@ -184,15 +184,8 @@ pub(super) struct Asked {
     pub(super) sequence: u32,
 }
 
-/// Hands the packets of an answer to `emit`. An unreachable queue pair sends no packet. `timer` is the
-/// responder's code for the time that the requester waits before it retries.
-pub(super) fn response(
-    response: &Response,
-    asked: Asked,
-    mtu: usize,
-    timer: u8,
-    mut emit: impl FnMut(Packet<'_>),
-) {
+/// Hands the packets of an answer to `emit`. An unreachable queue pair sends no packet.
+pub(super) fn response(response: &Response, asked: Asked, mtu: usize, mut emit: impl FnMut(Packet<'_>)) {
     let done = asked.sequence.wrapping_add(1);
     let aeth = |syndrome: u8, messages: u32| {
         let [_, messages @ ..] = messages.to_be_bytes();
@@ -213,7 +206,7 @@ pub(super) fn response(
             let headers = [aeth(ACCEPTED, done), value.to_be_bytes().to_vec()].concat();
             (ATOMIC_ACKNOWLEDGE, headers, asked.psn)
         }
-        Response::ReceiverNotReady => {
+        Response::ReceiverNotReady { timer } => {
             (ACKNOWLEDGE, aeth(NOT_READY | timer & 0x1f, asked.sequence), asked.psn)
         }
         Response::Refused { syndrome, .. } => {

@@ -110,7 +110,7 @@ fn parse_records(mut bytes: &[u8]) -> Vec<Parsed> {
 
 /// Returns the state of a process with one queue pair, [`A`] or [`B`], whose path has an MTU of 256.
 fn wire(qpn: u32) -> Wire {
-    let route = Route { mtu: Some(PathMtu::B256), send_psn: 0xff_fffe, receive_psn: 0x100, rnr_timer: 7 };
+    let route = Route { mtu: Some(PathMtu::B256), send_psn: 0xff_fffe, receive_psn: 0x100 };
     let other = Route { send_psn: 0x100, receive_psn: 0xff_fffe, ..route };
     let routes = BTreeMap::from([(qpn, if qpn == A { route } else { other })]);
     Wire { routes, ..Wire::default() }
@@ -280,7 +280,7 @@ fn answers_have_the_numbers_of_what_they_answer() {
     let atomic = answer(2, Response::Original(9));
     assert_eq!((opcodes(&atomic), psns(&atomic)), (vec![0x12], vec![3]));
     assert_eq!(atomic[0].rest, [0x1f, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 9]);
-    let not_ready = answer(3, Response::ReceiverNotReady);
+    let not_ready = answer(3, Response::ReceiverNotReady { timer: 7 });
     assert_eq!(
         (not_ready[0].opcode, not_ready[0].psn, &not_ready[0].rest[..]),
         (0x11, 4, &[0x27, 0, 0, 3][..])

@@ -286,6 +286,9 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         };
         call.state.device.set_rnr_retry(number, retries)?;
     }
+    if asked.mask & mask::MIN_RNR_TIMER != 0 {
+        call.state.device.set_rnr_timer(number, asked.min_rnr_timer)?;
+    }
     let qp = call.verbs_qp(asked.handle)?;
     qp.linux_state = next;
     remember(&mut qp.attributes, &asked);

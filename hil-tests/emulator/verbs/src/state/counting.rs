@@ -71,7 +71,7 @@ impl Tally {
         self.add(Counter::XmitData, bytes / 4);
         if let Message::Response { response, .. } = message {
             match response {
-                Response::ReceiverNotReady => self.add(Counter::OutOfBuffer, 1),
+                Response::ReceiverNotReady { .. } => self.add(Counter::OutOfBuffer, 1),
                 Response::Refused { syndrome: Syndrome::REMOTE_ACCESS, .. } => {
                     self.add(Counter::ResponderAccess, 1);
                 }
@@ -92,7 +92,7 @@ impl Tally {
                 Request::Atomic { .. } => self.add(Counter::RxAtomicRequests, 1),
             },
             Message::Response { response, .. } => match response {
-                Response::ReceiverNotReady => self.add(Counter::RnrNakRetry, 1),
+                Response::ReceiverNotReady { .. } => self.add(Counter::RnrNakRetry, 1),
                 Response::Unreachable => self.add(Counter::LocalAckTimeout, 1),
                 Response::Refused { syndrome: Syndrome::REMOTE_ACCESS, .. } => {
                     self.add(Counter::RequesterAccess, 1);
@@ -150,7 +150,9 @@ impl Tally {
             Message::Response { response, .. } => match response {
                 Response::Data(data) => of_data(data.len(), AETH),
                 Response::Original(_) => of_data(0, AETH + ORIGINAL),
-                Response::Done | Response::ReceiverNotReady | Response::Refused { .. } => of_data(0, AETH),
+                Response::Done | Response::ReceiverNotReady { .. } | Response::Refused { .. } => {
+                    of_data(0, AETH)
+                }
                 Response::Unreachable => (0, 0),
             },
         }
@@ -235,7 +237,7 @@ mod tests {
         assert_eq!((of(Counter::RcvPackets), of(Counter::RxWriteRequests)), (3, 1), "to this process itself");
         let refused = Response::Refused { syndrome: Syndrome::REMOTE_ACCESS, cause: None };
         for (response, own, peers) in [
-            (Response::ReceiverNotReady, Counter::OutOfBuffer, Counter::RnrNakRetry),
+            (Response::ReceiverNotReady { timer: 1 }, Counter::OutOfBuffer, Counter::RnrNakRetry),
             (refused, Counter::ResponderAccess, Counter::RequesterAccess),
         ] {
             let message = Message::Response { to: 4 << 16, sequence: 0, response };

@@ -114,6 +114,28 @@ fn counters_count_what_the_port_does() {
     });
 }
 
+/// The device asks a peer without a receive request again every millisecond. An attempt counts after the time
+/// of the peer's timer: 10.24 ms for code 20.
+#[test]
+fn a_peer_without_a_receive_has_the_time_that_it_asks_for() {
+    preloaded("port::a_peer_without_a_receive_has_the_time_that_it_asks_for", || {
+        let mut end = End::new();
+        let modify = |mask, state, change| {
+            end.context.modify_with(end.qp, mask, state, end.qpn, &[change]).unwrap();
+        };
+        modify(0x39, 1, (104, 1));
+        modify(0x12_9181, 2, (103, 20));
+        modify(0x1_2e01, 3, (107, 2));
+        end.post(9, 8, end.data.0 + 512, end.key);
+        assert_eq!(end.poll(), (REQUEST_FAILED, 0x16));
+        while counter("hw_counters/req_cqe_error").0 == 0 {
+            std::thread::yield_now();
+        }
+        // The first request, and two attempts of 11 ms.
+        assert_eq!(counter("hw_counters/out_of_buffer").0, 1 + 2 * 11);
+    });
+}
+
 #[test]
 fn an_interface_that_is_not_there_is_no_port() {
     let prepare = |command: &mut Command, _: &std::path::Path| {

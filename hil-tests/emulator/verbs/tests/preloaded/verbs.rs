@@ -556,8 +556,13 @@ impl End {
     /// Posts an RDMA WRITE of the first `length` bytes of the data page, and updates the doorbell record,
     /// which the device watches. The UAR is untouched.
     pub(crate) fn write(&mut self, length: u32, address: u64, rkey: u32) {
+        self.post(8, length, address, rkey);
+    }
+
+    /// Works like [`Self::write`], with another opcode. 9 is an RDMA WRITE with immediate data.
+    pub(crate) fn post(&mut self, opcode: u32, length: u32, address: u64, rkey: u32) {
         let mut request = Vec::new();
-        for word in [u32::from(self.posted) << 8 | 8, self.qpn << 8 | 3, 8, 0] {
+        for word in [u32::from(self.posted) << 8 | opcode, self.qpn << 8 | 3, 8, 0] {
             request.extend(word.to_be_bytes());
         }
         request.extend(address.to_be_bytes());
