@@ -446,7 +446,7 @@ pub(super) mod tests {
         assert_eq!((answer.found.as_str(), answer.holds), ("passed", Some(true)));
         assert!(answer.question.contains("DEK of another protection domain"), "{answer:?}");
         let asked = assumptions().filter(|(_, asked)| asked.is_ok()).count();
-        assert!(asked > 25 && unasked().count() > 25, "{asked} {}", unasked().count());
+        assert!(asked > 50 && unasked().count() > 10, "{asked} {}", unasked().count());
         assert!(unasked().all(|(_, reason)| !reason.starts_with("nobody")));
     }
 
