@@ -25,9 +25,34 @@ pub fn lines(board: &mut dyn Board) -> Vec<String> {
         let ring = board.read(*send_ring, blocks * BLOCK);
         lines.extend(requests(*qpn, *next_block, &ring));
     }
-    let completions = board.completions();
+    let own: Vec<u32> = queue_pairs.iter().map(|view| view.qpn).collect();
+    let completions = own_completions(&own, &lines, board.completions());
     lines.extend(completions.into_iter().rev().take(COMPLETIONS).rev());
     lines
+}
+
+/// Leaves out the completions of earlier cases, which a board may still know. `own` are the numbers of the
+/// case's queue pairs, `requests` the lines about their requests. A signature error names only its mkey: the
+/// error is the case's own if one of the requests names this mkey, or if a completion of the case came
+/// before.
+fn own_completions(own: &[u32], requests: &[String], completions: Vec<String>) -> Vec<String> {
+    let mut has_begun = false;
+    let is_own = |line: &String| {
+        if let Some(number) = number_after(line, "queue pair ") {
+            let is_own = own.iter().any(|qpn| format!("{qpn:#x}") == number);
+            has_begun |= is_own;
+            return is_own;
+        }
+        let is_named = |mkey| requests.iter().any(|request| request.contains(mkey));
+        has_begun || number_after(line, "mkey index ").is_none_or(is_named)
+    };
+    completions.into_iter().filter(is_own).collect()
+}
+
+/// Returns the number that follows `words` in a line, as the line has it.
+fn number_after<'l>(line: &'l str, words: &str) -> Option<&'l str> {
+    let (_, rest) = line.split_once(words)?;
+    rest.split(|character: char| !character.is_ascii_alphanumeric()).next()
 }
 
 /// Describes the last requests of a send ring. A block of the ring is the start of a request if its bytes,
@@ -60,4 +85,25 @@ fn requests(qpn: u32, next: u16, ring: &[u8]) -> Vec<String> {
     found.sort_unstable_by_key(|(place, _)| *place);
     let skipped = found.len().saturating_sub(REQUESTS);
     found.into_iter().skip(skipped).map(|(_, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_of_earlier_cases_are_left_out() {
+        let completions = [
+            "completion: REQ: queue pair 0x10, counter 1",
+            "completion: SIG_ERR: mkey index 0x000019, wire",
+            "completion: SIG_ERR: mkey index 0x000020, wire",
+            "completion: REQ: queue pair 0x12, counter 0",
+            "completion: SIG_ERR: mkey index 0x000021, wire",
+            "completion: REQ: queue pair 0x1, counter 0",
+        ]
+        .map(String::from);
+        let requests = [String::from("queue pair 0x12: block 0: UMR configure mkey 0x000020/00: access")];
+        let kept = own_completions(&[0x12], &requests, completions.clone().into());
+        assert_eq!(kept, completions[2..5]);
+    }
 }
