@@ -56,6 +56,6 @@ impl Sequence {
         let laps = usize::from(base_before.wrapping_sub(base)).is_multiple_of(self.ring.max(1));
         let other_lap = self.ring.is_power_of_two() && self.ring > 1 && laps;
         let index = (!other_lap).then_some(base_before.wrapping_add(block as u16));
-        Place { index, other_lap, queue_pair, ..Place::default() }
+        Place { index, other_lap, ..Place::default() }
     }
 }

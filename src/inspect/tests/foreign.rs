@@ -124,6 +124,42 @@ fn what_no_connected_queue_pair_posts_is_not_read_as_of_one() {
         let (words, _) = decoded(QueueKind::Unknown, &request(0x0a, 0, &[&parts]));
         assert!(!words.contains("not decoded"), "{words}");
     }
+    // The keys of these data segments stand where an Ethernet segment has its flags, and the lengths where it
+    // has offsets. Each breaks one rule of an Ethernet segment: flags that no driver sets, segmentation, only
+    // one checksum, no kind of packet.
+    for (length, key) in
+        [(0, 0xc100_0000), (0, 0xc004_0000), (0, 0xc000_0001), (64, 0x8020_0000), (64, 0xc000_0000)]
+    {
+        let bytes = request(0x0a, 0, &[&segment(length, key, 0x1000)]);
+        assert_eq!(parse(&bytes).segments().nth(1).map(|segment| segment.kind), Some(SegmentKind::Data));
+    }
+}
+
+/// Requests that only an Ethernet queue posts, and a modifier that no source has, are not decoded.
+#[test]
+fn parts_depend_on_the_kind_of_queue_and_on_the_modifier() {
+    let second = |queue, bytes: &[u8]| parse(bytes).on_queue(queue).segments().nth(1).map(|part| part.kind);
+    let packets = request(0x0e, 0, &[&ethernet(1448, 18), &data()]);
+    assert_eq!(second(QueueKind::Ethernet, &packets), Some(SegmentKind::Ethernet));
+    assert_eq!(second(QueueKind::Connected, &packets), Some(SegmentKind::Unknown));
+    let [transpose, other] = [0, 1].map(|opmod| request(0x32, opmod, &[&[0; 16], &data()]));
+    assert_eq!(second(QueueKind::Connected, &transpose), Some(SegmentKind::Transpose));
+    assert_eq!(second(QueueKind::Connected, &other), Some(SegmentKind::Unknown));
+}
+
+#[test]
+fn flags_of_an_address_are_named() {
+    let named = |key: [u8; 8], flags: [u8; 8], route: u8| {
+        let mut bytes = joined(&[&key, &flags, &address(1)[16..]]);
+        bytes[28] = route;
+        let bytes = request(0x0a, 0, &[&bytes, &data()]);
+        let page = parse(&bytes).on_queue(QueueKind::Datagram).pretty(DeviceContext::UNKNOWN, Style::Plain);
+        let page = page.to_string();
+        ["with route", "force loopback", "global route"].map(|name| page.contains(name))
+    };
+    assert_eq!(named([1; 8], [0x80, 0, 0, 0x45, 0, 0x80, 0, 1], 0x40), [true; 3]);
+    assert_eq!(named([1; 8], [0x80, 0, 0, 0x45, 0, 0, 0, 1], 0), [true, false, false]);
+    assert_eq!(named([1; 8], [0, 0, 0, 0x45, 0, 0, 0, 1], 0), [false; 3]);
 }
 
 #[test]

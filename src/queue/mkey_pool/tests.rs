@@ -170,6 +170,20 @@ fn an_invalidation_proves_nothing_once_the_mkey_is_configured_again() {
     assert_eq!(pool.put(handle, &sent(second)), Ok(()));
 }
 
+#[test]
+fn a_cancelled_request_leaves_the_proofs_of_others() {
+    let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
+    let config = SendQueueConfig::new(QPN);
+    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut pool = pool_of([plain(1)]);
+    let handle = pool.take().unwrap().0;
+    pool.invalidate(handle, queue.request(1).signaled()).unwrap();
+    queue.request(2).nop().unwrap();
+    queue.ring_doorbell();
+    assert_eq!(queue.cancel(2, 0), Ok(1));
+    assert_eq!(pool.put(handle, &complete(&mut queue, 0)), Ok(()));
+}
+
 /// Returns the completion of the request that begins at this block, a success.
 fn complete(queue: &mut SendQueue<'_, Silent>, block: u16) -> WorkCompletion {
     let mut entries = [Cqe {
