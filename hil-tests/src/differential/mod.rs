@@ -54,7 +54,7 @@ const LONGEST: u64 = 4;
 /// Posts random chains of requests until `count` configurations were tried and no feature is missing. With
 /// `single_block` the AES-XTS engine of the software devices handles a single data unit per mkey.
 ///
-/// A feature that is still missing after [`LONGEST`] times `count` configurations has a count of 0.
+/// A feature that is still missing after four times `count` configurations has a count of 0.
 ///
 /// # Errors
 /// An error of the installed libraries.

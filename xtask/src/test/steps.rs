@@ -242,6 +242,7 @@ pub(super) const STEPS: &[Step] = &[
            what: "the README's commands in a system with only the packages they need" },
 ];
 
+/// The package is not built here: the step `package` builds and tests it.
 const PUBLISH: &[&str] = &["publish", "--dry-run", "--allow-dirty", "--no-verify", "--package", "mlx5-mkey"];
 
 fn none() -> Vec<Package> {

@@ -1,8 +1,8 @@
 //! The smallest program with the library: it configures an mkey over scattered memory, writes all of it to
 //! the peer, and takes the completion.
 //!
-//! `cargo xtask test` builds it for a Cortex-A72 without an operating system and measures the size of its
-//! code. The program is never run.
+//! `cargo xtask test aarch64` builds it for a Cortex-A72 without an operating system and measures the size of
+//! its code. The program is never run: `hil-tests/examples/firmware-template` is a service to copy.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 // The measurement finds the functions by their symbol names, hence `no_mangle`. No other code defines these
