@@ -519,6 +519,18 @@ fn pages_that_a_source_has_after_a_gap_are_put_back() {
 }
 
 #[test]
+fn a_page_at_address_0_is_refused_and_put_back() {
+    let mut rig = Rig::new();
+    let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
+    let mut pages = Exact { pages: vec![0], taken: Vec::new() };
+    let more = rig.bare.borrow_mut().pages(4);
+    pages.pages.extend((0..4).map(|page| more + page * 4096));
+    let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
+    assert_eq!(error, CommandQueueError::Command(CommandError::PageAtZero));
+    assert!(pages.pages.contains(&0) && !pages.taken.contains(&0));
+}
+
+#[test]
 fn a_range_of_pages_takes_back_what_it_gave() {
     let mut bitmap = [u64::MAX; 1];
     let mut pages = PageRange::new(0x10_0000, 3, &mut bitmap).unwrap();

@@ -239,12 +239,9 @@ impl<R: Registers> CommandQueue<'_, R> {
         let own = self.held.iter().position(|held| held.pages > 0 && held.function == function);
         let place = own.or_else(|| self.held.iter().position(|held| held.pages == 0));
         let place = place.ok_or(CommandQueueError::PagesKept { pages: self.held_pages() })?;
-        let mut taken = 0_usize;
-        // No page is at address 0, so 0 marks the places of missing pages.
-        let pages: [u64; PAGES] = core::array::from_fn(|_| {
-            source.take().inspect(|_| taken = taken.saturating_add(1)).unwrap_or_default()
-        });
-        let given = if taken == PAGES {
+        let pages: [Option<u64>; PAGES] = core::array::from_fn(|_| source.take());
+        let given = if pages.iter().all(Option::is_some) {
+            let pages = pages.map(Option::unwrap_or_default);
             self.execute(&GivePages { function, pages }, delay)
         } else {
             Err(CommandQueueError::NoPages { wanted })
@@ -261,7 +258,7 @@ impl<R: Registers> CommandQueue<'_, R> {
                     *held = Held { function, pages: held.pages.saturating_add(PAGES as u32) };
                 }
             }
-            Err(_) => pages.iter().filter(|page| **page != 0).for_each(|page| _ = source.put_back(*page)),
+            Err(_) => pages.into_iter().flatten().for_each(|page| _ = source.put_back(page)),
         }
         given.map(|()| PAGES as u32)
     }
