@@ -15,6 +15,11 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 /// The result of a scenario: success, or a description of the failure.
 pub type Verdict = Result<(), String>;
 
+/// Returns an error as text, the form in which scenarios report it.
+pub(crate) fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
 /// Ends a scenario with a message unless the condition holds.
 #[macro_export]
 macro_rules! ensure {

@@ -4,7 +4,7 @@
 use super::scenario::{Scenario, scenario};
 use crate::board::{Bare, BareRings, Board};
 use crate::expected;
-use crate::qp_pair::Verdict;
+use crate::qp_pair::{Verdict, text};
 use crate::way::Way;
 use crate::{ensure, ensure_eq};
 use alloc::boxed::Box;
@@ -43,10 +43,6 @@ const WIRE: usize = 1040;
 
 /// The most 4 KiB pages of memory that the device may get for its firmware.
 const FIRMWARE: u32 = 200;
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// The registers of any board, wrapped in one type: the command queue has the type of its registers as a
 /// parameter.

@@ -8,9 +8,8 @@ use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, COMPLETIONS, EndSpec};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict, text};
 use crate::{ensure, ensure_eq};
-use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::CqeSize;
 use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange, SignatureErrorKind};
@@ -34,10 +33,6 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r016_a_failure_flushes_what_is_behind_it, NOTHING, ["R16", "R32"]),
     scenario!(r016_good_and_bad_data_in_one_chain, SIGNATURE, ["R16", "R182"]),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 fn whole(region: &Region) -> Sge {
     Sge { address: region.address, length: region.length as u32, lkey: region.key }

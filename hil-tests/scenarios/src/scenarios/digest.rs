@@ -7,7 +7,7 @@ use super::fixture::{
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -36,10 +36,6 @@ pub(super) const ALL: &[Scenario] = &[
 
 const SEEDS: [Seed; 2] = [Seed::Ones, Seed::Zeros];
 const DOMAINS: [DomainKind; 2] = [DomainKind::Wire, DomainKind::Memory];
-
-fn text(error: impl core::fmt::Display) -> String {
-    error.to_string()
-}
 
 /// Returns the digest of `data`, in the byte order in which it is stored behind the data.
 pub(super) fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {

@@ -10,9 +10,8 @@ use super::keys::{refuses_all, refuses_invalidation};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
-use crate::qp_pair::{Region, Rx, Tx, Verdict};
+use crate::qp_pair::{Region, Rx, Tx, Verdict, text};
 use crate::{ensure, expected};
-use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, BlockSignature, Direction, Layout, MkeyConfig, Signature, SignatureOrder};
 use mlx5_mkey::queue::Outcome;
@@ -35,10 +34,6 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 const LENGTH: usize = 64;
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Configures the fixture's mkey over this region, with all rights.
 fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {

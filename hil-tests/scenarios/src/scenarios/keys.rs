@@ -9,7 +9,7 @@ use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,10 +36,6 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r032_a_key_without_a_configuration, NOTHING, ["R32"]),
     scenario!(r048_a_key_that_nobody_made, NOTHING, ["R48"]),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Checks that every transfer through the mkey (by SEND, RDMA WRITE and RDMA READ) is refused, and that the
 /// memory stays unchanged.

@@ -6,7 +6,7 @@ use super::keys::{refuses_invalidation, send_invalidate};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, EndSpec, MkeySpec, QpEvent};
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
 use crate::{ensure, ensure_eq, expected};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,10 +23,6 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r016_atomics_need_an_aligned_address, NOTHING, ["R16"]),
     scenario!(r012_the_peer_needs_the_tag_to_invalidate, NOTHING, ["R12"]),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Checks `failed`, the failure of a peer's operation that the near queue pair denies: the peer's completion
 /// reports an invalid request, and so does an event of the near queue pair. Reconnects both ends.

@@ -5,9 +5,8 @@ use super::keys::invalidate;
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
-use crate::qp_pair::{Region, Rx, Verdict};
+use crate::qp_pair::{Region, Rx, Verdict, text};
 use crate::{ensure, ensure_eq};
-use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Direction, MkeyConfig, Signature, SignatureChange, SignatureErrorKind,
@@ -24,10 +23,6 @@ pub(super) const ALL: &[Scenario] = &[
 
 /// Number of mkeys of the pool.
 const MKEYS: u8 = 4;
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// An mkey of the pool: its position among the pair's mkeys, and its memory.
 struct Member {

@@ -3,9 +3,8 @@
 use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
 use super::scenario::{Scenario, scenario};
 use crate::board::Board;
-use crate::qp_pair::{QpPairFixture, Region, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Verdict, text};
 use crate::{ensure, ensure_eq};
-use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
@@ -27,10 +26,6 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m45_copies_have_limits, MEMCPY, ["M45"]),
     scenario!(m45_a_copy_needs_the_right_to_write, MEMCPY, ["M45"]),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Makes a WQE with these segments. Its block number and queue pair number are placeholders, which the
 /// library replaces.

@@ -8,7 +8,7 @@ use super::fixture::{
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
 use crate::expected::{self, Images};
-use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict, text};
 use crate::{ensure, ensure_eq};
 use alloc::format;
 use alloc::string::String;
@@ -32,10 +32,6 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r180_a_refused_configuration_loses_no_error_count, SIGNATURE, ["R180", "R187"]),
     scenario!(r187_a_full_ring_refuses_and_changes_nothing, SIGNATURE, ["R187", "R178"]),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Checks that the library refuses a configuration with this error, and that nothing has changed.
 fn refused(

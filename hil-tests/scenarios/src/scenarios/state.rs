@@ -9,7 +9,7 @@ use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, EndSpec, QpEvent};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -57,10 +57,6 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 const WIRE: BlockSignature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Configurations and transfers on one queue, with one doorbell, execute in order.
 fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verdict {

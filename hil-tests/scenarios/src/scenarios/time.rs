@@ -3,7 +3,7 @@
 use super::fixture::pattern;
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, EndSpec};
-use crate::qp_pair::{QpPairFixture, Verdict};
+use crate::qp_pair::{QpPairFixture, Verdict, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use mlx5_mkey::command::CqeSize;
@@ -12,10 +12,6 @@ use mlx5_mkey::wire::cqe::CqeOpcode;
 use mlx5_mkey::wqe::Sge;
 
 pub(super) const ALL: &[Scenario] = &[scenario!(m56_completions_tell_their_time, CLOCK, ["M56"])];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Reads the device's clock.
 fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {

@@ -3,7 +3,7 @@
 use super::fixture::{PLAIN, part, pattern, same};
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, MkeySpec};
-use crate::qp_pair::{QpPairFixture, Region, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Verdict, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -33,10 +33,6 @@ fn private(pair: &mut QpPairFixture<'_>, bytes: &[u8]) -> Region {
     pair.board.write(address, bytes);
     let key = pair.board.register(address, bytes.len(), Access::LOCAL_WRITE);
     Region { address, length: bytes.len(), key }
-}
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
 }
 
 /// Binds a window by the near queue pair, and waits for the completion.

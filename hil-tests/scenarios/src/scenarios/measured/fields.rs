@@ -7,8 +7,7 @@ use super::super::raw::{data, wqe};
 use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, send, told};
 use crate::board::{Board, MkeySpec};
 use crate::expected;
-use crate::qp_pair::{CONFIGURE, Tx, Verdict};
-use alloc::string::String;
+use crate::qp_pair::{CONFIGURE, Tx, Verdict, text};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, InterleavedEntry, Layout, MkeyConfig, Signature, T10Dif, UmrForm,
@@ -26,10 +25,6 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap28_opcode_modifiers, NOTHING),
     measurement!(gap29_answers_to_commands, NOTHING),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Offsets, in the request, of the format of the wire's signature, of the seed of its T10-DIF, and of guard
 /// and tags in the SET_PSV.

@@ -9,7 +9,7 @@ use super::super::fixture::{
 use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, outcome, told};
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
 use crate::expected::{self, Images};
-use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
@@ -25,10 +25,6 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap19_copies, MEMCPY),
     measurement!(gap20_windows_over_too_much, NOTHING),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// The properties of an mkey under test.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use super::super::state::draining;
 use super::measurement::{Measurement, Tell, measurement, told};
 use crate::board::{Board, EndSpec};
 use crate::expected;
-use crate::qp_pair::Verdict;
+use crate::qp_pair::{Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::BlockSignature;
@@ -18,10 +18,6 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap24_where_a_draining_queue_stops, DRAIN),
     measurement!(gap25_completion_queue_of_signature_errors, SIGNATURE),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Publishes an RDMA WRITE of data with a wrong signature and three more, on a queue that drains on signature
 /// errors, with and without a fence. Reports which of them complete before the queue stops, and the number of

@@ -8,7 +8,7 @@ use super::super::fixture::{
 use super::super::raw::{data, wqe};
 use super::measurement::{Measurement, Tell, hex, measurement, told};
 use crate::board::{Board, DekSpec, EndSpec, MkeySpec, ProtectionDomain};
-use crate::qp_pair::{QpPairFixture, Verdict};
+use crate::qp_pair::{QpPairFixture, Verdict, text};
 use alloc::string::String;
 use mlx5_mkey::mkey::{Access, BlockSignature, Direction, Layout, MkeyConfig, SignatureOrder};
 use mlx5_mkey::types::{BlockSize, DekId, Key};
@@ -22,10 +22,6 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap22_refusals_of_masked_atomics, MASKED_ATOMICS),
     measurement!(gap23_vendor_syndromes, NOTHING),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// A request of the peer that the device refuses.
 struct Refused {

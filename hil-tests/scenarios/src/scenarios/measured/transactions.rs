@@ -7,7 +7,7 @@ use super::super::fixture::{BOTH, KEY_128, MkeyFixture, SIGNATURE, crypto, flipp
 use super::measurement::{Measurement, Tell, compared, measurement, send, told};
 use crate::board::{Board, DekSpec};
 use crate::expected::{self, Images};
-use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, Digest, Direction, MkeyConfig, SignatureChange, SignatureOrder, XtsEngine};
@@ -21,10 +21,6 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap15_parts_of_transactions, SIGNATURE),
     measurement!(gap16_fields_of_transactions, SIGNATURE),
 ];
-
-fn text(error: impl core::fmt::Display) -> String {
-    format!("{error}")
-}
 
 /// Reports the offset that the device gives to a wrong digest, which stands behind data of various lengths.
 fn gap14_offset_of_a_wrong_digest(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
