@@ -109,7 +109,7 @@ static void sizes_are_those_of_the_queues(void)
     CHECK(configure.blocks + transfer.blocks == 7 && configure.requests + transfer.requests == 3);
     CHECK(mlx5mk_cq_entries(2, 256, 64, 32) == 1024);
     /* An mkey with signatures needs the BSF of its signature even if no domain has one. */
-    CHECK(mlx5mk_configure_size(&encrypted, 4, 0).blocks == mlx5mk_configure_size(&encrypted, 4, 1).blocks - 1);
+    CHECK(mlx5mk_configure_size(&encrypted, 4, 0).blocks == configure.blocks - 1);
     CHECK(mlx5mk_configure_size(&encrypted, 4, MLX5MK_NO_SIGNATURES).blocks == 4);
     CHECK(mlx5mk_configure_size(NULL, 4, 1).blocks == 0 && mlx5mk_request_size(NULL).blocks == 0);
     static const struct {

@@ -43,14 +43,17 @@ pub const MLX5MK_NO_SIGNATURES: u32 = u32::MAX;
 pub unsafe extern "C" fn mlx5mk_configure_size(pool: Option<&PoolSpec>, entries: u32, domains: u32) -> Size {
     let Some(spec) = pool else { return RequestSize::NONE.into() };
     let is_minimal = spec.flags & MLX5MK_POOL_MINIMAL != 0;
+    let (signature, domains) = match domains {
+        MLX5MK_NO_SIGNATURES => (None, 0),
+        _ => (Some(SignatureCapabilities::ALL), domains.min(2)),
+    };
     let kind = MkeyKind {
         max_entries: spec.max_entries,
-        signature: (domains != MLX5MK_NO_SIGNATURES).then_some(SignatureCapabilities::ALL),
+        signature,
         crypto: (spec.flags & MLX5MK_POOL_CRYPTO != 0).then_some(XtsEngine::MultiBlock),
         form: if is_minimal { UmrForm::Minimal } else { UmrForm::Complete },
         entry_size: None,
     };
-    let domains = if domains == MLX5MK_NO_SIGNATURES { 0 } else { domains.min(2) };
     RequestSize::configure_mkey(&kind, entries as usize, domains).into()
 }
 

@@ -50,8 +50,8 @@ pub struct ConnectOptions {
     /// 0.64 ms (`ibv_rc_pingpong`, perftest, pyverbs).
     pub rnr_timer: RnrTimer,
     /// The largest number of own RDMA READs and atomics in flight (`max_rd_atomic`), as its base-2 logarithm.
-    /// It must not exceed the peer's `log_max_dest_rd_atomic`. The default is 16 in flight, as in perftest
-    /// for RDMA READ, or the device's limit if that is lower
+    /// The number must not exceed the peer's `log_max_dest_rd_atomic`. The default is 16 in flight, as in
+    /// perftest for RDMA READ, or the device's limit if that is lower
     /// ([`GeneralCapabilities::log_max_reads_out`](crate::command::GeneralCapabilities::log_max_reads_out)).
     pub log_max_rd_atomic: Option<LogMaxRdAtomic>,
     /// The largest number of the peer's RDMA READs and atomics in flight (`max_dest_rd_atomic`), as its

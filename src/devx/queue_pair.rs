@@ -189,8 +189,8 @@ impl Device {
     /// After an error nothing is left on the device.
     /// - [`DevxError::Queue`] with [`QueueError::Size`](crate::error::QueueError::Size) unless `send_blocks`
     ///   is a power of two up to 2^15, `receive_slots` one up to 2^15, and `entries_per_slot` one up to 2^7.
-    /// - [`DevxError::Adopt`] with [`AdoptError::OtherDevice`](super::AdoptError::OtherDevice) for a protection
-    ///   domain or completion queue of another device.
+    /// - [`DevxError::Adopt`] with [`AdoptError::OtherDevice`](super::AdoptError::OtherDevice) for a
+    ///   protection domain or completion queue of another device.
     /// - [`DevxError::CompletionQueueTooSmall`] where a completion queue has no room for all possible
     ///   completions.
     /// - [`DevxError::Command`] with [`CommandError::Unsupported`] for draining, copies in memory,

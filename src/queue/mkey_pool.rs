@@ -1,6 +1,6 @@
 //! Pools of mkeys. A program takes an mkey for one I/O, and puts the mkey back afterwards.
 
-use super::completion::WorkCompletion;
+use super::completion::{Outcome, WorkCompletion};
 use super::request::SendRequest;
 use super::room::Room;
 use super::slots::{Handle, PoolSlot, Slots};
@@ -206,8 +206,12 @@ impl<'m> MkeyPool<'m> {
     /// pool.
     pub fn put(&mut self, mkey: PooledMkey, completion: &WorkCompletion) -> Result<(), PoolError> {
         let taken = self.mkey_mut(mkey)?;
-        let state = (taken.key(), taken.is_unknown());
-        self.slots.put(mkey.0, state, completion)?;
+        let key = taken.key();
+        // The success of an old invalidation proves nothing about an mkey that was configured since.
+        if matches!(completion.outcome, Outcome::Sent { .. }) && !taken.is_unknown() {
+            return Err(PoolError::KeyInService);
+        }
+        self.slots.put(mkey.0, key, completion)?;
         if let Some(free) = self.mkeys.as_mut().get_mut(mkey.position()) {
             // If the peer has invalidated the key, no request of this side has noted it yet.
             free.note_invalidated();

@@ -232,21 +232,14 @@ impl<'m> Slots<'m> {
         Ok(())
     }
 
-    /// Frees an element if `done` proves that its key is out of service. `is_invalidated` tells whether an
-    /// invalidation was the last request that changed the element.
-    pub(crate) fn put(
-        &mut self,
-        handle: Handle,
-        (key, is_invalidated): (Key, bool),
-        done: &WorkCompletion,
-    ) -> Result<(), PoolError> {
+    /// Frees an element if `done` proves that its key is out of service.
+    pub(crate) fn put(&mut self, handle: Handle, key: Key, done: &WorkCompletion) -> Result<(), PoolError> {
         let state = self.slot(handle)?.state;
         let is_out_of_service = match done.outcome {
             // Several requests of a queue pair may have the same name (`wr_id`), so the number decides.
             Outcome::Sent { .. } => matches!(
                 state,
-                State::Invalidating { qpn, number }
-                    if is_invalidated && qpn == done.qpn && done.number.proves(number)
+                State::Invalidating { qpn, number } if qpn == done.qpn && done.number.proves(number)
             ),
             Outcome::Received { message: Message::SendInvalidate(invalidated), .. } => invalidated == key,
             _ => false,

@@ -155,10 +155,9 @@ impl<'m> WindowPool<'m> {
     /// [`PoolError::OtherPool`] and [`PoolError::NotInUse`] for a handle that names no window in use in this
     /// pool.
     pub fn put(&mut self, window: PooledWindow, completion: &WorkCompletion) -> Result<(), PoolError> {
-        // The window has been bound until now, and a bound window takes no other binding: the invalidation is
-        // the last request that changed it.
-        let state = (self.window_mut(window)?.key(), true);
-        self.slots.put(window.0, state, completion)?;
+        // A bound window takes no other binding, so the invalidation is the last request that changed it.
+        let key = self.window_mut(window)?.key();
+        self.slots.put(window.0, key, completion)?;
         if let Some(free) = self.windows.as_mut().get_mut(window.position()) {
             free.note_invalidated();
         }

@@ -41,6 +41,12 @@ fn tagged(index: u32) -> Mkey {
     Mkey::new(MkeyAttributes { tag_update: true, ..attributes })
 }
 
+/// Returns the send queue of queue pair [`QPN`] over this ring.
+fn queue_of<'r>(ring: &'r mut [Wqebb], record: &'r DoorbellRecord) -> SendQueue<'r, Silent> {
+    let slots = SendSlot::leaked(ring.len());
+    SendQueue::new(SendQueueConfig::new(QPN), ring, slots, record, Silent).unwrap()
+}
+
 /// Returns a pool of these mkeys, whose number is known at run time.
 fn pool_of(mkeys: impl IntoIterator<Item = Mkey>) -> MkeyPool<'static> {
     let mkeys: List<_> = mkeys.into_iter().collect();
@@ -74,8 +80,7 @@ fn an_mkey_is_in_use_or_not() {
 #[test]
 fn an_invalidation_is_done_when_it_has_completed() {
     let (mut ring, record) = ([Wqebb::ZERO; 4], DoorbellRecord::new());
-    let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut queue = queue_of(&mut ring, &record);
     let mut pool = pool_of([tagged(1), plain(2)]);
     let (one, other) = (pool.take().unwrap().0, pool.take().unwrap().0);
     let in_service = Err(PoolError::KeyInService);
@@ -116,8 +121,7 @@ fn an_invalidation_is_done_when_it_has_completed() {
 #[test]
 fn invalidations_of_one_name_are_told_apart() {
     let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
-    let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut queue = queue_of(&mut ring, &record);
     let mut pool = pool_of([plain(1), plain(2)]);
     let handles = [pool.take().unwrap().0, pool.take().unwrap().0];
     let in_service = Err(PoolError::KeyInService);
@@ -138,8 +142,7 @@ fn invalidations_of_one_name_are_told_apart() {
 #[test]
 fn a_cancelled_invalidation_proves_nothing() {
     let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
-    let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut queue = queue_of(&mut ring, &record);
     let mut pool = pool_of([plain(1)]);
     let handle = pool.take().unwrap().0;
     pool.invalidate(handle, queue.request(1).signaled()).unwrap();
@@ -154,8 +157,7 @@ fn a_cancelled_invalidation_proves_nothing() {
 #[test]
 fn an_invalidation_proves_nothing_once_the_mkey_is_configured_again() {
     let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
-    let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(16), &record, Silent).unwrap();
+    let mut queue = queue_of(&mut ring, &record);
     let mut pool = pool_of([plain(1)]);
     let handle = pool.take().unwrap().0;
     let first = next_number(&mut queue);
@@ -173,8 +175,7 @@ fn an_invalidation_proves_nothing_once_the_mkey_is_configured_again() {
 #[test]
 fn a_cancelled_request_leaves_the_proofs_of_others() {
     let (mut ring, record) = ([Wqebb::ZERO; 8], DoorbellRecord::new());
-    let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut queue = queue_of(&mut ring, &record);
     let mut pool = pool_of([plain(1)]);
     let handle = pool.take().unwrap().0;
     pool.invalidate(handle, queue.request(1).signaled()).unwrap();
@@ -204,8 +205,7 @@ fn a_handle_is_of_one_pool() {
     let [here, there] = pools.each_mut().map(|pool| pool.take().unwrap().0);
     assert_ne!(here, there);
     let (mut ring, record) = ([Wqebb::ZERO; 2], DoorbellRecord::new());
-    let config = SendQueueConfig::new(QPN);
-    let mut queue = SendQueue::new(config, &mut ring, SendSlot::leaked(8), &record, Silent).unwrap();
+    let mut queue = queue_of(&mut ring, &record);
     let [_, pool] = &mut pools;
     assert!(pool.get_mut(here).is_none());
     assert_eq!(pool.invalidate(here, queue.request(1)), Err(PoolError::OtherPool.into()));

@@ -59,6 +59,15 @@ pub enum Request {
 }
 
 impl Request {
+    /// Returns the data that the request carries; none for an RDMA READ or an atomic.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        match self {
+            Self::Send { data, .. } | Self::Write { data, .. } => data,
+            Self::Read { .. } | Self::Atomic { .. } => &[],
+        }
+    }
+
     /// Returns a plain compare-and-swap of 8 bytes: if the value in memory equals `compare`, the value
     /// becomes `swap`.
     #[must_use]

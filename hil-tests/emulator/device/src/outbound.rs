@@ -1,6 +1,6 @@
 //! Messages on their way to other devices.
 
-use crate::message::{Message, Request, Response};
+use crate::message::{Message, Response};
 use alloc::collections::VecDeque;
 
 /// The largest number of bytes of waiting messages that get no answer. Without this limit, a sender could add
@@ -55,9 +55,7 @@ impl Outbound {
 fn cost(message: &Message) -> (u64, u64) {
     let of = |data: &[u8]| OVERHEAD.saturating_add(data.len() as u64);
     match message {
-        Message::Unanswered { request: Request::Send { data, .. } | Request::Write { data, .. }, .. } => {
-            (of(data), 0)
-        }
+        Message::Unanswered { request, .. } => (of(request.data()), 0),
         Message::Response { response: Response::Data(data), .. } => (0, of(data)),
         _ => (0, 0),
     }

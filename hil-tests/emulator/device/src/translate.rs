@@ -81,15 +81,15 @@ pub(crate) struct Walk<'a, V> {
     /// The right that the keys named by the requested key's entries must give.
     pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
-    /// What the walk may still spend: [`RANGE`] for each range of memory and each key in an entry, and 1 for
-    /// each entry that it passes over.
+    /// The costs that the walk may still have: [`RANGE`] for each range of memory and each key in an entry,
+    /// and 1 for each entry that the walk passes over.
     pub(crate) budget: u64,
     /// The most ranges of memory and keys in entries.
     pub(crate) limit: u32,
     pub(crate) visit: V,
 }
 
-/// What a range costs. An entry without any byte of the range costs 1.
+/// The cost of a range. An entry without any byte of the range costs 1.
 pub(crate) const RANGE: u64 = 16;
 
 impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {

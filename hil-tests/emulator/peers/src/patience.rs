@@ -1,7 +1,7 @@
 //! Messages of peers that wait before the device gets them. A real requester would repeat its request in this
 //! time.
 
-use mlx5_softdev::{Device, Memory, Message, QpState, Request, Response};
+use mlx5_softdev::{Device, Memory, Message, QpState, Response};
 use std::time::{Duration, Instant};
 
 /// How long a request of a peer waits for its queue pair to become ready. A real requester would repeat the
@@ -70,7 +70,7 @@ impl Waiting {
                     if is_early || device.has_many_answers() || !takes_answers(from) =>
                 {
                     if held < MOST_HELD {
-                        held = held.saturating_add(OVERHEAD).saturating_add(length(request));
+                        held = held.saturating_add(OVERHEAD).saturating_add(request.data().len());
                         self.messages.push((since, message));
                     } else {
                         let response = Response::Unreachable;
@@ -97,14 +97,6 @@ impl Waiting {
     }
 }
 
-/// Returns the number of bytes of a request's data.
-fn length(request: &Request) -> usize {
-    match request {
-        Request::Send { data, .. } | Request::Write { data, .. } => data.len(),
-        Request::Read { .. } | Request::Atomic { .. } => 0,
-    }
-}
-
 /// Returns how long a message waits before it is delivered. A request waits while its queue pair is not
 /// ready to receive. The response that a queue pair is unreachable waits as long as a requester retries.
 fn patience<M: Memory>(device: &Device<M>, message: &Message) -> Duration {
@@ -122,7 +114,7 @@ fn patience<M: Memory>(device: &Device<M>, message: &Message) -> Duration {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use mlx5_softdev::Access;
+    use mlx5_softdev::{Access, Request};
     use mlx5_testing::host::{A, B, Host};
 
     /// Returns the messages that the device sends.
