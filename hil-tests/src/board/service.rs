@@ -15,6 +15,22 @@ pub(super) struct Service {
     device: Option<String>,
 }
 
+/// How many lines of a program's output the reason of a failure shows.
+const LINES: usize = 3;
+
+/// Returns the last lines of an output in one line. A line that was printed before is left out, because a
+/// program that connects again and again prints the same lines each time.
+fn last_words(output: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in output.lines().rev() {
+        if lines.len() < LINES && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.reverse();
+    lines.join("; ")
+}
+
 /// A child process that is killed when this value is dropped.
 struct Running(Child);
 
@@ -50,9 +66,9 @@ impl Service {
         for (name, mut program) in [(INITIATOR, initiator), (TARGET, target)] {
             let status = program.0.wait()?;
             if !status.success() {
-                let said = [TARGET, INITIATOR].map(|name| fs::read_to_string(folder.join(name)));
-                let said: String = said.into_iter().flatten().collect();
-                return Err(format!("{name}: {status}: {}", said.trim().replace('\n', "; ")).into());
+                let last = |name: &str| last_words(&fs::read_to_string(folder.join(name)).unwrap_or_default());
+                let said = [INITIATOR, TARGET].map(|name| format!("{name}: {}", last(name)));
+                return Err(format!("{name}: {status}; {}", said.join("; ")).into());
             }
         }
         Ok(())
@@ -77,5 +93,17 @@ impl Service {
         command.env("MLX5_UVERBS_DIR", folder.join("fabric"));
         command.stdin(Stdio::null()).stderr(said.try_clone()?).stdout(said);
         Ok(Running(command.spawn().map_err(|error| format!("{name}: {error}"))?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_words;
+
+    #[test]
+    fn last_words_leave_out_repeated_lines() {
+        let output = "target: 8 blocks\nlost: a\nagain\nlost: a\nagain\nerror: given up\n";
+        assert_eq!(last_words(output), "lost: a; again; error: given up");
+        assert_eq!(last_words(""), "");
     }
 }

@@ -237,6 +237,8 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
     // Sources without a git repository have no commit.
     let commit = answer(program("git", &["describe", "--always", "--dirty"]));
     write("bin/commit", &commit.unwrap_or_else(|_| "unknown".into()))?;
+    let built = ["xtask-boards", "hil-tests", "mlx5-bench", "hil-storage", "mlx5-uverbs"];
+    write("crates.cdx.json", packages::bill(&built, triple)?.trim_end())?;
     put_emulator(triple, &folder.join("emulator"))?;
     put(&root().join(SCRIPT), &folder.join("validate"), 0o755)?;
     for (from, to) in

@@ -84,7 +84,7 @@ pub(super) fn make(target: &Target) -> Result<Vec<PathBuf>, String> {
     fs::remove_dir_all(&folder).map_err(lost)?;
     for (name, package) in [("mlx5-emulate", "mlx5-uverbs"), ("libmlx5-mkey", "mlx5-mkey")] {
         let file = dist.join(format!("{name}-{}-{}.cdx.json", env!("CARGO_PKG_VERSION"), target.name));
-        fs::write(&file, bill(package, target.triple)?).map_err(|error| error.to_string())?;
+        fs::write(&file, bill(&[package], target.triple)?).map_err(|error| error.to_string())?;
     }
     sums(&dist)?;
     Ok(files.into())
@@ -192,16 +192,17 @@ impl Package<'_> {
     }
 }
 
-/// Returns the list of the crates that are compiled into a cargo package, in the format CycloneDX 1.5.
-fn bill(package: &str, triple: &str) -> Result<String, String> {
+/// Returns the list of the crates that are compiled into cargo packages, in the format CycloneDX 1.5. The list
+/// names the first package as its subject.
+pub(super) fn bill(packages: &[&str], triple: &str) -> Result<String, String> {
     let mut ask = cargo(&["metadata", "--format-version", "1", "--filter-platform", triple]);
-    if package == "mlx5-mkey" {
+    if packages == ["mlx5-mkey"] {
         ask.args(["--features", "mlx5-mkey/capi"]);
     }
     let metadata: serde_json::Value =
         serde_json::from_str(&answer(ask)?).map_err(|error| format!("cargo metadata: {error}"))?;
     let lock = fs::read_to_string(root().join("Cargo.lock")).map_err(|error| error.to_string())?;
-    components(&metadata, package, &checksums(&lock))
+    components(&metadata, packages, &checksums(&lock))
 }
 
 /// Returns the checksums in a `Cargo.lock` by name and version of the crate.
@@ -214,11 +215,11 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     lock.split("[[package]]").filter_map(entry).collect()
 }
 
-/// Returns a list, in the format CycloneDX, of all crates on which a crate depends, also indirectly.
-/// Dependencies of tests and build scripts are left out. `sums` are the checksums of crates.
+/// Returns a list, in the format CycloneDX, of all crates on which packages of the workspace depend, also
+/// indirectly. Dependencies of tests and build scripts are left out. `sums` are the checksums of crates.
 fn components(
     metadata: &serde_json::Value,
-    package: &str,
+    subjects: &[&str],
     sums: &BTreeMap<(String, String), String>,
 ) -> Result<String, String> {
     let text = |value: &serde_json::Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
@@ -227,9 +228,14 @@ fn components(
         list(&metadata["packages"]).into_iter().map(|package| (text(&package, "id"), package)).collect();
     let nodes: BTreeMap<String, serde_json::Value> =
         list(&metadata["resolve"]["nodes"]).into_iter().map(|node| (text(&node, "id"), node)).collect();
-    let root = packages.iter().find(|(_, found)| found["name"] == package);
-    let (first, root) = root.ok_or_else(|| format!("cargo metadata knows no {package}"))?;
-    let (mut todo, mut seen) = (vec![first.clone()], BTreeSet::new());
+    let find = |subject: &&str| {
+        let found = packages.iter().find(|(_, found)| found["name"] == *subject);
+        found.ok_or_else(|| format!("cargo metadata knows no {subject}"))
+    };
+    let roots = subjects.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let (first, root) = *roots.first().ok_or("a list of crates needs a package")?;
+    let (mut todo, mut seen) =
+        (roots.iter().map(|(id, _)| (*id).clone()).collect::<Vec<_>>(), BTreeSet::new());
     while let Some(id) = todo.pop() {
         if !seen.insert(id.clone()) {
             continue;
@@ -258,7 +264,7 @@ fn components(
     let bill = serde_json::json!({
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "metadata": { "component": {
-            "type": "library", "name": package, "version": text(root, "version"),
+            "type": "library", "name": text(root, "name"), "version": text(root, "version"),
             "licenses": [{ "expression": text(root, "license") }],
         } },
         "components": found,
@@ -344,9 +350,9 @@ mod tests {
             ] }] },
         });
         let sums = checksums("[[package]]\nname = \"used\"\nversion = \"2\"\nchecksum = \"abc\"\n");
-        let bill = components(&metadata, "own", &sums).unwrap();
+        let bill = components(&metadata, &["own"], &sums).unwrap();
         assert!(bill.contains("pkg:cargo/used@2") && bill.contains("abc"), "{bill}");
         assert!(!bill.contains("of-tests"), "{bill}");
-        assert!(components(&metadata, "none", &sums).is_err());
+        assert!(components(&metadata, &["none"], &sums).is_err());
     }
 }
