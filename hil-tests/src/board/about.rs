@@ -26,7 +26,11 @@ pub(super) fn is_ours(device: &str) -> bool {
 
 /// Describes a device: its identity, then its capabilities.
 pub(super) fn device(name: &str, is_ours: bool, device: &Device) -> Vec<Finding> {
-    let nature = if is_ours { "a software device of mlx5-mkey, no hardware" } else { "hardware" };
+    let nature = match attribute(name, "board_id") {
+        _ if is_ours => "a software device of mlx5-mkey, no hardware",
+        Some(_) => "hardware",
+        None => "unknown, because its file board_id cannot be read",
+    };
     let unknown = || "unknown".to_owned();
     let read = |file: &str| attribute(name, file).unwrap_or_else(unknown);
     let port = ["state", "link_layer", "rate"].map(|file| read(&format!("ports/1/{file}"))).join(", ");

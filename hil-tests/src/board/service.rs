@@ -66,7 +66,8 @@ impl Service {
         for (name, mut program) in [(INITIATOR, initiator), (TARGET, target)] {
             let status = program.0.wait()?;
             if !status.success() {
-                let last = |name: &str| last_words(&fs::read_to_string(folder.join(name)).unwrap_or_default());
+                let last =
+                    |name: &str| last_words(&fs::read_to_string(folder.join(name)).unwrap_or_default());
                 let said = [INITIATOR, TARGET].map(|name| format!("{name}: {}", last(name)));
                 return Err(format!("{name}: {status}; {}", said.join("; ")).into());
             }

@@ -192,8 +192,8 @@ impl Package<'_> {
     }
 }
 
-/// Returns the list of the crates that are compiled into cargo packages, in the format CycloneDX 1.5. The list
-/// names the first package as its subject.
+/// Returns the list of the crates that are compiled into cargo packages, in the format CycloneDX 1.5. The
+/// subject of the list is the first package.
 pub(super) fn bill(packages: &[&str], triple: &str) -> Result<String, String> {
     let mut ask = cargo(&["metadata", "--format-version", "1", "--filter-platform", triple]);
     if packages == ["mlx5-mkey"] {
