@@ -37,8 +37,10 @@ uses it needs Debian 12's glibc or a newer one, a POSIX shell, and libibverbs wi
   --check         also unpack the archive and run ibv_devinfo with it, in an empty environment: as
                   user nobody if root runs this, and under qemu-user for another architecture
   --check-chroot  also make a Debian system in target/dist/system, from debootstrap's variant
-                  minbase, ibverbs-providers and ibverbs-utils, and run the first steps of the
-                  README there as user nobody; needs root, and this machine's architecture
+                  minbase, ibverbs-providers and ibverbs-utils, and run there the README's first
+                  steps, and its steps for several machines in two network namespaces, all as user
+                  nobody in a user namespace; needs root to make the system, and this machine's
+                  architecture
   --twice         build the archive twice, each time from the beginning, and compare both: the same
                   sources, compiler and folder make the same bytes
   --help          print this text
@@ -66,7 +68,11 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// The number of Debian's user `nobody`. If root runs `dist`, checks run as this user.
 const NOBODY: u32 = 65534;
 
-/// The Debian packages that the first steps of the README ([`PAGE`]) need.
+/// The sections of the README ([`PAGE`]) whose commands are run, and the script that runs them.
+const SECTIONS: [&str; 2] = ["First steps", "Several machines"];
+const UNPRIVILEGED: &str = "xtask/artefacts/src/unprivileged.sh";
+
+/// The Debian packages that the commands of the README need.
 const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
 
 /// The checks that the options ask for: `--check` (`own`), `--check-chroot` and `--twice`.
@@ -361,12 +367,12 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     }
 }
 
-/// Runs the first steps of the README ([`PAGE`]) in a new Debian system, with only the packages that these
-/// steps need.
+/// Follows the README ([`PAGE`]) in a new Debian system, with only the packages that the README's steps need,
+/// without root rights: as user `nobody`, in namespaces of this user.
 fn follow_the_page(archive: &Path) -> Result<(), String> {
     let page = root().join(PAGE);
     let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
-    let steps = first_steps(&page).ok_or(format!("{PAGE} has no first steps"))?;
+    let [steps, machines] = SECTIONS.map(|name| commands(&page, name).ok_or(format!("{PAGE}: no {name}")));
     let system = root().join("target/dist/system");
     debian::bootstrap(&system, UTILITIES)?;
     let home = system.join("home/user");
@@ -377,19 +383,20 @@ fn follow_the_page(archive: &Path) -> Result<(), String> {
     chown(&home, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
     // This file defines the address of `localhost`, which the steps use.
     fs::copy("/etc/hosts", system.join("etc/hosts")).map_err(lost)?;
-    let script = format!("cd /home/user\n{steps}wait $!\n");
-    let mut command =
-        program("chroot", &[&format!("--userspec={NOBODY}:{NOBODY}"), &system.to_string_lossy()]);
-    command.args(["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "sh", "-exc", &script]);
+    let mut command = program("unshare", &["--user", "--map-root-user", "--mount", "--net"]);
+    // At the end of the time, all processes of the script are killed.
+    command.args(["timeout", "300", "sh"]).arg(root().join(UNPRIVILEGED)).args([steps?, machines?]);
+    command.current_dir(&system).gid(NOBODY).uid(NOBODY);
     let printed = answer(command)?;
-    // The steps end with a ping-pong between two processes. Each prints the duration of a round trip.
+    // Each of the two parts ends with a ping-pong between two processes, and each of the four prints the
+    // duration of a round trip.
     let (active, turns) = (printed.contains("PORT_ACTIVE"), printed.matches(" usec/iter").count());
-    if active && turns == 2 { Ok(()) } else { Err(format!("the first steps of {PAGE} say:\n{printed}")) }
+    if active && turns == 4 { Ok(()) } else { Err(format!("the commands of {PAGE} say:\n{printed}")) }
 }
 
-/// Returns the shell commands of the section "First steps" of the README.
-fn first_steps(page: &str) -> Option<&str> {
-    let (_, block) = page.split_once("## First steps\n")?.1.split_once("```sh\n")?;
+/// Returns the first shell commands of a section of the README.
+fn commands<'a>(page: &'a str, section: &str) -> Option<&'a str> {
+    let (_, block) = page.split_once(&format!("## {section}\n"))?.1.split_once("```sh\n")?;
     Some(block.split_once("```")?.0)
 }
 
@@ -400,8 +407,13 @@ mod tests {
     #[test]
     fn the_page_has_first_steps_and_help_fits_a_line() {
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
-        let steps = first_steps(&page).unwrap();
+        let [steps, machines] = SECTIONS.map(|section| commands(&page, section).unwrap());
         assert!(steps.starts_with("tar ") && steps.ends_with(" localhost\n"), "{steps}");
+        // The script names the commands by their numbers.
+        let programs =
+            ["head ", "./mlx5-fabric --l", "./mlx5-fabric --c", "./mlx5-emulate ", "./mlx5-emulate "];
+        let lines: Vec<&str> = machines.lines().collect();
+        assert!(lines.len() == 5 && lines.iter().zip(programs).all(|(a, b)| a.starts_with(b)), "{machines}");
         assert!(root().join(VALIDATION_PAGE).exists() && root().join(SCRIPT).exists());
         assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
     }
