@@ -1,4 +1,5 @@
-//! Peers that are built here from sources: the tests of the crate sideway, and a program over librpma.
+//! Peers that are built here from sources: the tests of the crate sideway, a program whose queues sideway
+//! makes and this library takes over, and a program over librpma.
 
 use super::device::{Device, LIMIT, Tell};
 use std::fs;
@@ -23,7 +24,10 @@ const TESTS: &[&str] = &[
 ];
 const PASSED: u32 = 68;
 
-/// The source of the program over librpma, and the text that the program prints on success.
+/// The source of the program whose queues sideway makes.
+const ADOPTED: &str = "hil-tests/peer/sideway/adopted.rs";
+
+/// The source of the program over librpma, and the text that both programs print on success.
 const RPMA: &str = "hil-tests/peer/rpma/rpma.c";
 const COMPARED: &str = "all data compared";
 
@@ -38,25 +42,29 @@ pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
     check(of_sideway(build, &workspace))?;
     tell(&format!("tests of {SIDEWAY} {VERSION}"), device.sideway(&workspace));
     tell(&format!("show_gids of {SIDEWAY} {VERSION}"), device.show_gids(&workspace));
+    tell(&format!("queues of {SIDEWAY} {VERSION}, taken over"), device.adopted(&workspace));
     Ok(())
 }
 
 /// Fetches the sources of the crate, and returns a folder with a workspace whose only package is the
-/// unchanged crate.
+/// unchanged crate. The folder `adopted` in it is a package of its own, which uses the crate.
 fn sources() -> Result<PathBuf, String> {
     let workspace = root().join("target/built");
     let failed = |error: std::io::Error| format!("{}: {error}", workspace.display());
     // A package that depends on the crate makes cargo fetch the sources.
-    let fetch = workspace.join("fetch");
-    fs::create_dir_all(fetch.join("src")).map_err(failed)?;
+    let adopted = workspace.join("adopted");
+    fs::create_dir_all(&adopted).map_err(failed)?;
+    let (own, main) = (root(), root().join(ADOPTED));
     let manifest = format!(
-        "[package]\nname = \"fetch\"\nedition = \"2024\"\n[dependencies]\n{SIDEWAY} = \"={VERSION}\"\n\
+        "[package]\nname = \"adopted\"\nedition = \"2024\"\n\
+         [[bin]]\nname = \"adopted\"\npath = {main:?}\n\
+         [dependencies]\n{SIDEWAY} = \"={VERSION}\"\n\
+         mlx5-mkey = {{ path = {own:?}, features = [\"devx\"] }}\n\
          [workspace]\n"
     );
-    fs::write(fetch.join("Cargo.toml"), manifest).map_err(failed)?;
-    fs::write(fetch.join("src/lib.rs"), "").map_err(failed)?;
+    fs::write(adopted.join("Cargo.toml"), manifest).map_err(failed)?;
     let mut metadata = cargo(&["metadata", "--format-version", "1", "--quiet"]);
-    metadata.current_dir(&fetch);
+    metadata.current_dir(&adopted);
     let metadata = answer(metadata)?;
     let folder = folder(&metadata).ok_or("cargo does not say where the sources of sideway are")?;
     check(program("cp", &["-rT", folder, &workspace.join(SIDEWAY).to_string_lossy()]))?;
@@ -129,6 +137,23 @@ impl Device<'_> {
         match passed(&end.output) {
             Some(PASSED) if end.status.success() => Ok(format!("{PASSED} passed, none ignored")),
             found => Err(format!("expected {PASSED} tests that pass, found {found:?}: {end}")),
+        }
+    }
+
+    /// Builds the program whose queues sideway makes, and runs it. The library takes over no queue pair that
+    /// receives into completion entries, as libmlx5 makes them without the variable.
+    fn adopted(&self, workspace: &Path) -> Result<String, String> {
+        let mut build = cargo(&["build", "--quiet"]);
+        build.current_dir(workspace.join("adopted")).env("CARGO_TARGET_DIR", workspace.join("target"));
+        check(build)?;
+        let program = workspace.join("target/debug/adopted");
+        let mut command = self.program(&program.to_string_lossy(), "none");
+        command.env("MLX5_SCATTER_TO_CQE", "0");
+        let end = self.start("adopted", command)?.finish(LIMIT)?;
+        if end.status.success() && end.output.contains(COMPARED) {
+            Ok(COMPARED.into())
+        } else {
+            Err(end.to_string())
         }
     }
 

@@ -46,8 +46,9 @@ installs missing Debian packages; else it names them. DPDK is only unpacked, bel
   --pypi           run two ranks of Open MPI 5 over UCX 1.20, over each of UCX's transports, and
                    Mooncake's transfer engine; they compare their data. Their Python packages are
                    installed below target
-  --built          build and run the tests of the crate sideway, below target, and a program over
-                   librpma, which compares its data
+  --built          build and run the tests of the crate sideway, below target, a program whose
+                   queues sideway makes and this library takes over, and a program over librpma;
+                   both programs compare their data
   --rdma-core DIR  run all tests of a checkout of rdma-core that was built in place (cmake with
                    -DIN_PLACE=1, in its folder build), on three kinds of device. No test may fail; a
                    table lists the tests that end with an error for a missing feature

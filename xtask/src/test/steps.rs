@@ -230,7 +230,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "built", lane: Side, tier: Nightly, programs: &[],
            packages: || [VERBS, SIDEWAY, RPMA].concat(),
            run: || itself(&["peer", "--built"]).into(),
-           what: "tests of the crate sideway, and a program over librpma" },
+           what: "tests of the crate sideway, its queues taken over, and a program over librpma" },
     Step { name: "rdma-core", lane: Side, tier: Nightly, programs: &[], packages: || [VERBS, PEERS].concat(),
            run: || with_checkout("RDMA_CORE", "--rdma-core"),
            what: "all tests of a checkout of rdma-core (variable RDMA_CORE)" },

@@ -484,6 +484,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/fuzz/tests/exhaustive.rs",
     "hil-tests/libmlx5/src/completions.rs",
     "hil-tests/libmlx5/src/lib.rs",
+    "hil-tests/peer/sideway/adopted.rs",
     "hil-tests/scenarios/src/board/bare.rs",
     "hil-tests/scenarios/src/board/end.rs",
     "hil-tests/scenarios/src/board/host_memory.rs",
