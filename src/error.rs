@@ -1,5 +1,6 @@
-//! The error types of the library: of commands, of configurations, of posting, of completions and of pools.
-//! This module only exports them. Each type is defined in the lowest module that is common to its users.
+//! The error types of the library: of commands, command queues, mkey configurations, pools, queues, posting
+//! and completions. This module only re-exports them. Each type is defined in the lowest module that returns
+//! it.
 //!
 //! All error types are small and `Copy`. An error about a value names the value and, unless it is a constant,
 //! the limit. A refused request has changed nothing.

@@ -192,6 +192,10 @@ int main(void)
     CHECK(mlx5mk_qp_adopt(pd, cq, cq, their_qp, &spec, &qp, &error) == MLX5MK_ADOPT);
     CHECK(strstr(error.message, "not connected") != NULL);
     connect_to_itself(context, their_qp);
+    // The other flags were decided when the queue pair was created.
+    spec.flags = MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR;
+    CHECK(mlx5mk_qp_adopt(pd, cq, cq, their_qp, &spec, &qp, &error) == MLX5MK_ARGUMENT);
+    spec.flags = 0;
     CHECK(mlx5mk_qp_adopt(pd, cq, cq, their_qp, &spec, &qp, &error) == 0);
     CHECK(mlx5mk_qp_number(qp) == their_qp->qp_num);
     CHECK(!mlx5mk_qp_has_blue_flame(qp));

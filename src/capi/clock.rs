@@ -1,6 +1,6 @@
 //! Functions that read the device's clock, and that convert ticks and time stamps into nanoseconds.
 
-#![allow(unsafe_code)] // Unmangled names for C, and memory of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::Device;
 use super::error::{Error, attempt, given};

@@ -1,7 +1,7 @@
 //! Device commands whose bytes the program builds. The module has functions that send such commands, that
 //! register the memory which they name, and that receive the answers to queries later.
 
-#![allow(unsafe_code)] // Unmangled names for C, and memory of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given};
@@ -88,8 +88,8 @@ pub unsafe extern "C" fn mlx5mk_umem_register_dmabuf(
             return Err(Failure::Wanted("fd is a descriptor, 0 or more"));
         }
         let spec = umem_spec(access, page_sizes)?;
-        // SAFETY: the caller vouches for the descriptor and for the memory; Rust code has no reference to the
-        // memory.
+        // SAFETY: the caller ensures that `fd` is open. Rust code has no reference to the memory, and the
+        // caller vouches for all other uses of the memory.
         let made = unsafe { device.register_umem_dmabuf(BorrowedFd::borrow_raw(fd), offset..end, spec)? };
         hand_out(umem, Umem(made))
     })
@@ -191,12 +191,12 @@ unsafe fn mailboxes<'a>(
     (request, request_bytes): (*const c_void, u32),
     (reply, reply_bytes): (*mut c_void, u32),
 ) -> Result<(&'a [u8], &'a mut [u8]), Failure> {
-    // SAFETY: the caller vouches for the array of the request.
+    // SAFETY: the caller ensures that `request` leads to `request_bytes` bytes.
     let request = unsafe { array(request.cast::<u8>(), request_bytes as usize, "request")? };
     if reply.is_null() {
         return Err(Failure::Null("reply"));
     }
-    // SAFETY: the caller vouches for the array of the reply. Writing zeros initialises it.
+    // SAFETY: the caller ensures that `reply` leads to `reply_bytes` bytes. Writing zeros initialises them.
     let reply = unsafe {
         core::ptr::write_bytes(reply.cast::<u8>(), 0, reply_bytes as usize);
         core::slice::from_raw_parts_mut(reply.cast::<u8>(), reply_bytes as usize)
@@ -223,9 +223,9 @@ pub unsafe extern "C" fn mlx5mk_object_create(
 ) -> i32 {
     attempt(error, || {
         let (Device(device), object) = (given(device, "device")?, given(object, "object")?);
-        // SAFETY: the caller vouches for both mailboxes.
+        // SAFETY: the caller ensures that request and reply lead to arrays of the given lengths.
         let (request, reply) = unsafe { mailboxes((request, request_bytes), (reply, reply_bytes))? };
-        // SAFETY: the caller vouches for all memory that the command names.
+        // SAFETY: the caller ensures that all memory that the command names stays valid.
         hand_out(object, Object(unsafe { device.create_object_from(request, reply)? }))
     })
 }
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn mlx5mk_object_query(
 ) -> i32 {
     attempt(error, || {
         let Object(object) = given(object, "object")?;
-        // SAFETY: the caller vouches for both mailboxes.
+        // SAFETY: the caller ensures that request and reply lead to arrays of the given lengths.
         let (request, reply) = unsafe { mailboxes((request, request_bytes), (reply, reply_bytes))? };
         object.query_from(request, reply)?;
         Ok(0)
@@ -266,9 +266,9 @@ pub unsafe extern "C" fn mlx5mk_object_modify(
 ) -> i32 {
     attempt(error, || {
         let Object(object) = given(object, "object")?;
-        // SAFETY: the caller vouches for both mailboxes.
+        // SAFETY: the caller ensures that request and reply lead to arrays of the given lengths.
         let (request, reply) = unsafe { mailboxes((request, request_bytes), (reply, reply_bytes))? };
-        // SAFETY: the caller vouches for all memory that the command names.
+        // SAFETY: the caller ensures that all memory that the command names stays valid.
         unsafe { object.modify_from(request, reply)? };
         Ok(0)
     })
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn mlx5mk_object_query_later(
 ) -> i32 {
     attempt(error, || {
         let (Object(object), Queries(queries)) = (given(object, "object")?, given(queries, "queries")?);
-        // SAFETY: the caller vouches for the bytes of the request.
+        // SAFETY: the caller ensures that `request` leads to `request_bytes` bytes.
         let request = unsafe { array(request.cast::<u8>(), request_bytes as usize, "request")? };
         object.query_later_from(queries, request, reply_bytes as usize, id)?;
         Ok(0)
@@ -395,7 +395,7 @@ pub unsafe extern "C" fn mlx5mk_queries_next(
 ) -> i32 {
     attempt(error, || {
         let (Queries(queries), answer) = (given(queries, "queries")?, given(answer, "answer")?);
-        // SAFETY: the caller vouches for the memory at `reply`.
+        // SAFETY: the caller ensures that `answer.reply` leads to memory for `answer.room` bytes.
         let place = unsafe { room(answer.reply.cast(), answer.room as usize, "reply")? };
         let limit = u64::try_from(milliseconds).ok().map(Duration::from_millis);
         let Some(found) = queries.next(limit)? else { return Ok(0) };
@@ -437,7 +437,7 @@ pub unsafe extern "C" fn mlx5mk_answer_qp(
 ) -> i32 {
     attempt(error, || {
         let info = given(info, "info")?;
-        // SAFETY: the caller vouches for the answer.
+        // SAFETY: the caller ensures that mlx5mk_queries_next has written the answer.
         let reply = unsafe { reply_of(answer)? };
         // `QueryQp` needs a number to build a command. Decoding a reply does not use it, so it is 0 here.
         let decoded = QueryQp(Qpn::from_low_bits(0)).decode(reply).map_err(devx::DevxError::from)?;
@@ -458,7 +458,7 @@ pub unsafe extern "C" fn mlx5mk_answer_dek(
 ) -> i32 {
     attempt(error, || {
         let opaque = given(opaque, "opaque")?;
-        // SAFETY: the caller vouches for the answer.
+        // SAFETY: the caller ensures that mlx5mk_queries_next has written the answer.
         let reply = unsafe { reply_of(answer)? };
         let decoded = QueryDek(DekObject::new(0)).decode(reply).map_err(devx::DevxError::from)?;
         opaque.write(decoded.opaque);
@@ -472,6 +472,6 @@ pub unsafe extern "C" fn mlx5mk_answer_dek(
 /// The caller ensures that `reply` of the answer leads to the bytes that mlx5mk_queries_next has written.
 unsafe fn reply_of(answer: Option<&Answer>) -> Result<&[u8], Failure> {
     let answer = given(answer, "answer")?;
-    // SAFETY: the caller vouches for the bytes at `reply`.
+    // SAFETY: the caller ensures that mlx5mk_queries_next has written these bytes.
     unsafe { array(answer.reply.cast_const().cast::<u8>(), answer.bytes.min(answer.room) as usize, "reply") }
 }

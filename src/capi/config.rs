@@ -1,6 +1,6 @@
 //! Prepared configurations: properties of mkeys that are checked and encoded once, and used by many requests.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::hand_out;
 use super::error::{Error, Failure, attempt, given};
@@ -18,8 +18,8 @@ use std::boxed::Box;
 
 /// Flag of the field `parts` of a configuration (mlx5mk_config): the configuration gives access rights.
 pub const MLX5MK_SET_ACCESS: u32 = 1;
-/// Flag of `parts`: the configuration gives signatures. If both domains have none, the signatures in
-/// force are removed.
+/// Flag of `parts`: the configuration gives signatures. If the kind of both domains is MLX5MK_NO_SIGNATURE,
+/// the mkey's signatures are removed.
 pub const MLX5MK_SET_SIGNATURE: u32 = 2;
 /// Flag of `parts`: the configuration gives crypto properties.
 pub const MLX5MK_SET_CRYPTO: u32 = 4;
@@ -293,7 +293,7 @@ fn signature(config: &Config) -> Result<SignatureChange, Failure> {
 }
 
 fn crypto(spec: &CryptoSpec) -> Result<Crypto, Failure> {
-    // SAFETY: the caller vouches for the handle of the key.
+    // SAFETY: the caller ensures that `spec.dek` is NULL or the handle of a key.
     let Dek(dek) = given(unsafe { spec.dek.as_ref() }, "dek")?;
     Ok(Crypto {
         direction: either("direction", spec.direction, Direction::EncryptOnTx, Direction::DecryptOnTx)?,
@@ -427,7 +427,7 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
 ) -> i32 {
     attempt(error, || {
         let (Prepared(prepared), Dek(dek)) = (given(prepared, "prepared")?, given(dek, "dek")?);
-        // SAFETY: the caller vouches for 8 bytes at `keytag`, unless it is NULL.
+        // SAFETY: the caller ensures that `keytag` is NULL or leads to 8 bytes.
         let keytag = unsafe { keytag.cast::<[u8; 8]>().as_ref() };
         prepared.set_dek(dek.id(), keytag.map_or_else(Keytag::default, |bytes| Keytag(*bytes)))?;
         Ok(0)

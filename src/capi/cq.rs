@@ -1,6 +1,6 @@
 //! Completion queues and completions.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given, report};
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn mlx5mk_cq_adopt(
     attempt(error, || {
         let (Device(device), place) = (given(device, "device")?, given(cq, "cq")?);
         let ibv_cq = given(NonNull::new(ibv_cq), "ibv_cq")?;
-        // SAFETY: the caller vouches for the pointer.
+        // SAFETY: the caller ensures the conditions that the docstring states.
         let (cq, reader) = unsafe { device.adopt_cq(ibv_cq)? };
         hand_out(place, Cq { cq, reader, members: Members::new() })
     })
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
     let mut odd = None;
     let polled = (|| {
         let cq = given(cq, "cq")?;
-        // SAFETY: the caller vouches for the memory at `completions`.
+        // SAFETY: the caller ensures that `completions` leads to memory for `max` values.
         let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
         Ok(poll(cq, room, &mut odd))
     })();
@@ -282,8 +282,8 @@ pub unsafe extern "C" fn mlx5mk_cq_poll(
 }
 
 /// Ends the state in which mlx5mk_mkey_check reports lost errors for each mkey of the device. Signature
-/// errors are lost if too many of them arrive for mkeys of pools that belong to other completion queues. Call
-/// this function after all data that moved until now were taken for wrong, for example moved again.
+/// errors are lost if too many of them arrive for mkeys of pools that belong to other completion queues.
+/// Before you call this function, treat all data that moved until now as wrong: for example, move them again.
 ///
 /// Errors: MLX5MK_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn mlx5mk_cq_poll_stamped(
     let polled = (|| {
         let Cq { reader, members, .. } = given(cq, "cq")?;
         let max = max.min(i32::MAX as u32) as usize;
-        // SAFETY: the caller vouches for the memory at `completions` and `timestamps`.
+        // SAFETY: the caller ensures that both pointers lead to memory for `max` values.
         let (room, stamps) =
             unsafe { (room(completions, max, "completions")?, room(timestamps, max, "timestamps")?) };
         let (mut router, mut count) = (members.router(), 0);
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn mlx5mk_cq_wait(
     let mut odd = None;
     let waited = (|| {
         let cq = given(cq, "cq")?;
-        // SAFETY: the caller vouches for the memory at `completions`.
+        // SAFETY: the caller ensures that `completions` leads to memory for `max` values.
         let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
         match poll(cq, room, &mut odd) {
             0 if !room.is_empty() => wait(cq, room, milliseconds, &mut odd),
@@ -437,7 +437,7 @@ pub unsafe extern "C" fn mlx5mk_completion_words(
     size: usize,
 ) -> usize {
     let Some(completion) = completion else { return 0 };
-    // SAFETY: the caller vouches for the memory at `words`.
+    // SAFETY: the caller ensures that `words` leads to `size` bytes.
     unsafe { text(words, size, completion) }
 }
 
@@ -448,7 +448,7 @@ pub unsafe extern "C" fn mlx5mk_completion_words(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut MaybeUninit<Error>>) -> i32 {
     attempt(error, || {
-        // SAFETY: the caller vouches for the handle of the completion queue.
+        // SAFETY: the caller ensures that `cq` is NULL or the handle of a completion queue.
         let Some(queue) = (unsafe { cq.as_mut() }) else { return Ok(0) };
         let queue_pairs = queue.members.queue_pairs.iter_mut().count();
         let pools = queue.members.pools.len() + queue.members.stores;

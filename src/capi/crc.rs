@@ -1,6 +1,6 @@
 //! Functions that combine the CRCs of single blocks into the CRC of all data.
 
-#![allow(unsafe_code)] // Unmangled names for C, and arrays of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::config::seed;
 use super::error::{Error, attempt, given};
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn mlx5mk_crc32c_combine(
 ) -> i32 {
     attempt(error, || {
         let crc = given(crc, "crc")?;
-        // SAFETY: the caller vouches for the array.
+        // SAFETY: the caller ensures that `blocks` leads to `count` values.
         let blocks = unsafe { array(blocks, count as usize, "blocks")? };
         let behind = Crc32cCombine::behind(block_bytes, self::seed(seed)?);
         crc.write(blocks.iter().fold(first, |all, block| behind.combine(all, *block)));
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn mlx5mk_crc64_combine(
 ) -> i32 {
     attempt(error, || {
         let crc = given(crc, "crc")?;
-        // SAFETY: the caller vouches for the array.
+        // SAFETY: the caller ensures that `blocks` leads to `count` values.
         let blocks = unsafe { array(blocks, count as usize, "blocks")? };
         let behind = Crc64Combine::behind(block_bytes, self::seed(seed)?);
         crc.write(blocks.iter().fold(first, |all, block| behind.combine(all, *block)));

@@ -1,6 +1,6 @@
 //! A cache of data encryption keys: the program finds a key by an identity that it chooses, such as a volume.
 
-#![allow(unsafe_code)] // Unmangled names for C, and bytes of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
@@ -48,11 +48,11 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_lease(
 ) -> i32 {
     attempt(error, || {
         let (DekCache(cache), dek) = (given(cache, "cache")?, given(dek, "dek")?);
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `identity` leads to `bytes` bytes.
         let identity = unsafe { array(identity.cast::<u8>(), bytes, "identity")? };
         let lease = cache.lease(identity.to_vec(), |pd| {
             let spec = spec.ok_or(Failure::Wanted("there is no key of this identity: give spec"))?;
-            // SAFETY: the caller vouches for the bytes of the key.
+            // SAFETY: the caller ensures that `spec.key` leads to `spec.bytes` bytes.
             unsafe { load(pd, spec) }
         })?;
         hand_out(dek, Dek(Owner::Cache(lease)))
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_erase(
 ) -> i32 {
     attempt(error, || {
         let DekCache(cache) = given(cache, "cache")?;
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `identity` leads to `bytes` bytes.
         let identity = unsafe { array(identity.cast::<u8>(), bytes, "identity")? };
         Ok(cache.erase(identity)?.into())
     })
@@ -94,7 +94,8 @@ pub unsafe extern "C" fn mlx5mk_dek_cache_remove_unused(
     })
 }
 
-/// Destroys the cache and its keys. No request may still use them. NULL is ignored.
+/// Destroys the cache and its keys. The caller ensures that no request uses the keys any more. NULL is
+/// ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_cache_destroy(cache: Option<Box<DekCache>>) {
     drop(cache);

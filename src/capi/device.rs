@@ -1,6 +1,6 @@
 //! Devices and protection domains.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::error::{Error, Failure, attempt, given};
 use super::text::text;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// An open mlx5 device.
 pub struct Device(pub(super) Arc<devx::Device>);
 
-/// A protection domain: keys work only with queue pairs of the same protection domain.
+/// A protection domain. The keys of its memory regions and mkeys work only with queue pairs of the same
+/// domain.
 pub struct Pd {
     pub(super) device: Arc<devx::Device>,
     pub(super) pd: devx::ProtectionDomain,
@@ -34,7 +35,7 @@ pub unsafe extern "C" fn mlx5mk_device_open(
         let device = given(device, "device")?;
         let name = match name.is_null() {
             true => None,
-            // SAFETY: the name is not NULL, so the caller vouches that it is a string.
+            // SAFETY: the name is not NULL, so the caller ensures that it is a string with a NUL at the end.
             false => Some(
                 unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Failure::Wanted("name is not UTF-8"))?,
             ),
@@ -57,7 +58,7 @@ pub unsafe extern "C" fn mlx5mk_device_adopt(
     attempt(error, || {
         let device = given(device, "device")?;
         let context = given(NonNull::new(context), "context")?;
-        // SAFETY: the caller vouches for the pointer.
+        // SAFETY: the caller ensures that `context` is an open `struct ibv_context`, and keeps it open.
         let adopted = unsafe { devx::Device::adopt(context)? };
         hand_out(device, Device(Arc::new(adopted)))
     })
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn mlx5mk_device_describe(
     size: usize,
 ) -> usize {
     let Some(Device(device)) = device else { return 0 };
-    // SAFETY: the caller vouches for the memory at `words`.
+    // SAFETY: the caller ensures that `words` leads to `size` bytes.
     unsafe { text(words, size, device) }
 }
 
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn mlx5mk_pd_adopt(
     attempt(error, || {
         let (Device(device), pd) = (given(device, "device")?, given(pd, "pd")?);
         let ibv_pd = given(NonNull::new(ibv_pd), "ibv_pd")?;
-        // SAFETY: the caller vouches for the pointer.
+        // SAFETY: the caller ensures that `ibv_pd` is a `struct ibv_pd`, and keeps it allocated.
         let adopted = unsafe { device.adopt_pd(ibv_pd)? };
         hand_out(pd, Pd { device: device.clone(), pd: adopted })
     })

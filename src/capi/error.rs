@@ -1,6 +1,6 @@
 //! Error codes and messages for C, and the conversion of Rust results into them.
 
-#![allow(unsafe_code)] // Unmangled names for C, and texts of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::text::text;
 use crate::devx::{AdoptError, DevxError, on_drop_error};

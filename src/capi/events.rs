@@ -1,6 +1,6 @@
 //! Asynchronous events of queue pairs and completion queues, such as a change to the error state.
 
-#![allow(unsafe_code)] // Unmangled names for C, and arrays of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given};
@@ -15,8 +15,8 @@ use std::vec::Vec;
 
 /// Kind of event: a send queue has stopped before its next request (state MLX5MK_QP_SQ_DRAINED).
 pub const MLX5MK_EVENT_SQ_DRAINED: u32 = 3;
-/// Kind of event: a completion queue was full, or the device cannot write to its memory. The device writes no
-/// more entries to it.
+/// Kind of event: a completion queue was full, or the device cannot write to the queue's memory. The device
+/// writes no more entries to the queue.
 pub const MLX5MK_EVENT_CQ_ERROR: u32 = 4;
 /// Kind of event: a queue pair is in the error state because of a fault in its own queues.
 pub const MLX5MK_EVENT_QP_CATASTROPHIC: u32 = 5;
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn mlx5mk_qp_notify(
 ) -> i32 {
     attempt(error, || {
         let (qp, Events(events)) = (given(qp, "qp")?, given(events, "events")?);
-        // SAFETY: the caller vouches for the array.
+        // SAFETY: the caller ensures that `kinds` leads to `count` values.
         let kinds = unsafe { array(kinds, count as usize, "kinds")? };
         let kind = |kind: &u32| {
             u8::try_from(*kind)
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn mlx5mk_events_fd(
     attempt(error, || Ok(given(events, "events")?.0.as_raw_fd()))
 }
 
-/// Destroys the channel. No thread may still wait on it. NULL is ignored.
+/// Destroys the channel. The caller ensures that no thread waits on it any more. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_events_destroy(events: Option<Box<Events>>) {
     drop(events);

@@ -1,7 +1,7 @@
 //! The handles of a group: a completion queue, the queue pairs that complete to it, and the pools that report
 //! signature errors to it. These handles refer to each other.
 
-#![allow(unsafe_code)] // Pointers from a completion queue to its members.
+#![allow(unsafe_code)] // A completion queue has raw pointers to its members.
 
 use super::error::Failure;
 use super::values::only;
@@ -278,8 +278,8 @@ impl Pool {
     /// Takes a free mkey, and clears a signature error of its earlier use.
     pub(super) fn take(&mut self) -> Option<TakenMkey> {
         let mkey = self.mkeys.take()?.into();
-        // `check` also takes the signature error of the earlier use, if there is one. Nobody asks for it any
-        // more.
+        // `check` removes a signature error of the earlier use, which must not count as an error of the new
+        // use.
         let _ = self.check(mkey);
         Some(mkey)
     }

@@ -1,6 +1,6 @@
 //! Describes the bytes of a send queue or a completion queue in words, and lists what a device would refuse.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::error::{Error, Failure, attempt};
 use super::text::text;
@@ -128,9 +128,9 @@ pub unsafe extern "C" fn mlx5mk_inspect(
 ) -> i32 {
     attempt(error, || {
         let what = What::new(what).ok_or(Failure::Value { what: "what", value: what.into() })?;
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `bytes` leads to `count` bytes.
         let ring = Ring { bytes: unsafe { array(bytes.cast::<u8>(), count, "bytes")? }, what };
-        // SAFETY: the caller vouches for the memory at `words`.
+        // SAFETY: the caller ensures that `words` leads to `size` bytes.
         let written = unsafe { text(words, size, &ring) };
         if let Some(length) = length {
             length.write(written);

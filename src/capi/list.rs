@@ -2,7 +2,7 @@
 //! entries from the list. The module also has functions that post requests which replace entries of a layout
 //! or append entries to it.
 
-#![allow(unsafe_code)] // Unmangled names for C, and memory that a handle owns.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is a list that borrows memory of its handle.
 
 use super::config::Prepared;
 use super::device::{Pd, hand_out};
@@ -17,7 +17,7 @@ use std::boxed::Box;
 
 /// A list of entries in registered memory, for layouts that do not fit into a request.
 pub struct List {
-    // The first field, so that it is dropped before `_memory`, which it borrows.
+    // This field stands first, so that it is dropped before `_memory`, which it borrows.
     list: RegisteredList<'static>,
     _memory: Buffer,
 }
@@ -64,7 +64,8 @@ pub unsafe extern "C" fn mlx5mk_list_write(
 ) -> i32 {
     attempt(error, || {
         let list = given(list, "list")?;
-        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
+        // SAFETY: the caller ensures that `entries` leads to `count` values. A `Range` has the layout of a
+        // `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         list.list.write(entries)?;
         Ok(0)
@@ -86,14 +87,15 @@ pub unsafe extern "C" fn mlx5mk_list_write_equal(
 ) -> i32 {
     attempt(error, || {
         let (list, size) = (given(list, "list")?, values::entry_size(entry_size)?);
-        // SAFETY: the caller vouches for the array. A `Place` has the layout of a `KsmEntry`.
+        // SAFETY: the caller ensures that `entries` leads to `count` values. A `Place` has the layout of a
+        // `KsmEntry`.
         let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };
         list.list.write_ksm(size, entries)?;
         Ok(0)
     })
 }
 
-/// Destroys a list. No request may still use it. NULL is ignored.
+/// Destroys a list. The caller ensures that no request uses it any more. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
     drop(list);
@@ -146,14 +148,15 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
 ) -> i32 {
     attempt(error, || {
         let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
-        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
+        // SAFETY: the caller ensures that `entries` leads to `count` values. A `Range` has the layout of a
+        // `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         flagged(qp, id, flags)?.replace_entries(pool.mkey(mkey)?, first, entries)?;
         Ok(0)
     })
 }
 
-/// As mlx5mk_post_replace, with the entries of `list`. These may be more than fit into a request. Do not
+/// As mlx5mk_post_replace, with the entries of `list`, which may be more than a request can hold. Do not
 /// change the list until the request has completed.
 ///
 /// Errors: as mlx5mk_post_replace.

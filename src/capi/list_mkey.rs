@@ -1,6 +1,6 @@
 //! Mkeys that a device command creates together with their list of entries.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, attempt, given};
@@ -35,7 +35,8 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create(
 ) -> i32 {
     attempt(error, || {
         let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access_of(access)?);
-        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
+        // SAFETY: the caller ensures that `entries` leads to `count` values. A `Range` has the layout of a
+        // `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Klm(entries))?))
     })
@@ -60,7 +61,8 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
     attempt(error, || {
         let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access_of(access)?);
         let size = values::entry_size(entry_size)?;
-        // SAFETY: the caller vouches for the array. A `Place` has the layout of a `KsmEntry`.
+        // SAFETY: the caller ensures that `entries` leads to `count` values. A `Place` has the layout of a
+        // `KsmEntry`.
         let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };
         hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Ksm(size, entries))?))
     })
@@ -88,7 +90,7 @@ pub unsafe extern "C" fn mlx5mk_list_mkey_key(
     })
 }
 
-/// Destroys an mkey. No request may still use it. NULL is ignored.
+/// Destroys an mkey. The caller ensures that no request uses it any more. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_mkey_destroy(mkey: Option<Box<ListMkey>>) {
     drop(mkey);

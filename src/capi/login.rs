@@ -1,7 +1,6 @@
-//! Crypto logins. While a login of the program is valid, the device accepts wrapped data encryption keys from
-//! it.
+//! Crypto logins. While a login is valid, the device accepts wrapped data encryption keys from the program.
 
-#![allow(unsafe_code)] // Unmangled names for C, and bytes of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Device, hand_out};
 use super::error::{Error, attempt, given};
@@ -49,7 +48,7 @@ pub unsafe extern "C" fn mlx5mk_login_create(
     attempt(error, || {
         let (Device(device), spec) = (given(device, "device")?, given(spec, "spec")?);
         let login = given(login, "login")?;
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `spec.credential` leads to `spec.bytes` bytes.
         let bytes = unsafe { array(spec.credential.cast::<u8>(), spec.bytes as usize, "credential")? };
         let begun = device.login(
             CredentialId::new(spec.credential_id)?,

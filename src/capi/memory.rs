@@ -1,6 +1,6 @@
 //! Memory regions and data encryption keys.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::{Device, Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
         if fd < 0 {
             return Err(Failure::Wanted("fd is a descriptor, 0 or more"));
         }
-        // SAFETY: the caller vouches for the descriptor and for the memory; Rust code has no reference to the
-        // memory.
+        // SAFETY: the caller ensures that `fd` is open. Rust code has no reference to the memory, and the
+        // caller vouches for all other uses of the memory.
         let region = unsafe { pd.pd.register_dmabuf(BorrowedFd::borrow_raw(fd), offset..end, iova, access)? };
         hand_out(mr, Mr(region))
     })
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn mlx5mk_dek_create(
 ) -> i32 {
     attempt(error, || {
         let (pd, spec, dek) = (given(pd, "pd")?, given(spec, "spec")?, given(dek, "dek")?);
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `spec.key` leads to `spec.bytes` bytes.
         let loaded = unsafe { load(&pd.pd, spec)? };
         hand_out(dek, Dek(Owner::Handle(loaded)))
     })
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn mlx5mk_dek_create(
 /// # Safety
 /// The caller ensures that `spec.key` leads to `spec.bytes` bytes.
 pub(super) unsafe fn load(pd: &devx::ProtectionDomain, spec: &KeySpec) -> Result<devx::Dek, Failure> {
-    // SAFETY: the caller vouches for the bytes.
+    // SAFETY: the caller ensures that `spec.key` leads to `spec.bytes` bytes.
     let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
     Ok(pd.create_dek(key_of(key, spec.flags, Keytag(spec.keytag))?, spec.opaque)?)
 }
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn mlx5mk_dek_replace(
 ) -> i32 {
     attempt(error, || {
         let (dek, spec) = (given(dek, "dek")?, given(spec, "spec")?);
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `spec.key` leads to `spec.bytes` bytes.
         let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
         match &mut dek.0 {
             Owner::Handle(dek) => dek.replace(key_of(key, spec.flags, Keytag(spec.keytag))?)?,
@@ -276,8 +276,8 @@ pub unsafe extern "C" fn mlx5mk_sync_crypto(
     })
 }
 
-/// Destroys the key, or gives it back if it was lent by a cache. No request may still use it. NULL is
-/// ignored.
+/// Destroys the key, or gives it back if a cache has lent it. The caller ensures that no request uses the key
+/// any more. NULL is ignored.
 ///
 /// The device may give the number of a destroyed key to the next key. An mkey whose configuration still names
 /// the number then encrypts and decrypts with the other key, without any error. Before this call, configure

@@ -55,7 +55,7 @@
 #define MLX5MK_ZERO
 #endif
 
-// The first of the three numbers of the header's version. A program can compare them at compile time.
+// The first of the three numbers of the header's version. A program can compare the numbers at compile time.
 #define MLX5MK_VERSION_MAJOR 0
 
 // The second number of the version.
@@ -179,8 +179,8 @@
 // cache lines of 128 bytes, each entry then has a cache line of its own.
 #define MLX5MK_CQ_LONG_ENTRIES 1
 
-// In place of a number of domains: the pool of the mkey was created without a completion queue, so its mkeys
-// have no signatures.
+// Value of `domains` of mlx5mk_configure_size: the pool of the mkey was created without a completion queue,
+// so its mkeys have no signatures.
 #define MLX5MK_NO_SIGNATURES UINT32_MAX
 
 // Flag of a queue pair: every send request has a completion.
@@ -242,8 +242,8 @@
 // Kind of event: a send queue has stopped before its next request (state MLX5MK_QP_SQ_DRAINED).
 #define MLX5MK_EVENT_SQ_DRAINED 3
 
-// Kind of event: a completion queue was full, or the device cannot write to its memory. The device writes no
-// more entries to it.
+// Kind of event: a completion queue was full, or the device cannot write to the queue's memory. The device
+// writes no more entries to the queue.
 #define MLX5MK_EVENT_CQ_ERROR 4
 
 // Kind of event: a queue pair is in the error state because of a fault in its own queues.
@@ -265,7 +265,8 @@
 // Flag of a pool: the peer may invalidate the mkeys.
 #define MLX5MK_POOL_REMOTE_INVALIDATE 4
 
-// Flag of a pool: PCIe reads and writes through the mkeys may pass one another.
+// Flag of a pool: PCIe writes through the mkeys may pass one another, and reads may pass writes where the
+// device supports that.
 #define MLX5MK_POOL_RELAXED_ORDERING 8
 
 // Flag of a pool: configurations write only the properties that change, and post the same bytes as SPDK's
@@ -288,8 +289,8 @@
 // Flag of the field `parts` of a configuration (mlx5mk_config): the configuration gives access rights.
 #define MLX5MK_SET_ACCESS 1
 
-// Flag of `parts`: the configuration gives signatures. If both domains have none, the signatures in
-// force are removed.
+// Flag of `parts`: the configuration gives signatures. If the kind of both domains is MLX5MK_NO_SIGNATURE,
+// the mkey's signatures are removed.
 #define MLX5MK_SET_SIGNATURE 2
 
 // Flag of `parts`: the configuration gives crypto properties.
@@ -523,7 +524,8 @@ typedef struct mlx5mk_mr mlx5mk_mr;
 // An object that a command of the program has created.
 typedef struct mlx5mk_object mlx5mk_object;
 
-// A protection domain: keys work only with queue pairs of the same protection domain.
+// A protection domain. The keys of its memory regions and mkeys work only with queue pairs of the same
+// domain.
 typedef struct mlx5mk_pd mlx5mk_pd;
 
 // Mkeys with the same properties. Some are in use, the others are free.
@@ -750,7 +752,7 @@ typedef struct mlx5mk_qp_spec {
   // The number of receive requests that the receive queue holds, rounded up to a power of two, at most
   // 32768. Default 16.
   uint32_t receive_slots MLX5MK_ZERO;
-  // Buffers of a receive request, a power of two. Default 4.
+  // The largest number of buffers of a receive request, a power of two. Default 4.
   uint32_t receive_sges MLX5MK_ZERO;
   // The largest number of send work requests that may be outstanding. A configuration of an mkey may
   // consist of several work requests. The queue pair sets aside an entry of the completion queue for each
@@ -1162,8 +1164,8 @@ int32_t mlx5mk_dek_replace(struct mlx5mk_dek *dek,
 int32_t mlx5mk_sync_crypto(const struct mlx5mk_device *device,
                            struct mlx5mk_error *error);
 
-// Destroys the key, or gives it back if it was lent by a cache. No request may still use it. NULL is
-// ignored.
+// Destroys the key, or gives it back if a cache has lent it. The caller ensures that no request uses the key
+// any more. NULL is ignored.
 //
 // The device may give the number of a destroyed key to the next key. An mkey whose configuration still names
 // the number then encrypts and decrypts with the other key, without any error. Before this call, configure
@@ -1206,7 +1208,8 @@ int32_t mlx5mk_dek_cache_erase(struct mlx5mk_dek_cache *cache,
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_dek_cache_remove_unused(struct mlx5mk_dek_cache *cache, struct mlx5mk_error *error);
 
-// Destroys the cache and its keys. No request may still use them. NULL is ignored.
+// Destroys the cache and its keys. The caller ensures that no request uses the keys any more. NULL is
+// ignored.
 void mlx5mk_dek_cache_destroy(struct mlx5mk_dek_cache *cache);
 
 // Creates a completion queue of `entries` entries, a power of two. `flags` is MLX5MK_CQ_LONG_ENTRIES or 0.
@@ -1248,8 +1251,8 @@ int32_t mlx5mk_cq_poll(struct mlx5mk_cq *cq,
                        struct mlx5mk_error *error);
 
 // Ends the state in which mlx5mk_mkey_check reports lost errors for each mkey of the device. Signature
-// errors are lost if too many of them arrive for mkeys of pools that belong to other completion queues. Call
-// this function after all data that moved until now were taken for wrong, for example moved again.
+// errors are lost if too many of them arrive for mkeys of pools that belong to other completion queues.
+// Before you call this function, treat all data that moved until now as wrong: for example, move them again.
 //
 // Errors: MLX5MK_ARGUMENT.
 int32_t mlx5mk_cq_forget_lost_errors(struct mlx5mk_cq *cq,
@@ -1367,8 +1370,8 @@ int32_t mlx5mk_qp_create(const struct mlx5mk_pd *pd,
 // protection domain and its completion queues, which the program has adopted before.
 //
 // The function reads only two fields of `spec`: `max_requests`, to which the caller sets the `max_send_wr`
-// of the queue pair, and `flags`, which contains MLX5MK_QP_SIGNAL_ALL if the queue pair was created with
-// `sq_sig_all`. NULL stands for the defaults.
+// of the queue pair, and `flags`, which is MLX5MK_QP_SIGNAL_ALL if the queue pair was created with
+// `sq_sig_all`, otherwise 0. NULL stands for the defaults.
 //
 // The caller ensures:
 //
@@ -1529,7 +1532,7 @@ int32_t mlx5mk_events_wait(const struct mlx5mk_events *events,
 int32_t mlx5mk_events_fd(const struct mlx5mk_events *events,
                          struct mlx5mk_error *error);
 
-// Destroys the channel. No thread may still wait on it. NULL is ignored.
+// Destroys the channel. The caller ensures that no thread waits on it any more. NULL is ignored.
 void mlx5mk_events_destroy(struct mlx5mk_events *events);
 
 // Creates a pair of PSVs.
@@ -1604,7 +1607,8 @@ int32_t mlx5mk_pool_put(struct mlx5mk_pool *pool,
                         const struct mlx5mk_completion *completion,
                         struct mlx5mk_error *error);
 
-// Destroys the pool and its mkeys. No request may still use them. NULL is ignored.
+// Destroys the pool and its mkeys. The caller ensures that no request uses the mkeys any more. NULL is
+// ignored.
 void mlx5mk_pool_destroy(struct mlx5mk_pool *pool);
 
 // Writes the key of an mkey in use. The key is both local and remote.
@@ -1781,11 +1785,11 @@ int32_t mlx5mk_post(struct mlx5mk_qp *qp,
                     const struct mlx5mk_request *request,
                     struct mlx5mk_error *error);
 
-// Posts a work request that the program built. `wqe` leads to `bytes` bytes. The control segment at their
-// beginning gives the length of the request, which may be less than `bytes`. In the control segment the
-// library sets the index of the WQE and the number of the queue pair, and adds `flags` to the flags that are
-// there. The device does not see the request before mlx5mk_doorbell. The library does not know how the
-// request changes mkeys, so do not use it with an mkey of a pool.
+// Posts a work request that the program built. `wqe` leads to `bytes` bytes, which begin with a control
+// segment. This segment gives the length of the request, which may be less than `bytes`. In the control
+// segment, the library sets the index of the WQE and the number of the queue pair, and adds `flags` to the
+// flags that the program has set. The device does not see the request before mlx5mk_doorbell. The library
+// does not know how the request changes mkeys, so the request must not change an mkey of a pool.
 //
 // Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 int32_t mlx5mk_post_raw(struct mlx5mk_qp *qp,
@@ -1851,7 +1855,7 @@ int32_t mlx5mk_list_write_equal(struct mlx5mk_list *list,
                                 uint32_t count,
                                 struct mlx5mk_error *error);
 
-// Destroys a list. No request may still use it. NULL is ignored.
+// Destroys a list. The caller ensures that no request uses it any more. NULL is ignored.
 void mlx5mk_list_destroy(struct mlx5mk_list *list);
 
 // As mlx5mk_post_configure, with the entries of a list. The list may have at most as many entries as the
@@ -1886,7 +1890,7 @@ int32_t mlx5mk_post_replace(struct mlx5mk_qp *qp,
                             uint32_t count,
                             struct mlx5mk_error *error);
 
-// As mlx5mk_post_replace, with the entries of `list`. These may be more than fit into a request. Do not
+// As mlx5mk_post_replace, with the entries of `list`, which may be more than a request can hold. Do not
 // change the list until the request has completed.
 //
 // Errors: as mlx5mk_post_replace.
@@ -1952,7 +1956,7 @@ int32_t mlx5mk_list_mkey_key(const struct mlx5mk_list_mkey *mkey,
                              uint32_t *key,
                              uint64_t *length);
 
-// Destroys an mkey. No request may still use it. NULL is ignored.
+// Destroys an mkey. The caller ensures that no request uses it any more. NULL is ignored.
 void mlx5mk_list_mkey_destroy(struct mlx5mk_list_mkey *mkey);
 
 // Creates `count` windows, 1 to 65536, none of them in use.
@@ -2024,7 +2028,7 @@ int32_t mlx5mk_windows_put(struct mlx5mk_windows *windows,
                            const struct mlx5mk_completion *completion,
                            struct mlx5mk_error *error);
 
-// Destroys the windows. No request may still use them. NULL is ignored.
+// Destroys the windows. The caller ensures that no request uses them any more. NULL is ignored.
 void mlx5mk_windows_destroy(struct mlx5mk_windows *windows);
 
 // Writes to `crc` the CRC32C of data that consist of a first part and `count` blocks of `block_bytes` bytes

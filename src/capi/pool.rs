@@ -1,6 +1,6 @@
 //! Pools of mkeys, and mkeys in them.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::cq::Completion;
 use super::device::Pd;
@@ -24,7 +24,8 @@ pub const MLX5MK_POOL_CRYPTO: u32 = 1;
 pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
 /// Flag of a pool: the peer may invalidate the mkeys.
 pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
-/// Flag of a pool: PCIe reads and writes through the mkeys may pass one another.
+/// Flag of a pool: PCIe writes through the mkeys may pass one another, and reads may pass writes where the
+/// device supports that.
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
 /// Flag of a pool: configurations write only the properties that change, and post the same bytes as SPDK's
 /// `lib/mlx5`. The tag of an mkey never changes, even with MLX5MK_POOL_UPDATE_TAG. Rights are written only if
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
 ) -> i32 {
     attempt(error, || {
         let (pd, spec, place) = (given(pd, "pd")?, given(spec, "spec")?, given(pool, "pool")?);
-        // SAFETY: the caller vouches for the handles of the completion queue and of the PSVs.
+        // SAFETY: the caller ensures that the handles of the completion queue and of the PSVs are valid.
         let (of, psvs) = unsafe { (cq.map(|cq| &cq.as_ref().cq), spec.psvs.as_ref()) };
         let wanted = mkeys(spec, 1 << 16, of)?;
         let count = spec.count as usize;
@@ -122,8 +123,8 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
         let (mkeys, handles) = mkeys.into_parts();
         let kind = mkeys.first().map(Mkey::kind).ok_or(Failure::Wanted("a pool has mkeys"))?;
         let pool = Pool { mkeys: pool_of(mkeys)?, _handles: handles, kind, cq };
-        // SAFETY: the caller vouches for the completion queue's handle, and no reference to the queue is
-        // left.
+        // SAFETY: the caller ensures that the completion queue exists. The references to it that this
+        // function made above are no longer used.
         Ok(unsafe { join(pool, place) })
     })
 }
@@ -168,7 +169,8 @@ pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32
     let cq = pool.cq;
     let pool = NonNull::from(Box::leak(Box::new(pool)));
     if let Some(mut cq) = cq {
-        // SAFETY: the caller vouches for the pointer.
+        // SAFETY: the caller ensures that the completion queue exists and that no other reference leads to
+        // it.
         unsafe { cq.as_mut() }.members.pools.push(pool);
     }
     place.write(pool.as_ptr());
@@ -240,7 +242,8 @@ pub unsafe extern "C" fn mlx5mk_pool_put(
     })
 }
 
-/// Destroys the pool and its mkeys. No request may still use them. NULL is ignored.
+/// Destroys the pool and its mkeys. The caller ensures that no request uses the mkeys any more. NULL is
+/// ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_pool_destroy(pool: Option<Box<Pool>>) {
     let Some(pool) = pool else { return };

@@ -1,6 +1,6 @@
 //! Functions that post requests, and the operations of requests.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::config::{self, Prepared};
 use super::error::{Error, Failure, attempt, given};
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn mlx5mk_post_configure(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        // SAFETY: the caller vouches for the array. A `Range` has the layout of a `KlmEntry`.
+        // SAFETY: the caller ensures that `entries` leads to `count` values. A `Range` has the layout of a
+        // `KlmEntry`.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         let layout = if entries.is_empty() { Layout::Unchanged } else { Layout::List(entries) };
         configure((qp, id, flags), (pool, mkey), prepared, layout)
@@ -161,7 +162,8 @@ pub unsafe extern "C" fn mlx5mk_post_configure_interleaved(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        // SAFETY: the caller vouches for the array. A `Stream` has the layout of an `InterleavedEntry`.
+        // SAFETY: the caller ensures that `streams` leads to `count` values. A `Stream` has the layout of an
+        // `InterleavedEntry`.
         let entries = unsafe { array(streams.cast::<InterleavedEntry>(), count as usize, "streams")? };
         if entries.is_empty() {
             return Err(Failure::Wanted("an interleaved layout has streams"));
@@ -182,11 +184,12 @@ pub unsafe extern "C" fn mlx5mk_post(
     attempt(error, || {
         let (qp, request) = (given(qp, "qp")?, given(request, "request")?);
         let post = flagged(qp, request.id, request.flags)?;
-        // SAFETY: the caller vouches for the array. A `Range` has the layout of an `Sge`.
+        // SAFETY: the caller ensures that `request.sges` leads to `request.sge_count` values. A `Range` has
+        // the layout of an `Sge`.
         let sges = unsafe { array(request.sges.cast::<Sge>(), request.sge_count as usize, "sges")? };
         let payload = match request.inline_data.is_null() {
             true => Payload::Sges(sges),
-            // SAFETY: the caller vouches for the bytes.
+            // SAFETY: the caller ensures that `request.inline_data` leads to `request.inline_bytes` bytes.
             false => Payload::Inline(unsafe {
                 array(request.inline_data.cast::<u8>(), request.inline_bytes as usize, "inline_data")?
             }),
@@ -254,11 +257,11 @@ const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failu
     }
 }
 
-/// Posts a work request that the program built. `wqe` leads to `bytes` bytes. The control segment at their
-/// beginning gives the length of the request, which may be less than `bytes`. In the control segment the
-/// library sets the index of the WQE and the number of the queue pair, and adds `flags` to the flags that are
-/// there. The device does not see the request before mlx5mk_doorbell. The library does not know how the
-/// request changes mkeys, so do not use it with an mkey of a pool.
+/// Posts a work request that the program built. `wqe` leads to `bytes` bytes, which begin with a control
+/// segment. This segment gives the length of the request, which may be less than `bytes`. In the control
+/// segment, the library sets the index of the WQE and the number of the queue pair, and adds `flags` to the
+/// flags that the program has set. The device does not see the request before mlx5mk_doorbell. The library
+/// does not know how the request changes mkeys, so the request must not change an mkey of a pool.
 ///
 /// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. After an error the queue pair is as before.
 #[unsafe(no_mangle)]
@@ -272,7 +275,7 @@ pub unsafe extern "C" fn mlx5mk_post_raw(
 ) -> i32 {
     attempt(error, || {
         let qp = given(qp, "qp")?;
-        // SAFETY: the caller vouches for the bytes.
+        // SAFETY: the caller ensures that `wqe` leads to `bytes` bytes.
         let wqe = unsafe { array(wqe.cast::<u8>(), bytes as usize, "wqe")? };
         flagged(qp, id, flags)?.raw(wqe)?;
         Ok(0)
@@ -316,7 +319,8 @@ pub unsafe extern "C" fn mlx5mk_post_receive(
 ) -> i32 {
     attempt(error, || {
         let qp = given(qp, "qp")?;
-        // SAFETY: the caller vouches for the array. A `Range` has the layout of an `Sge`.
+        // SAFETY: the caller ensures that `sges` leads to `count` values. A `Range` has the layout of an
+        // `Sge`.
         let sges = unsafe { array(sges.cast::<Sge>(), count as usize, "sges")? };
         qp.queues.post_receive(id, sges)?;
         Ok(0)

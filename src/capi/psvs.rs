@@ -1,6 +1,6 @@
 //! PSVs that several mkeys share, for example for digests over several mkeys.
 
-#![allow(unsafe_code)] // Unmangled names for C.
+#![allow(unsafe_code)] // `no_mangle` is unsafe.
 
 use super::config::either;
 use super::device::{Pd, hand_out};

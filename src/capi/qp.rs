@@ -1,6 +1,6 @@
 //! Creates and connects queue pairs.
 
-#![allow(unsafe_code)] // Unmangled names for C, and pointers of the caller.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers of the caller.
 
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
@@ -50,7 +50,7 @@ pub struct QpSpec {
     /// The number of receive requests that the receive queue holds, rounded up to a power of two, at most
     /// 32768. Default 16.
     pub receive_slots: u32,
-    /// Buffers of a receive request, a power of two. Default 4.
+    /// The largest number of buffers of a receive request, a power of two. Default 4.
     pub receive_sges: u32,
     /// The largest number of send work requests that may be outstanding. A configuration of an mkey may
     /// consist of several work requests. The queue pair sets aside an entry of the completion queue for each
@@ -156,19 +156,13 @@ const fn timestamps(format: u32) -> Result<Option<TimestampFormat>, Failure> {
     }))
 }
 
-/// Refuses unknown flags. `more` are flags that the caller allows in addition to the two that any queue pair
-/// may have.
-fn check_flags(spec: &QpSpec, more: u32) -> Result<(), Failure> {
-    only(spec.flags, MLX5MK_QP_SIGNAL_ALL | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR | more, "flags")
-}
-
 /// Registers the queue pair with its completion queues, so that completions find it, and writes its handle to
 /// `place`.
 fn join(queues: QueuePair, cqs: [NonNull<Cq>; 2], place: &mut MaybeUninit<*mut Qp>) -> Result<i32, Failure> {
     let qpn = queues.qpn();
     let qp = NonNull::from(Box::leak(Box::new(Qp { queues, cqs })));
     for (number, mut cq) in of(cqs).enumerate() {
-        // SAFETY: the caller vouches for the handle of the completion queue. No reference to the queue exists
+        // SAFETY: the caller ensures that the completion queue exists. No other reference to the queue exists
         // now, because all calls of the group are made one after the other.
         let joined = unsafe { cq.as_mut() }.members.join(Member { qpn, qp });
         if let Err(error) = joined {
@@ -212,8 +206,13 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
         let (pd, place) = (given(pd, "pd")?, given(qp, "qp")?);
         let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
         let spec = spec.unwrap_or(&DEFAULT);
-        check_flags(spec, MLX5MK_QP_MEMCPY | MLX5MK_QP_BLUE_FLAME | MLX5MK_QP_MASKED_ATOMICS)?;
-        // SAFETY: the caller vouches for the handles.
+        let known = MLX5MK_QP_SIGNAL_ALL
+            | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR
+            | MLX5MK_QP_MEMCPY
+            | MLX5MK_QP_BLUE_FLAME
+            | MLX5MK_QP_MASKED_ATOMICS;
+        only(spec.flags, known, "flags")?;
+        // SAFETY: the caller ensures that both handles are those of completion queues.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let each = send_cq.members.spec()?;
         let atomics = match spec.flags & MLX5MK_QP_MASKED_ATOMICS {
@@ -246,8 +245,8 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
 /// protection domain and its completion queues, which the program has adopted before.
 ///
 /// The function reads only two fields of `spec`: `max_requests`, to which the caller sets the `max_send_wr`
-/// of the queue pair, and `flags`, which contains MLX5MK_QP_SIGNAL_ALL if the queue pair was created with
-/// `sq_sig_all`. NULL stands for the defaults.
+/// of the queue pair, and `flags`, which is MLX5MK_QP_SIGNAL_ALL if the queue pair was created with
+/// `sq_sig_all`, otherwise 0. NULL stands for the defaults.
 ///
 /// The caller ensures:
 ///
@@ -282,14 +281,14 @@ pub unsafe extern "C" fn mlx5mk_qp_adopt(
         let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
         let ibv_qp = given(NonNull::new(ibv_qp), "ibv_qp")?;
         let spec = spec.unwrap_or(&DEFAULT);
-        check_flags(spec, 0)?;
-        // SAFETY: the caller vouches for the handles.
+        only(spec.flags, MLX5MK_QP_SIGNAL_ALL, "flags")?;
+        // SAFETY: the caller ensures that both handles are those of completion queues.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let wanted = AdoptSpec {
             signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
             max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
         };
-        // SAFETY: the caller vouches for the queue pair, as the docstring demands.
+        // SAFETY: the caller ensures the conditions that the docstring states.
         let queues = unsafe { pd.device.adopt_qp(ibv_qp, &pd.pd, &send_cq.cq, &receive_cq.cq, wanted)? };
         join(queues, handles, place)
     })
@@ -592,7 +591,7 @@ pub unsafe extern "C" fn mlx5mk_qp_reset(
         let Some(told) = outstanding else { return Ok(0) };
         for (names, ids) in [(&mut told.sends, found.sends), (&mut told.receives, found.receives)] {
             names.count = ids.len() as u32;
-            // SAFETY: the caller vouches for the memory at `ids`.
+            // SAFETY: the caller ensures that `names.ids` leads to memory for `names.room` values.
             let places = unsafe { room(names.ids.cast::<MaybeUninit<u64>>(), names.room as usize, "ids") };
             for (place, id) in places.unwrap_or_default().iter_mut().zip(ids) {
                 place.write(id);

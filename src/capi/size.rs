@@ -1,7 +1,7 @@
 //! Functions that compute how many blocks and completion entries requests need. With these numbers a program
 //! chooses the sizes of its queues.
 
-#![allow(unsafe_code)] // Unmangled names for C.
+#![allow(unsafe_code)] // `no_mangle` is unsafe.
 
 use super::pool::{MLX5MK_POOL_CRYPTO, MLX5MK_POOL_MINIMAL, PoolSpec};
 use super::post::{
@@ -31,8 +31,8 @@ impl From<RequestSize> for Size {
     }
 }
 
-/// In place of a number of domains: the pool of the mkey was created without a completion queue, so its mkeys
-/// have no signatures.
+/// Value of `domains` of mlx5mk_configure_size: the pool of the mkey was created without a completion queue,
+/// so its mkeys have no signatures.
 pub const MLX5MK_NO_SIGNATURES: u32 = u32::MAX;
 
 /// Returns the largest size of a configuration (mlx5mk_post_configure) of an mkey of a pool: `entries` is the

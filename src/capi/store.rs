@@ -1,6 +1,6 @@
 //! Stores of mkeys, from which the pools of several threads take mkeys.
 
-#![allow(unsafe_code)] // Unmangled names for C, and completion queues.
+#![allow(unsafe_code)] // `no_mangle` is unsafe, and so is the use of pointers to completion queues.
 
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
@@ -35,11 +35,12 @@ pub unsafe extern "C" fn mlx5mk_store_create(
         if !spec.psvs.is_null() {
             return Err(Failure::Wanted("mkeys of a store have PSVs of their own"));
         }
-        // SAFETY: the caller vouches for the handle.
+        // SAFETY: the caller ensures that `cq` is the handle of a completion queue.
         let wanted = mkeys(spec, 1 << 16, cq.map(|cq| unsafe { &cq.as_ref().cq }))?;
         let store = MkeyStore::new(&pd.pd, spec.count as usize, wanted)?;
         if let Some(mut cq) = cq {
-            // SAFETY: the caller vouches for the handle. All calls of the group are made one after the other.
+            // SAFETY: the caller ensures that `cq` is the handle of a completion queue, and makes all calls
+            // of the group one after the other.
             unsafe { cq.as_mut() }.members.stores += 1;
         }
         hand_out(place, Store { store, cq })

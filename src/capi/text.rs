@@ -1,6 +1,6 @@
 //! Writes text to memory of a C caller.
 
-#![allow(unsafe_code)] // A pointer of the caller.
+#![allow(unsafe_code)] // The function `text` writes through a pointer of the caller.
 
 use core::ffi::c_char;
 use core::fmt::{self, Write};
@@ -14,7 +14,8 @@ use core::mem::MaybeUninit;
 pub(super) unsafe fn text(first: *mut c_char, size: usize, words: &dyn fmt::Display) -> usize {
     let room = match first.is_null() {
         true => &mut [],
-        // SAFETY: the caller vouches for the memory. `c_char` and `MaybeUninit<u8>` are both one byte.
+        // SAFETY: the caller ensures that `first` leads to `size` bytes. `c_char` and `MaybeUninit<u8>` are
+        // both one byte.
         false => unsafe { core::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), size) },
     };
     let mut text = Text { room, length: 0 };

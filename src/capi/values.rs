@@ -1,7 +1,7 @@
 //! Types and constants that many functions for C use (arrays, access rights, ranges of memory), and their
 //! conversion.
 
-#![allow(unsafe_code)] // Pointers of the caller.
+#![allow(unsafe_code)] // The functions read and write through pointers of the caller.
 
 use super::error::Failure;
 use crate::mkey::{Access, InterleavedEntry, KlmEntry, KsmEntry};
@@ -117,7 +117,7 @@ pub(super) unsafe fn array<'a, T>(
     match (count, first.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(Failure::Null(name)),
-        // SAFETY: the caller vouches for the pointer.
+        // SAFETY: `first` is not NULL, so the caller ensures that it leads to `count` values.
         _ => Ok(unsafe { core::slice::from_raw_parts(first, count) }),
     }
 }
@@ -136,7 +136,7 @@ pub(super) unsafe fn room<'a, T>(
     match (count, first.is_null()) {
         (0, _) => Ok(&mut []),
         (_, true) => Err(Failure::Null(name)),
-        // SAFETY: the caller vouches for the pointer.
+        // SAFETY: `first` is not NULL, so the caller ensures that it leads to memory for `count` values.
         _ => Ok(unsafe { core::slice::from_raw_parts_mut(first, count) }),
     }
 }

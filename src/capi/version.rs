@@ -1,8 +1,8 @@
 //! The version of the library.
 
-#![allow(unsafe_code)] // Unmangled names for C.
+#![allow(unsafe_code)] // `no_mangle` is unsafe.
 
-/// The first of the three numbers of the header's version. A program can compare them at compile time.
+/// The first of the three numbers of the header's version. A program can compare the numbers at compile time.
 pub const MLX5MK_VERSION_MAJOR: u32 = 0;
 /// The second number of the version.
 pub const MLX5MK_VERSION_MINOR: u32 = 1;

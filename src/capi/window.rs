@@ -1,6 +1,6 @@
 //! Memory windows: keys that a queue pair binds for its peer, and revokes.
 
-#![allow(unsafe_code)] // Unmangled names for C.
+#![allow(unsafe_code)] // `no_mangle` is unsafe.
 
 use super::cq::Completion;
 use super::device::{Pd, hand_out};
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn mlx5mk_windows_put(
     })
 }
 
-/// Destroys the windows. No request may still use them. NULL is ignored.
+/// Destroys the windows. The caller ensures that no request uses them any more. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_windows_destroy(windows: Option<Box<Windows>>) {
     drop(windows);

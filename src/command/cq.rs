@@ -40,7 +40,7 @@ impl CqeSize {
         }
     }
 
-    /// Returns the code for the field `cqe_sz` of the context.
+    /// Returns the code of the size in the field `cqe_sz` of a completion queue's context.
     const fn code(self) -> u8 {
         match self {
             Self::B64 => CqcFlags::BYTES_64,

@@ -104,8 +104,8 @@ impl Command for CreateDek<'_> {
 /// The command that gives a DEK on the device another value (MODIFY_GENERAL_OBJECT of a DEK). The number of
 /// the DEK and its `opaque` bytes stay.
 ///
-/// The device caches values of DEKs until [`SyncCrypto`], so it may go on using an old value. The caller
-/// keeps this order: all transfers with the old value complete, then [`SyncCrypto`], then this command. A
+/// The device caches values of DEKs until [`SyncCrypto`], so it may go on using an old value. The caller must
+/// keep this order: all transfers with the old value complete, then [`SyncCrypto`], then this command. A
 /// wrapped key needs a login. The mailbox is wiped when the request is dropped.
 ///
 /// Source: the kernel's `lib/crypto.c`, which changes plaintext keys of TLS this way. Assumption: keys of

@@ -12,7 +12,8 @@ use subtle::ConstantTimeEq;
 /// is 32 or 64.
 ///
 /// XTS with equal halves is open to a chosen-ciphertext attack, and FIPS 140-3 requires that equal halves are
-/// refused (Implementation Guidance C.I). One published test vector has equal halves (IEEE 1619, vector 1).
+/// refused (Implementation Guidance C.I). One published test vector has equal halves (IEEE 1619, vector 1);
+/// [`XtsKey::allowing_equal_halves`] accepts it.
 ///
 /// ```
 /// use mlx5_mkey::command::{Secret, XtsKey};

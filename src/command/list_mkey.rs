@@ -189,7 +189,7 @@ impl<'a> CreateListMkey<'a> {
     }
 
     /// Returns the number of octowords of the entries, padded to a multiple of 4 (64 bytes), as in DPDK.
-    // The product cannot overflow. `saturating_mul` spares the code of an overflow check and its panic.
+    // The product cannot overflow. With `saturating_mul` the compiler adds no overflow check and no panic.
     const fn octowords(&self) -> usize {
         self.entries.count().div_ceil(OCTOWORDS_PER_BLOCK).saturating_mul(OCTOWORDS_PER_BLOCK)
     }

@@ -1,4 +1,5 @@
-//! Commands that create mkeys that work requests configure, and commands that create memory regions.
+//! Commands that create mkeys that work requests configure, commands that create memory regions, and the
+//! command that destroys either.
 
 use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
 use crate::command::error::CommandError;
@@ -129,7 +130,8 @@ pub struct CreateMkey {
 
 impl CreateMkey {
     /// Checks that the device supports the features and the number of entries. The feature `update_tag` is
-    /// not checked, because no capability states it: the kernel decides whether it is allowed.
+    /// not checked, because no capability of the device states it: the kernel decides whether requests may
+    /// change tags.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] with the name of the missing feature, [`CommandError::TooManyEntries`]

@@ -158,7 +158,7 @@ impl UarPage {
     /// (rdma-core `uar2iova`).
     ///
     /// Assumption: the unit is 4 KiB unless a driver sets `log_uar_page_sz` by SET_HCA_CAP. A kernel with
-    /// larger pages sets it.
+    /// larger pages sets this field.
     pub const fn offset(self) -> u64 {
         self.0 as u64 * 4096
     }

@@ -15,7 +15,7 @@ pub(super) const fn aligned(what: &'static str, address: u64, alignment: u64) ->
     }
 }
 
-/// The bus addresses of memory pages, which hold one contiguous ring for the device (PRM `pas`).
+/// The bus addresses of memory pages, which the device uses one after the other as one ring (PRM `pas`).
 ///
 /// Memory that is contiguous on the bus can be one large page, if it is aligned to the page's size.
 ///

@@ -26,8 +26,8 @@ pub fn wipe(bytes: &mut [u8]) {
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Creates the value from the bytes of a secret. The caller has to wipe its own copy of the bytes;
-    /// [`Secret::take`] does that too.
+    /// Creates the value from the bytes of a secret. The caller has to wipe its own copy of the bytes.
+    /// [`Secret::take`] wipes that copy as well.
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)
     }
@@ -89,7 +89,7 @@ impl<'m> EncodedRequest<'m> {
         Self { bytes, secret }
     }
 
-    /// Returns whether the request holds a secret, so that its bytes are wiped at the end.
+    /// Returns whether the request holds a secret. If so, its bytes are wiped when this value is dropped.
     pub const fn is_secret(&self) -> bool {
         self.secret
     }

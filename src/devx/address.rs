@@ -53,10 +53,10 @@ struct AddressBytes {
 }
 
 impl QpAddress {
-    /// Length of the bytes of an address.
+    /// Length of an address that [`QpAddress::to_bytes`] encodes, in bytes.
     pub const BYTES: usize = size_of::<AddressBytes>();
 
-    /// The version of this format of bytes. It is the first byte.
+    /// The version of the encoding. It is the first byte of an encoded address.
     const VERSION: u8 = 1;
 
     /// The GID in an empty entry of a GID table.
@@ -77,7 +77,7 @@ impl QpAddress {
     /// Decodes the bytes that [`QpAddress::to_bytes`] made.
     ///
     /// # Errors
-    /// [`AddressError`] for bytes that [`QpAddress::to_bytes`] never makes.
+    /// [`AddressError`] for an unknown version, an invalid MTU code, or a number that does not fit its field.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self, AddressError> {
         let AddressBytes { version, mtu, lid, qpn, first_psn, gid } = transmute!(*bytes);
         if version != Self::VERSION {

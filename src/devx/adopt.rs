@@ -87,8 +87,8 @@ impl Device {
         let object = sys::Object::of_other(&self.context, None);
         let cqn = Cqn::from_low_bits(cqn);
         // SAFETY: libmlx5 arms the queue by a register of this page, which is mapped as long as the context
-        // is open. Both libraries ring its doorbells by single stores of 8 bytes, which are atomic on 64-bit
-        // hosts.
+        // is open. Both libraries ring the page's doorbells by single stores of 8 bytes, which are atomic on
+        // 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
         Ok(Cq::new(cqn, entries as u32, object, queue, doorbell, &self.unclaimed))
     }
@@ -245,8 +245,9 @@ impl Device {
     }
 }
 
-/// Refuses a queue pair that the library cannot use: `pd` and `cqs` must be its protection domain and
-/// completion queues.
+/// Refuses a queue pair that the library cannot use: one of another type or state, without a receive queue,
+/// or with a property that the library does not support. `pd` and `cqs` (send, receive) must be its
+/// protection domain and its completion queues.
 fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
     let QpInfo { service_type, .. } = *info;
     if service_type != 0 {

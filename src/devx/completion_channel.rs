@@ -48,8 +48,8 @@ impl CqReader {
     /// Returns the queue's channel. The first call creates the channel.
     ///
     /// # Errors
-    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over: its events go to the
-    /// channel with which the other library has created it. See [`CqReader::arm`].
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over from another library: its
+    /// events go to the channel with which that library created the queue. See [`CqReader::arm`].
     pub fn channel(&mut self) -> Result<CompletionChannel, DevxError> {
         if let Some(channel) = &self.channel {
             return Ok(CompletionChannel(channel.clone()));
@@ -75,7 +75,7 @@ impl CqReader {
             return Ok(Some(completion?));
         }
         let CompletionChannel(channel) = self.channel()?;
-        // The device sends one event each time the queue is armed, so the channel never has two events.
+        // The device sends one event each time the queue is armed, so the channel never holds more than one.
         if channel.take()?.is_some() {
             self.queue.event_received();
         }
@@ -83,10 +83,10 @@ impl CqReader {
         Ok(self.poll(router).transpose()?)
     }
 
-    /// Arms a queue that was taken over ([`super::Device::adopt_cq`]), so that the device sends an event with
-    /// the next completion. The event arrives at the channel with which the other library has created the
-    /// queue (`struct ibv_comp_channel`). After arming, poll once more before you wait. For queues that this
-    /// library created, use [`CqReader::poll_or_arm`].
+    /// Arms a queue that was taken over from another library ([`super::Device::adopt_cq`]), so that the
+    /// device sends an event with the next completion. The event arrives at the channel with which that
+    /// library created the queue (`struct ibv_comp_channel`). After arming, poll once more before you wait.
+    /// For queues that this library created, use [`CqReader::poll_or_arm`].
     ///
     /// ```no_run
     /// use mlx5_mkey::devx::{CqReader, DevxError};
@@ -124,8 +124,8 @@ impl CqReader {
         Ok(())
     }
 
-    /// Notes that one event was taken from the channel of a queue that was taken over. Call this function
-    /// once for each event: without it, the next [`CqReader::arm`] does not ask for another event.
+    /// Records that the program has taken one event from the channel of a queue that was taken over. Call
+    /// this function once for each event. Without this call, the device ignores the next [`CqReader::arm`].
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that this library created.
@@ -169,7 +169,7 @@ impl CqReader {
         if let Some(completion) = self.poll(router) {
             return Ok(Some(completion?));
         }
-        // If `Instant` cannot represent the end of the timeout, there is no limit.
+        // If `Instant` cannot represent the end of the timeout, the wait has no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(completion) = self.poll_or_arm(router)? {

@@ -35,7 +35,7 @@ pub struct ConnectOptions {
     /// that late packets of an earlier connection are not taken for packets of this one. Pass the same number
     /// to [`QpControl::address`] and [`QpControl::connect`].
     pub first_psn: Psn,
-    /// Largest packet. The default is the smaller active MTU of the two ports, as in perftest; a port that
+    /// The path MTU. The default is the smaller active MTU of the two ports, as in perftest; a port that
     /// reports no MTU counts as 1024 bytes, as in `ibv_rc_pingpong`.
     pub mtu: Option<PathMtu>,
     /// The time for which the device waits for an acknowledgement. Default 14: 67 ms (`ibv_rc_pingpong`,
@@ -193,7 +193,7 @@ impl QpControl {
             path,
             port: self.port(),
             mtu,
-            // The device refuses more than its limit of the message size, so the limit is used, as in Linux.
+            // The longest message that the device supports, as in Linux. The device refuses a larger value.
             log_max_message: LogMessage::new(device.log_max_message).unwrap_or(LogMessage::MAX),
             first_psn: peer_psn,
             log_max_rd_atomic: options.log_max_dest_rd_atomic.unwrap_or(log_in),

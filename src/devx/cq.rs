@@ -147,8 +147,8 @@ impl Writer {
 }
 
 /// Entries of a completion queue that are set aside for a queue pair or mkey. They become free when the queue
-/// pair or mkey is destroyed and its entries are no longer in the ring. Before [`SetAside::belongs_to`] was
-/// called, dropping this value frees them at once.
+/// pair or mkey is destroyed and its completions are no longer in the ring. If the value is dropped before a
+/// call of [`SetAside::belongs_to`], they become free at once.
 pub(super) struct SetAside {
     cq: Cq,
     entries: u32,
@@ -175,8 +175,8 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            // The queue pair or mkey is already gone from the device. The entries that were set aside become
-            // free when the reader drops those that are still in the ring (`Room::forget_departed`).
+            // The queue pair or mkey is already gone from the device. Its room in the ring becomes free when
+            // the reader drops its completions that are still in the ring (`Room::forget_departed`).
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;
@@ -193,8 +193,8 @@ impl Room {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops entries in the ring that are about destroyed queue pairs and mkeys. Frees the entries that were
-    /// set aside for them.
+    /// Drops completions of destroyed queue pairs and mkeys from the ring. Then frees the entries that were
+    /// set aside for these queue pairs and mkeys.
     #[inline]
     fn forget_departed(&self, queue: &mut CompletionQueue<'static, impl CqeSlot>) {
         if self.any_departed.load(Ordering::Acquire) {
@@ -335,8 +335,8 @@ impl Cq {
     ///
     /// # Errors
     /// [`DevxError::CompletionQueueTooSmall`]. [`AdoptError::OtherDevice`](super::AdoptError::OtherDevice) if
-    /// the queue is of another device: commands name a completion queue by its number only, and the number
-    /// would mean another queue.
+    /// the queue is of another device: commands name a completion queue by its number only, and on this
+    /// device the number would name another queue.
     pub(super) fn set_aside(&self, context: &sys::Context, entries: u32) -> Result<SetAside, DevxError> {
         context.expect_own(self.0.object.context())?;
         let room = &self.0.room;
@@ -351,8 +351,8 @@ impl Cq {
         }
     }
 
-    /// Returns whether entries are set aside for this queue pair or mkey: it exists, or it was destroyed
-    /// while the ring may still hold entries about it.
+    /// Returns whether entries are set aside for this queue pair or mkey. They are set aside while the object
+    /// exists, and after its destruction as long as the ring may still hold entries about it.
     pub(super) fn knows(&self, writer: Writer) -> bool {
         self.0.room.writers().contains_key(&writer)
     }
@@ -382,7 +382,7 @@ impl fmt::Debug for Cq {
     }
 }
 
-/// The library's completion queue, for entries of 64 or of 128 bytes.
+/// A completion queue of [`crate::queue`], with entries of 64 or of 128 bytes.
 pub(super) enum AnyCq {
     B64(CompletionQueue<'static>),
     B128(CompletionQueue<'static, Cqe128>),
@@ -522,7 +522,7 @@ impl CqReader {
     /// Returns the first signature error of an mkey since the last call, if any; see
     /// [`CompletionQueue::check`]. A reader may take a signature error of an mkey that its router does not
     /// contain, for example if a queue pair has two completion queues. All readers of a [`Device`] share
-    /// these errors, so this function returns the error, whichever of them took it.
+    /// these errors, so this function returns the error, whichever reader took it.
     ///
     /// # Errors
     /// The errors of [`CompletionQueue::check`].
@@ -538,7 +538,7 @@ impl CqReader {
     }
 
     /// Takes the next entry without decoding it, for [`crate::inspect`], and frees its place in the ring. The
-    /// library does not retire the request of the entry.
+    /// library does not retire the request of the entry: the request still counts as outstanding.
     pub fn take_entry(&mut self) -> Option<Cqe> {
         self.queue.take_entry()
     }

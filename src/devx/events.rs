@@ -20,8 +20,8 @@ codes! {
     COMPLETION = 0x00, "completion";
     /// A send queue has stopped before its next request (state SQD).
     SQ_DRAINED = 0x03, "send queue drained";
-    /// A completion queue was full, or the device cannot write to its memory. The device writes no more
-    /// entries to it.
+    /// A completion queue was full, or the device cannot write to the queue's memory. The device writes no
+    /// more entries to the queue.
     CQ_ERROR = 0x04, "completion queue error";
     /// A queue pair is in the error state because of a fault in its own queues.
     QP_CATASTROPHIC = 0x05, "queue pair error";

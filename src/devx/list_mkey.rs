@@ -26,7 +26,7 @@ impl ListMkey {
     /// mkey contains the list, and the kernel's interface carries commands of up to 65,535 bytes. For longer
     /// lists, use mkeys that work requests configure ([`ProtectionDomain::create_mkeys`]), from registered
     /// memory ([`RegisteredList`](crate::mkey::RegisteredList)).
-    // A multiple of 4 entries, because the command pads the list to a multiple of 64 bytes.
+    // A multiple of 4 entries, because the command pads the list to a multiple of 64 bytes (4 entries).
     pub const MAX_ENTRIES: u32 =
         ((MAX_REQUEST - CreateListMkey::INPUT) / WQEBB_BYTES * OCTOWORDS_PER_BLOCK) as u32;
 

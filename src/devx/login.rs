@@ -1,5 +1,4 @@
-//! Crypto logins. While a login of the program is valid, the device accepts wrapped data encryption keys from
-//! it.
+//! Crypto logins. While a login is valid, the device accepts wrapped data encryption keys from the program.
 
 use super::{Device, DevxError, carry, sys};
 use crate::command::{

@@ -74,8 +74,8 @@ impl MkeyStore {
     }
 
     fn unused(&self) -> MutexGuard<'_, VecDeque<MkeyObject>> {
-        // A thread that panics while it has the lock leaves the queue intact: it has added or removed whole
-        // entries.
+        // A poisoned lock is no error: a thread that panics while it has the lock has added or removed only
+        // whole entries, so the queue is intact.
         self.0.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -261,10 +261,10 @@ const fn fits(command: Opcode, bytes: usize) -> Result<(), DevxError> {
 /// The result of a create command: the object, and the device's reply.
 type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
 
-/// Creates an object for whose number `is_taken` returns false. (Numbers are taken while completion queues
-/// may hold entries about destroyed objects with these numbers.) The function creates objects until one has a
-/// free number. It keeps the others meanwhile, so that the device gives other numbers, and destroys them at
-/// the end. The object uses the resources `kept`.
+/// Creates an object for whose number `is_taken` returns false. (A number is taken while a completion queue
+/// may still hold entries about a destroyed object that had this number.) The function creates objects until
+/// one has a free number. It keeps the others meanwhile, so that the device gives other numbers, and destroys
+/// them at the end. The object keeps the resources `kept` alive.
 ///
 /// # Errors
 /// [`CommandError::NumberInUse`] if the device gives two of these objects the same number: a device that

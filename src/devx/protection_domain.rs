@@ -1,6 +1,6 @@
-//! Protection domains.
+//! Protection domains, which the library creates, or takes over from another library.
 
-#![allow(unsafe_code)] // The caller vouches for an adopted domain.
+#![allow(unsafe_code)] // To take over a domain is unsafe: the caller vouches for the pointer.
 
 use super::{Created, Device, DevxError, carry, sys};
 use crate::command::{Command, CryptoReport, Pdn};
@@ -8,7 +8,8 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// A protection domain: keys work only with queue pairs of the same protection domain.
+/// A protection domain. The keys of its memory regions and mkeys work only with queue pairs of the same
+/// domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(super) pd: Arc<sys::Pd>,

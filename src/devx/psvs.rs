@@ -1,4 +1,4 @@
-//! Pairs of PSVs that several mkeys share.
+//! Pairs of protection signature values (PSVs) that several mkeys share.
 
 use super::{DevxError, ProtectionDomain, sys};
 use crate::command::CreatePsv;

@@ -53,7 +53,7 @@ pub struct QueuePairSpec {
     pub send_blocks: u32,
     /// Number of receive requests that may be outstanding: a power of two, at most 2^15. Default: 16.
     pub receive_slots: u32,
-    /// Number of buffers of a receive request, a power of two.
+    /// The largest number of buffers of a receive request: a power of two, at most 2^7. Default: 4.
     pub entries_per_slot: u32,
     /// The largest number of send work requests that may be outstanding. A configuration of an mkey may
     /// consist of several work requests. The queue pair sets aside an entry of the completion queue for each
@@ -231,7 +231,7 @@ impl Device {
         ];
         let (uar, blue_flame) = self.doorbell_page(spec.blue_flame)?;
         let register = uar.register()?;
-        // The PRM demands that the receive ring comes first.
+        // The PRM demands that the receive ring comes before the send ring.
         let send_at = receives * stride;
         let record_at = send_at + blocks * WQEBB_BYTES;
         let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
@@ -344,8 +344,8 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Allocates the records for a queue pair with this many blocks and receive requests. The caller keeps
-    /// `memory` as long as the queues use the records.
+    /// Allocates the records for a queue pair with this many blocks and receive requests. The caller ensures
+    /// that `memory` lives as long as the queues use the records.
     pub(super) fn new(blocks: usize, receives: usize) -> Result<Self, DevxError> {
         let bytes = blocks * size_of::<SendSlot>();
         let memory =
@@ -670,8 +670,8 @@ impl QpQueues for QueuePair {
 
     #[inline]
     fn retire_send(&mut self, done: CompletedSend<'_>) -> Option<Retired> {
-        // A completion of another device can have the same queue pair number, so the completion queue is
-        // compared.
+        // A queue pair of another device can have the same number. So the function checks that the completion
+        // comes from the completion queue of this queue pair.
         if done.is_of(self.completes_to[0]) { self.send.retire(done) } else { None }
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`linux`] | from an open device to the first transfer, with the shim over libmlx5 (feature `devx`) |
 //! | [`bluefield`] | one command that validates a card, and what to send back |
-//! | [`bare_metal`] | the same on bare metal: the parts that you provide, and those of the library |
+//! | [`bare_metal`] | from an open device to the first transfer on bare metal: the parts that you provide, and those of the library |
 //! | [`signatures`] | signatures of data in memory and on the wire, and errors in them |
 //! | [`crypto`] | AES-XTS: keys, data units, tweaks |
 //! | [`errors`] | errors, the state after them, and recovery of a queue pair |

@@ -54,8 +54,8 @@ pub(super) fn sign_entry(entry: &mut CommandEntry) {
     entry.signature = !xor(entry.as_bytes());
 }
 
-/// Returns whether the signature in an entry fits the entry's bytes: the XOR of all bytes, with the
-/// signature, is then 0xff.
+/// Returns whether the signature in an entry fits the entry's bytes. If it fits, the XOR of all 64 bytes,
+/// including the signature, is 0xff.
 pub(super) fn is_signed(entry: &CommandEntry) -> bool {
     xor(entry.as_bytes()) == 0xff
 }

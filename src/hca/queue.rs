@@ -30,8 +30,9 @@ pub struct CommandQueueConfig {
     /// How long the queue waits for the firmware to become ready, in milliseconds; Linux waits for two
     /// minutes.
     pub ready_ms: u32,
-    /// Whether a wrong token or signature in a reply is an error. Set it only if the device signs replies:
-    /// Linux and rdma-core switch signatures off (`cmdif_checksum`). The queue signs requests in any case.
+    /// Whether a wrong token, block number or signature in a reply is an error. Set it only for a device that
+    /// signs replies. The drivers of Linux and rdma-core switch signatures off (`cmdif_checksum`). The queue
+    /// signs requests in any case.
     pub verify_replies: bool,
 }
 
@@ -43,8 +44,9 @@ impl CommandQueueConfig {
     }
 }
 
-/// The pauses between two reads while the queue waits: for a reply in an entry, in microseconds (`POLL_US`),
-/// and for the firmware's ready state in a register, in milliseconds (`READY_MS`).
+/// The pause between two reads of an entry while the queue waits for a reply, in microseconds (`POLL_US`),
+/// and between two reads of a register while it waits until the firmware is ready, in milliseconds
+/// (`READY_MS`).
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
 
@@ -58,8 +60,8 @@ pub(super) struct Held {
 
 /// A device's command queue. It sends one command at a time, and waits for the reply.
 ///
-/// If the device does not answer a command in time, it may write the reply later. Another command must not
-/// use the same memory meanwhile. After [`CommandQueueError::TimedOut`], the queue therefore refuses further
+/// If the device does not answer a command in time, it may still write the reply later, so another command
+/// must not use the same memory. After [`CommandQueueError::TimedOut`], the queue therefore refuses further
 /// commands ([`CommandQueueError::Lost`]). A new queue is possible only after a reset of the PCI function.
 ///
 /// ```
@@ -163,7 +165,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.function
     }
 
-    /// Executes a command on the device, and returns the values of its reply. The function keeps request and
+    /// Executes a command on the device, and returns the values of its reply. This call keeps request and
     /// reply on the stack, where they take up to 9 KiB for commands of this library.
     ///
     /// # Errors
@@ -297,7 +299,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             block.next.set(self.address_of(place.wrapping_add(1), first.wrapping_add(count)));
             sign_block(&mut block);
             self.blocks.write_from(place, &block);
-            // This copy of the block may hold a secret of the request.
+            // This copy of the block on the stack may hold a secret of the request, so it is overwritten.
             wipe(&mut block.data);
         }
     }

@@ -92,11 +92,12 @@ pub struct MappedRegisters {
     base: *mut u32,
 }
 
-// SAFETY: the registers belong to the device, not to a thread, and the value has exclusive access to them.
+// SAFETY: the registers belong to the device, not to a thread. The caller of `new` vouches that nobody else
+// uses them.
 unsafe impl Send for MappedRegisters {}
 
 impl MappedRegisters {
-    /// Creates the value from the address of the mapped BAR 0.
+    /// Gives access to the registers of a device through the address at which its BAR 0 is mapped.
     ///
     /// # Safety
     /// A command queue with these registers makes the device execute commands. The caller vouches that
@@ -105,8 +106,8 @@ impl MappedRegisters {
     ///   as long as the value lives, and nobody else uses it. The system allows the device to access memory
     ///   (PCI bus master);
     /// - the address that the command queue gets is the bus address of its memory, and this memory stays
-    ///   reserved for the device until the function is disabled or reset, even if the Rust value is dropped
-    ///   before or a command has timed out;
+    ///   reserved for the device until the PCI function is disabled or reset, even if the command queue is
+    ///   dropped before, or a command has timed out;
     /// - addresses in commands (of pages for the firmware, of rings, of doorbell records) lead to memory that
     ///   is reserved for the device until the command that takes the memory back (for example DESTROY_QP) has
     ///   completed. Until then, Rust code uses the memory only through the library's types for rings and

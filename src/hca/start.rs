@@ -114,8 +114,8 @@ impl PageSource for PageRange<'_> {
         let number = distance / FIRMWARE_PAGE;
         let place = usize::try_from(number / 64).ok().and_then(|at| self.bitmap.get_mut(at));
         let bit = 1_u64.wrapping_shl(number as u32);
-        // The bits behind the last page are never set, so this line also refuses an address behind the last
-        // page.
+        // The bitmap may have more bits than there are pages. These bits are never set, so this line also
+        // refuses an address behind the last page.
         let Some(word) = place.filter(|word| **word & bit != 0) else { return false };
         *word &= !bit;
         true
@@ -155,8 +155,8 @@ impl<R: Registers> CommandQueue<'_, R> {
         self.satisfy(PagePhase::Boot, pages, delay)?;
         self.satisfy(PagePhase::Init, pages, delay)?;
         let started = self.execute(&InitHca, delay);
-        // After these errors, the firmware may have carried the command out. If it has not, it only refuses
-        // TEARDOWN_HCA later.
+        // After these errors, the firmware may have carried out INIT_HCA, so the device counts as running. If
+        // it does not run, the only effect is that the firmware refuses the TEARDOWN_HCA of `stop`.
         self.is_running = matches!(
             started,
             Ok(()) | Err(CommandQueueError::Reply { .. } | CommandQueueError::Delivery { .. })
@@ -227,7 +227,7 @@ impl<R: Registers> CommandQueue<'_, R> {
     }
 
     /// Takes `PAGES` pages from the source and gives them to the firmware, which still wants `wanted` pages.
-    /// Returns `PAGES`. If the source has fewer than `PAGES` pages, the firmware gets none, and the function
+    /// Returns `PAGES`. If the source has fewer than `PAGES` pages, the firmware gets none, and this call
     /// returns an error.
     fn give<const PAGES: usize>(
         &mut self,
@@ -247,7 +247,8 @@ impl<R: Registers> CommandQueue<'_, R> {
             Err(CommandQueueError::NoPages { wanted })
         };
         match given {
-            // After these errors, the firmware may have got the pages, so they count as given.
+            // After these errors, the firmware may have got the pages. They count as given, so that the
+            // source does not hand them out again.
             Ok(())
             | Err(
                 CommandQueueError::TimedOut { .. }

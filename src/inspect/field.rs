@@ -133,7 +133,7 @@ impl Field<'_> {
 
 crate::fmt::defmt_as_text!(Field<'a>);
 
-/// Writes the value in the form that suits the field, and its meaning.
+/// Writes the field's value in the form that suits the field, such as hexadecimal, and the value's meaning.
 impl fmt::Display for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value();

@@ -61,8 +61,8 @@ impl Heads {
         part.unwrap_or((SegmentKind::Unknown, offset, offset + OCTOWORD_BYTES))
     }
 
-    /// Returns the bytes of the part of kind `wanted`, or `None` if there is none or if the request ends
-    /// before its end.
+    /// Returns the bytes of the part of kind `wanted`, or `None` if the request has no such part, or ends
+    /// within the part.
     pub(super) fn bytes_of<'a>(&self, wanted: SegmentKind, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (_, begin, end) = self.iter().find(|(kind, ..)| *kind == wanted)?;
         bytes.get(begin..end)

@@ -58,8 +58,8 @@ pub enum Body<'a> {
     /// The request has another operation, whose name is known. [`WorkRequest::segments`] returns its parts,
     /// as far as they are known.
     Other,
-    /// The request cannot be decoded: its operation is unknown, it ends within its fixed part, or the kind of
-    /// its queue must be known ([`WorkRequest::on_queue`]).
+    /// The request cannot be decoded: its operation is unknown, it ends within its fixed part, or decoding
+    /// needs the kind of its queue, which was not set ([`WorkRequest::on_queue`]).
     Unknown,
 }
 

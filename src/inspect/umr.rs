@@ -41,7 +41,7 @@ pub enum LayoutView<'a> {
     /// Addresses of pages, with the rights to read and write in their low bits. The mkey holds the length of
     /// a page.
     Pages(&'a [U64]),
-    /// Streams that each cycle maps in turn.
+    /// Streams of an interleaved layout. Each cycle maps the next bytes of every stream in turn.
     Interleaved {
         /// The header, with the number of cycles and the number of bytes in each.
         header: &'a StridedHeader,

@@ -22,8 +22,8 @@ macro_rules! combine {
             /// The polynomial x to the power of the number of bits in the second block, modulo the CRC's
             /// polynomial.
             power: $crc,
-            /// The CRC of no data, which `combine` subtracts from the first CRC by XOR: the second CRC counts
-            /// it already.
+            /// The CRC of no data. `combine` removes this value from the first CRC by XOR, because the second
+            /// CRC contains it already.
             start: $crc,
         }
 
@@ -52,7 +52,7 @@ macro_rules! combine {
                     square = Self::multiply(square, square);
                     rest >>= 1;
                 }
-                // A CRC of no data must have no effect.
+                // If the first CRC is the CRC of no data, `combine` must return the second CRC.
                 Self { power, start: Self::of_nothing(seed) }
             }
 

@@ -205,7 +205,7 @@ mod tests {
     fn r168_the_last_unit_lacks_nothing_or_sixteen_bytes() {
         for (unit, rest) in [(BlockSize::B512, 496), (BlockSize::B520, 504), (BlockSize::B4096, 4080)] {
             let unit_bytes = u64::from(unit.bytes());
-            // The length of the two whole units before the rest is a multiple of 16.
+            // Two whole units come before the rest, because one unit of 520 bytes is no multiple of 16.
             for size in (rest - 64..unit_bytes).map(|rest| 2 * unit_bytes + rest) {
                 let good = size % 16 == 0 && size - 2 * unit_bytes <= rest;
                 assert_eq!(job_size_allowed(size, unit), good, "{size} in {unit:?}");

@@ -112,7 +112,8 @@ pub enum ConfigError {
     /// Entries were to be appended to the list of an mkey with signature or crypto. BSFs stand behind this
     /// list, and no source shows that devices support this request.
     AppendWithBsf,
-    /// An interleaved layout was to replace entries of a list. It can only replace a whole layout.
+    /// An interleaved layout was to replace entries of a list, or to be appended to a list. An interleaved
+    /// layout can only replace a whole layout.
     InterleavedInList,
     /// The memory window is bound already. It has to be invalidated before it is bound anew.
     WindowBound,

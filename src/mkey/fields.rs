@@ -20,9 +20,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RelaxedOrdering {
-    /// Selects the order of writes. If it is relaxed, writes may pass one another.
+    /// Selects the order of writes. If this order is relaxed, writes may pass one another.
     pub write: bool,
-    /// Selects the order of reads. If it is relaxed, reads may pass writes.
+    /// Selects the order of reads. If this order is relaxed, reads may pass writes.
     pub read: bool,
 }
 

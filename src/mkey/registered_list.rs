@@ -185,8 +185,8 @@ impl<'m> RegisteredList<'m> {
         self.interleaved
     }
 
-    /// Checks that the layout is a list, since entries of an interleaved layout cannot replace entries of a
-    /// list.
+    /// Checks that the layout is a list, since entries of an interleaved layout can neither replace entries
+    /// of a list nor be appended to it.
     pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
         if self.interleaved { Err(ConfigError::InterleavedInList) } else { Ok(()) }
     }

@@ -99,7 +99,7 @@ pub struct T10Dif {
     pub app_tag: u16,
     /// The reference tag of the first block: normally the low half of its LBA.
     pub ref_tag: u32,
-    /// The reference tag grows by one for each block (`MLX5DV_SIG_T10DIF_FLAG_REF_REMAP`).
+    /// Whether the reference tag grows by one for each block (`MLX5DV_SIG_T10DIF_FLAG_REF_REMAP`).
     pub ref_remap: bool,
     /// Selects the blocks that pass unchecked.
     pub escape: Escape,

@@ -56,7 +56,7 @@ pub struct Mkey {
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 
 impl Mkey {
-    /// Creates the value for an mkey that was created on the device with these attributes.
+    /// Creates the Rust value for an mkey that was created on the device with these attributes.
     ///
     /// An mkey whose key has a tag (the low 8 bits) other than 0 cannot be configured if UMRs write the tag
     /// ([`UmrForm::Complete`]) and the device cannot change tags: posting returns
@@ -90,7 +90,8 @@ impl Mkey {
         mkey
     }
 
-    /// Creates the value for a new mkey without signature and crypto, from its key and its room for entries.
+    /// Creates the Rust value for a new mkey without signature and crypto, from the key and the number of
+    /// entries that the mkey has room for.
     ///
     /// ```
     /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};

@@ -49,7 +49,8 @@ pub struct MemoryWindow {
 }
 
 impl MemoryWindow {
-    /// Creates the value for a window that is not bound, because it was just created or was invalidated.
+    /// Creates the Rust value for a window that is not bound, because the device has just created it, or has
+    /// invalidated it.
     pub const fn new(key: Key) -> Self {
         Self { key, bound: None }
     }

@@ -113,13 +113,14 @@ barrier! {
 }
 
 barrier! {
-    /// Orders the read of an entry's owner bit before the reads of the other fields. If the owner bit is new,
-    /// the other fields are new too.
+    /// Orders the read of a completion entry's owner bit before the reads of the entry's other fields. If the
+    /// owner bit shows a new entry, the CPU reads the other fields of the new entry too.
     owner_before_entry: aarch64 "dmb oshld", x86_64 ""
 }
 
 barrier! {
-    /// Orders the reads of entries before the record that gives their slots back: the device cannot overwrite
-    /// an entry during a read. Only the full barrier orders loads before a store.
+    /// Orders the reads of completion entries before the record that gives their slots back: the device
+    /// cannot overwrite an entry during a read. On Arm, `dmb oshst` would not order loads before a store. The
+    /// full barrier also orders earlier stores of the caller.
     entries_before_record: aarch64 "dmb osh", x86_64 ""
 }

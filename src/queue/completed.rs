@@ -21,10 +21,11 @@ macro_rules! completed {
     ($(#[$doc:meta])+ $name:ident) => {
         $(#[$doc])+
         ///
-        /// Retiring frees blocks of a ring, which the device must have read before. A completion queue makes
-        /// this value from an entry that it takes, for [`QpQueues`](super::QpQueues). No other code can make,
-        /// copy or keep one. The caller of [`CompletionQueue::new`](super::CompletionQueue::new) vouches that
-        /// the entries are written by the device.
+        /// Retiring a request frees its blocks of the ring, so the device must have read these blocks before.
+        /// A completion queue makes this value from an entry that it takes, and passes it to the queues of
+        /// the queue pair ([`QpQueues`](super::QpQueues)). No other code can make, copy or keep such a value.
+        /// The caller of [`CompletionQueue::new`](super::CompletionQueue::new) vouches that the device writes
+        /// the entries.
         #[derive(Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name<'entry> {

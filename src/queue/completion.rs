@@ -43,8 +43,8 @@ pub struct WorkCompletion {
     pub id: u64,
     /// The number of the queue pair.
     pub qpn: Qpn,
-    /// The number of a send request, for pools ([`super::MkeyPool::put`]); [`RequestNumber::NONE`] for a
-    /// receive request.
+    /// The number of a send request, by which a pool recognizes its requests ([`super::MkeyPool::put`]);
+    /// [`RequestNumber::NONE`] for a receive request.
     pub number: RequestNumber,
     /// The result of the request.
     pub outcome: Outcome,
@@ -89,7 +89,7 @@ pub enum Message {
     WriteImm(u32),
 }
 
-/// The reason of a failure, with every byte that the device gives.
+/// The reason of a failure: all error codes of the completion entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Failure {

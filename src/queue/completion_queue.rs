@@ -6,9 +6,10 @@
 //! requests before it.
 //!
 //! `CompletionQueue::next_of_any_kind` takes all other entries: failures, receives, signature errors, and
-//! entries that are refused. If `next_success` has taken the success of a part of a configuration, which the
-//! user does not see, `next_of_any_kind` takes the entry after it. Each call of a public polling function
-//! gives the slots of its entries back to the device once, by the doorbell record.
+//! entries that are refused. A configuration of an mkey may consist of several work requests, and the user
+//! sees only the success of the last one. If `next_success` has taken the success of another one,
+//! `next_of_any_kind` takes the entry after it. Each call of a public polling function gives the slots of its
+//! entries back to the device once, by the doorbell record.
 
 use super::completed::{CompletedReceive, CompletedSend, CqIdentity};
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
@@ -136,14 +137,14 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.unclaimed.check(mkey)
     }
 
-    /// Drops the signature error that is kept for [`CompletionQueue::check`], after the destruction of its
-    /// mkey: another mkey may get the same number.
+    /// Drops the signature error of this mkey that is kept for [`CompletionQueue::check`], if any. Call this
+    /// after the destruction of the mkey, because a new mkey may get the same number.
     pub fn forget_mkey(&mut self, mkey: MkeyIndex) {
         self.unclaimed.forget(mkey);
     }
 
-    /// Ends the state in which checks return [`CheckError::ErrorsLost`]. Call this function after all data
-    /// that moved until now were taken for wrong, for example moved again.
+    /// Ends the state in which checks return [`CheckError::ErrorsLost`]. Any data that moved until now may be
+    /// wrong, so call this function only after you have discarded this data, or moved it again.
     pub fn forget_lost_errors(&mut self) {
         self.unclaimed.forget_lost();
     }
@@ -176,9 +177,9 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// Returns the next completion, if there is one. A signature error is recorded in its
     /// [`Mkey`](crate::mkey::Mkey).
     ///
-    /// The successes of parts of a configuration are not for the user, and the call takes these entries on
-    /// the way. It takes at most as many entries as the ring has. `None` can therefore mean that more entries
-    /// wait.
+    /// A configuration of an mkey may consist of several work requests, of which only the last one completes
+    /// for the user. The call also takes the entries of the others, without returning them. It takes at most
+    /// as many entries as the ring has, so `None` can mean that more entries wait.
     ///
     /// # Errors
     /// [`CompletionError`] for a malformed entry, or an entry that names no request and no mkey of the
@@ -193,8 +194,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.poll_with(router, |_| {})
     }
 
-    /// Polls as [`CompletionQueue::poll`] does. Calls `prepare` if the queue is empty, and before the queue
-    /// takes an entry other than the success of a send request.
+    /// Polls as [`CompletionQueue::poll`] does. Calls `prepare` unless the next entry is the success of a
+    /// send request that completes for the user.
     #[inline(always)]
     pub(crate) fn poll_with(
         &mut self,
@@ -297,8 +298,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
 
     /// Takes the next entry if it is the success of an outstanding send request, and returns the completion
     /// for the user. Returns `None` in two cases. Either the next entry is not written yet or is no such
-    /// success, and was not taken. Or the entry completes a part of a configuration, and was taken. This call
-    /// gives no slot back to the device.
+    /// success, and was not taken. Or the entry was taken, but completes a work request of a configuration
+    /// before the last one, which the user does not see. This call gives no slot back to the device.
     // Inlined: with a call, the benchmark of a whole I/O takes 14 % more instructions and 50 % more time
     // (x86-64).
     #[inline(always)]
@@ -321,7 +322,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, number, outcome })
     }
 
-    /// Takes entries of any kind up to the first one for the user, and returns its completion or error.
+    /// Takes entries of any kind until an entry has a completion or an error for the user. Returns this
+    /// completion or error.
     #[cold]
     #[inline(never)]
     fn next_of_any_kind(
@@ -337,8 +339,8 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<(Cqe, Result<Completion, CompletionError>)> {
-        // The limit protects the caller from a device that endlessly writes entries that are not for the
-        // user.
+        // The limit protects the caller from a device that endlessly writes entries that the user does not
+        // see.
         for _ in 0..self.ring.len() {
             let entry = self.take_entry()?;
             if let Some(completion) = complete(&entry, self.identity(), router, &mut self.unclaimed) {
@@ -421,7 +423,7 @@ fn verified<R: CompletionRouter>(router: &mut R, origin: CqeOrigin) -> Option<&m
 }
 
 /// Retires the request, or records the error, that an entry of any kind reports. Returns `None` for an entry
-/// that is not for the user.
+/// that the user does not see: the success of a work request inside a configuration of an mkey.
 fn complete(
     entry: &Cqe,
     identity: CqIdentity,
@@ -444,7 +446,7 @@ fn complete(
 }
 
 /// Retires the request that an entry names, and returns its completion. Returns `Ok(None)` for the success of
-/// a part of a configuration, which the user does not see.
+/// a work request of a configuration of an mkey before the last one, which the user does not see.
 fn complete_work(
     entry: &Cqe,
     event: WorkEvent,

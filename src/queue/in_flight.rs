@@ -110,8 +110,8 @@ impl RequestNumber {
     }
 
     /// Returns the number of the first request of a new life of a queue. `last` is the greatest number that
-    /// the queue has used so far, `NONE` for a new queue. A life of more than 2^40 blocks runs into the
-    /// numbers of the next lives, which its queue therefore skips.
+    /// the queue has used so far, `NONE` for a new queue. If the last life had more than 2^40 blocks, it has
+    /// used numbers of the next lives. The new life then begins after these numbers.
     pub(super) fn of_new_life(last: Self) -> Self {
         NEXT_LIFE.fetch_max((last.0 >> BLOCK_BITS) + 1, Ordering::Relaxed);
         Self(NEXT_LIFE.fetch_add(1, Ordering::Relaxed) << BLOCK_BITS)
@@ -123,10 +123,11 @@ impl RequestNumber {
         Self(self.0.wrapping_add(blocks))
     }
 
-    /// Returns whether the success of this request proves that the other request was executed. This is so if
-    /// both are of one life, and the other one is not the later: a queue pair executes the requests of a life
-    /// in order, and stops at a failure. If block 2^40 of a life is between the two, the function finds no
-    /// proof, and the program has to invalidate the key again.
+    /// Returns whether the success of this request proves that the other request was executed. The success
+    /// is a proof if both requests are of one life, and the other one is not the later: a queue pair executes
+    /// the requests of a life in order, and stops at a failure. Of a life with more than 2^40 blocks,
+    /// requests before and after block 2^40 count as requests of two lives. The program then has to
+    /// invalidate the key again.
     pub(super) const fn proves(self, other: Self) -> bool {
         self.0 >> BLOCK_BITS == other.0 >> BLOCK_BITS && self.0 >= other.0
     }

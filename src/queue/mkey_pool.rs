@@ -162,7 +162,8 @@ impl<'m> MkeyPool<'m> {
         let handle = self.slots.take()?;
         let mkey = self.mkeys.as_mut().get_mut(handle.position())?;
         mkey.advance_tag();
-        // An error of an earlier use may still be recorded if nobody asked for it.
+        // The mkey may still hold an error of its earlier use that nobody has taken. The new user must not
+        // get it.
         let _ = mkey.take_error();
         Some((PooledMkey(handle), mkey))
     }
@@ -213,7 +214,7 @@ impl<'m> MkeyPool<'m> {
         }
         self.slots.put(mkey.0, key, completion)?;
         if let Some(free) = self.mkeys.as_mut().get_mut(mkey.position()) {
-            // If the peer has invalidated the key, no request of this side has noted it yet.
+            // If the peer has invalidated the key, no request of this side has noted this in the mkey yet.
             free.note_invalidated();
         }
         Ok(())

@@ -6,7 +6,8 @@ use crate::mkey::{Mkey, SignatureFault};
 use crate::types::Qpn;
 use crate::types::QueueError;
 
-/// The queue pairs that complete to one completion queue. The table has room for as many as it got slots.
+/// The queue pairs that complete to one completion queue. The table has room for one queue pair in each slot
+/// that the caller provides.
 ///
 /// A completion finds its queue pair at once if the queue pair was created with its position in the table as
 /// user index ([`QpTable::next_user_index`]). Otherwise the table searches the queue pair by its number. `Q`

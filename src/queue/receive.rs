@@ -10,8 +10,8 @@ use crate::wire::data::DataSegment;
 use crate::wqe::Sge;
 use crate::wqe::error::PostError;
 
-/// The most entries of a slot. An entry has 16 bytes, and a receive request at most 2048 (PRM
-/// `log_rq_stride`).
+/// The most entries of a slot, the place of one receive request. An entry has 16 bytes, and a request at
+/// most 2048 (PRM `log_rq_stride`).
 const MAX_ENTRIES_PER_SLOT: usize = 128;
 
 /// The name of a receive queue's size in errors.
@@ -31,8 +31,8 @@ const SLOTS: &str = "slots of a receive queue";
 pub struct ReceiveQueueConfig {
     /// Number of the queue pair.
     pub qpn: Qpn,
-    /// Entries of 16 bytes in a slot, a power of two (PRM `log_rq_stride`). A request has at most as many
-    /// buffers.
+    /// Number of entries of 16 bytes in a slot, the place of one request in the ring: a power of two (PRM
+    /// `log_rq_stride`). Each buffer of a request takes one entry.
     pub entries_per_slot: u32,
 }
 
@@ -119,7 +119,7 @@ impl<'r> ReceiveQueue<'r> {
         self.qpn
     }
 
-    /// Returns how many slots are free.
+    /// Returns how many slots are free. Each receive request takes one slot.
     pub const fn free_slots(&self) -> u32 {
         (self.limit - self.producer) as u32
     }

@@ -31,7 +31,8 @@ pub struct UarDoorbell {
     register: *mut u64,
 }
 
-// SAFETY: the register belongs to the device, not to a thread; the value has exclusive access to it.
+// SAFETY: the register belongs to the device, not to a thread. The caller of `new` vouches that only this
+// doorbell writes to the register.
 unsafe impl Send for UarDoorbell {}
 
 impl UarDoorbell {
@@ -80,8 +81,8 @@ impl defmt::Format for UarDoorbell {
 
 /// The doorbell of a real device that takes whole requests (BlueFlame, PRM). A work request is written to the
 /// register, 64 bytes at a time, if it is the only one since the last doorbell, has two octowords or more,
-/// and fits. The device then need not read the request from memory. For other requests, only the first 8
-/// bytes are written, as by [`UarDoorbell`].
+/// and fits into a half of the register. The device then need not read the request from memory. For other
+/// requests, only the first 8 bytes are written, as by [`UarDoorbell`].
 ///
 /// The register has two halves, which are used in turn. BlueFlame's stores are worthwhile only for single
 /// requests whose latency counts.
@@ -109,7 +110,8 @@ pub struct BlueFlame {
     offset: usize,
 }
 
-// SAFETY: as for UarDoorbell.
+// SAFETY: the register belongs to the device, not to a thread. The caller of `new` vouches that only this
+// doorbell writes to the register.
 unsafe impl Send for BlueFlame {}
 
 impl BlueFlame {
@@ -161,7 +163,8 @@ impl Doorbell for BlueFlame {
                 at += WQEBB_BYTES;
             }
         } else {
-            // SAFETY: as for UarDoorbell; `offset` is that of a half.
+            // SAFETY: the caller of `new` vouches for both halves, and `offset` is that of a half. The device
+            // needs one store of 8 bytes.
             unsafe { self.register.byte_add(self.offset).write_volatile(u64::from_ne_bytes(control)) };
         }
         self.offset ^= self.half;
@@ -196,7 +199,8 @@ pub struct UarCqDoorbell {
     cqn: Cqn,
 }
 
-// SAFETY: as for UarDoorbell.
+// SAFETY: the register belongs to the device, not to a thread. The caller of `new` vouches that two doorbells
+// of a page cannot disturb each other.
 unsafe impl Send for UarCqDoorbell {}
 
 impl UarCqDoorbell {
@@ -207,9 +211,9 @@ impl UarCqDoorbell {
     ///
     /// # Safety
     /// - `uar_page` is the begin of the mapped UAR page that the completion queue was created with, valid as
-    ///   long as the value lives (BlueField: the Arm side's mapping, not cached). If a store of 8 bytes
-    ///   cannot be torn, several queues may share a page; otherwise no other doorbell of the page rings
-    ///   meanwhile.
+    ///   long as the value lives (BlueField: the Arm side's mapping, not cached). Several queues may share a
+    ///   page if the CPU writes 8 bytes by one store. Otherwise, no two doorbells of the page ring at the
+    ///   same time.
     /// - `cqn` is the number of the completion queue that is armed with this doorbell, since the device
     ///   raises the events of the queue that the doorbell names.
     pub const unsafe fn new(uar_page: NonNull<u64>, cqn: Cqn) -> Self {

@@ -8,10 +8,10 @@
 //!
 //! Both ways, and all other requests, post through `SendRing::post`. It takes blocks in the ring, or in
 //! scratch space if too few blocks are free before the ring's end. `Request::write` fills the blocks.
-//! `SendRing::commit` makes them a request: it moves the producer past them, files each work request under
-//! its first block, and lets the next request wait if this one changes an mkey. A refused request may have
-//! written to uncommitted blocks, but posted requests, counters and mkey stay as before. The caller rings the
-//! doorbell.
+//! `SendRing::commit` makes them a request: it moves the producer past them, records each work request in the
+//! slot of its first block, and gives the next request a fence if this one changes an mkey. A refused request
+//! may have written to uncommitted blocks, but posted requests, counters and mkey stay as before. The caller
+//! rings the doorbell.
 
 use super::in_flight::{RequestKind, RequestNumber};
 use super::send_config::SendQueueConfig;
@@ -28,7 +28,7 @@ use crate::wqe::layout::{AnyLayout, ListOf};
 use crate::wqe::umr::{Finished, UmrRequest};
 use crate::wqe::{MemcpyConfig, Payload, PreparedConfig};
 
-/// The part of a send queue that requests work on.
+/// The part of a send queue that posting needs: the ring, and the limits of requests.
 pub(super) struct SendState<'r> {
     pub(super) ring: SendRing<'r>,
     pub(super) qpn: Qpn,
@@ -48,8 +48,8 @@ impl<'r> SendState<'r> {
             ring,
             qpn: config.qpn,
             max_inline_data: config.max_inline_data as u16,
-            // Control segment, remote address and operands take three octowords. One data segment is always
-            // allowed.
+            // A request has at most 63 octowords. Control segment, remote address and operands of an atomic
+            // take three of them. One data segment is always allowed.
             max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3) as u16,
             max_octowords,
             max_umr_blocks: UMR_HEAD_BLOCKS + max_octowords / OCTOWORDS_PER_BLOCK,

@@ -79,21 +79,24 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Writes a slot directly from `value`, so that no other copy of its bytes stays on the stack.
     pub(crate) fn write_from(&mut self, index: u64, value: &T) {
-        // SAFETY: as in `write`; `value` does not overlap the slot, since only this ring refers to its slots.
+        // SAFETY: the pointer is that of a slot, which this ring may write (see `write`). `value` does not
+        // overlap the slot, since only this ring refers to its slots.
         unsafe { self.slot(index).copy_from_nonoverlapping(value, 1) }
     }
 
     /// Overwrites a slot with zeros. The compiler can neither leave the writes out, nor move them behind
     /// later code.
     pub(crate) fn wipe(&mut self, index: u64) {
-        // SAFETY: as in `write`; zeros are a valid T.
+        // SAFETY: the pointer is that of a slot, which this ring may write (see `write`), and zeros are a
+        // valid value of `T`.
         unsafe { zeroize::zeroize_flat_type(self.slot(index)) }
     }
 
     /// Writes the first four bytes of a slot.
     pub(super) fn write_word(&mut self, index: u64, word: [u8; 4]) {
         const { assert!(size_of::<T>() >= 4) };
-        // SAFETY: as in `write`; the slot has at least four bytes, and bytes need no alignment.
+        // SAFETY: the pointer is that of a slot, which this ring may write (see `write`). The slot has at
+        // least four bytes, and bytes need no alignment.
         unsafe { self.slot(index).cast::<[u8; 4]>().write(word) }
     }
 
@@ -107,8 +110,8 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Copies a slot out.
     #[inline]
     pub(crate) fn read(&self, index: u64) -> T {
-        // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now
-        // can only make the copy wrong, and no code trusts the copy.
+        // SAFETY: the pointer is that of a slot (see `slot`), aligned, and any bytes are a valid T. A device
+        // that breaks the protocol and writes now can only make the copy wrong, and no code trusts the copy.
         unsafe { self.slot(index).read_volatile() }
     }
 }
@@ -135,8 +138,8 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
     #[inline]
     pub(crate) fn read_u64<const AT: usize>(self) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
-        // SAFETY: `at` is a slot, see `Ring::peek`. The place is within the slot, and aligned as slots are.
-        // The other conditions are those of `Ring::read`.
+        // SAFETY: `at` is a slot (see `Ring::peek`). The eight bytes are within the slot, and aligned. A
+        // device that writes now can only make the copy wrong, and no code trusts the copy.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
 }

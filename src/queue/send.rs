@@ -111,8 +111,8 @@ impl<'r, D: Doorbell> SendQueue<'r, D> {
         self.record
     }
 
-    /// Replaces the doorbell, for example by a trait object. The caller ensures that both ring the same
-    /// register.
+    /// Replaces the doorbell, for example by a trait object. The caller ensures that the old and the new
+    /// doorbell ring the same register.
     pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E> {
         let Self { state, record, doorbell } = self;
         SendQueue { state, record, doorbell: map(doorbell) }

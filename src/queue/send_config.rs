@@ -24,7 +24,7 @@ pub struct SendQueueConfig {
     /// Number of the queue pair.
     pub qpn: Qpn,
     /// Longest inline data in bytes (`max_inline_data`). An mkey's layout and BSFs in a request may have up
-    /// to 4 bytes more.
+    /// to 4 bytes more, because they need no header of 4 bytes as inline data does.
     pub max_inline_data: u32,
     /// Most data segments of a request (`max_send_sge`). A value under 1 counts as 1, a value over 60 as 60,
     /// the most that a request can hold.

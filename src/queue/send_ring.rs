@@ -23,8 +23,8 @@ use crate::wqe::umr;
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The most blocks that are reserved at once: those of a UMR and its two SET_PSVs, or of one data-path
-/// request.
+/// The most blocks that are reserved at once: 15 full blocks of a UMR, and one block for each of its two
+/// SET_PSVs. A data-path request takes fewer, at most 16.
 const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS + 2;
 
 /// The names of a send queue's sizes in errors.
@@ -329,8 +329,8 @@ impl<'r> SendRing<'r> {
         let (mut at, mut blocks) = (begin, blocks);
         for psv in 0..=psvs {
             let kind = if psv == psvs { kind } else { RequestKind::MkeyConfigurePart };
-            // The same bits as by the setters of `Place`, but without their checks: a work request has 1 to
-            // 16 blocks.
+            // The shifts make the same bits as the setters of `Place`, but without their checks. The number
+            // of blocks needs no check: a work request has 1 to 16 blocks, and the field has 5 bits.
             let place = ((at << 5) + blocks as u64) << 4 | kind as u64;
             // SAFETY: the pointer is that of a slot, and this ring alone uses its slots.
             unsafe { self.filed.slot(at).write(SendSlot { id, place }) };
@@ -382,7 +382,7 @@ impl<'r> SendRing<'r> {
         unsafe { &mut *self.blocks.slot(index).cast() }
     }
 
-    /// Lets the next request wait for a change of an mkey.
+    /// Gives the next request a fence, so that the request waits for a change of an mkey before it.
     pub(super) const fn fence_next(&mut self) {
         self.next_flags = self.flags_after_umr;
     }
@@ -562,7 +562,7 @@ mod tests {
                     dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let (blocks, producer) = (1 + u64::from(dice >> 28), table.producer);
                     if blocks <= table.free() {
-                        // A queue makes the same call when it looks for room.
+                        // A queue with a limit also calls `free_requests` when it looks for room.
                         assert_eq!(table.free_requests() as usize, most as usize - model.0.len());
                         let kind = if dice >> 9 & 1 == 0 {
                             RequestKind::Send

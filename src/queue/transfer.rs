@@ -127,8 +127,8 @@ impl SendRequest<'_, '_> {
         self.data_path_call(RequestKind::Nop, DataPath::new(Opcode::NOP, Payload::Sges(&[])))
     }
 
-    /// Does the same as [`SendRequest::data_path`], compiled once for all requests for which a call is cheap
-    /// enough.
+    /// Does the same as [`SendRequest::data_path`], but is compiled once for all its callers. RDMA WRITE does
+    /// not use this function, because the call would slow it down too much.
     fn data_path_call(self, kind: RequestKind, request: DataPath<'_>) -> Result<(), PostError> {
         self.data_path(kind, request)
     }

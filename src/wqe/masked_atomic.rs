@@ -36,7 +36,7 @@ pub enum MaskedAtomic {
         /// The bits that the new value replaces.
         swap_mask: u32,
     },
-    /// The same with 8 bytes.
+    /// Does the same as [`Self::CompareSwap32`], with 8 bytes.
     CompareSwap64 {
         /// The value to compare with.
         compare: u64,
@@ -56,7 +56,7 @@ pub enum MaskedAtomic {
         /// The highest bits of the fields.
         boundary: u32,
     },
-    /// The same with 8 bytes.
+    /// Does the same as [`Self::FetchAdd32`], with 8 bytes.
     FetchAdd64 {
         /// The number to add.
         add: u64,

@@ -69,7 +69,8 @@ pub struct PreparedConfig {
     /// Selects the mkey's PSV numbers that go into the BSF of a block signature: all ones in the upper 32
     /// bits for the PSV of the wire domain, and in the lower 32 bits for that of the memory domain.
     pub(super) psv_mask: u64,
-    /// The domains whose PSVs a post sets, in this order. Only the first `psv_count` are valid.
+    /// The domains whose PSVs a post sets by SET_PSVs, in the order of these requests. Only the first
+    /// `psv_count` are valid.
     pub(super) psv_domains: [DomainKind; 2],
     /// The start values of both domains' PSVs, in the order of [`DomainKind`], see [`bsf::psv_start`].
     pub(super) psv_starts: [TransientSignature; 2],

@@ -73,8 +73,9 @@ impl<'a> RawWqe<'a> {
 }
 
 /// Combines the flags in a request's own control segment with the flags that the caller of the queue asks
-/// for. The fence in the control segment has priority. Of two completion modes, the one with the higher code
-/// counts: a request for a completion always prevails over a mode for errors.
+/// for. The fence in the control segment has priority. Of the two completion modes, the result has the one
+/// with the higher code. A mode with a completion in all cases therefore prevails over a mode with one only
+/// after errors.
 const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
     let fm = if own.fm() == FmCeSe::FM_NONE { asked.fm() } else { own.fm() };
     let ce = if own.ce() < asked.ce() { asked.ce() } else { own.ce() };

@@ -116,8 +116,8 @@ fn perform(options: &Options) -> Result<(), String> {
         ("--depth", options.depth.to_string()),
         ("--corrupt", options.corrupt.to_string()),
         ("--rotate", options.rotate.to_string()),
-        // With the single-block engine, a command between initiator and target moves fewer bytes, so the
-        // commands of a run fill a smaller volume.
+        // With the single-block engine, a command between initiator and target moves fewer bytes. So the
+        // commands of a run can fill only a smaller volume.
         ("--blocks", if options.engine == SINGLE_BLOCK { 1 << 13 } else { 1 << 17 }.to_string()),
     ];
     let initiator_words = [

@@ -328,8 +328,8 @@ mod tests {
     use super::*;
     use crate::ours::{Ours, OursMemory};
 
-    /// Floor and library write the same blocks, except for the block number, which depends on earlier
-    /// requests.
+    /// Checks that floor and library write the same blocks, except for the block number, which depends on
+    /// earlier requests.
     #[test]
     fn the_floor_writes_what_the_library_writes() -> Result<(), Fault> {
         let mut memory = OursMemory::new();

@@ -9,9 +9,9 @@
 //! The counted code is the code that a service runs for each request. The service has addresses, lengths and
 //! keys as native values in memory, which the compiler cannot know ([`Io`]). It has one mkey for each I/O,
 //! and uses 64 of them in turn. It has prepared the properties that are common to all I/Os of a volume
-//! (access, signature, crypto). All instructions from there to the doorbell are counted, with one doorbell
-//! for each request. Rings have 256 blocks, completion queues have 512 entries, and every field of a
-//! completion is used.
+//! (access, signature, crypto). The count begins with the native values and ends with the doorbell, one for
+//! each request. Rings have 256 blocks, completion queues have 512 entries, and every field of a completion
+//! is used.
 //!
 //! A run of requests begins at the ring's start and ends before its end, and completions are taken outside of
 //! the counted code. There are three exceptions. [`Work::List16Wrapped`] passes the ring's end. Whole I/Os
@@ -20,8 +20,7 @@
 //! compare them with the sum of [`Work::List4`] and [`Work::Completion1`].
 
 #![no_std]
-// The program panics if a value occurs that should not occur. The library's rules against panics do not apply
-// to it.
+// Unexpected values make the benchmarks panic. Only the library must never panic.
 #![allow(clippy::expect_used)]
 
 extern crate alloc;
@@ -316,7 +315,7 @@ impl Work {
             // such requests without end, two of 128 cross it, which is fewer: 128 requests of 6 blocks go
             // round the ring three times, and one of the three laps ends between two requests.
             Self::List16Wrapped => [1, 42],
-            // Each of these completions retires 32 requests, so that the two runs have 64 and 192 requests.
+            // Each of these completions retires 32 requests, so the two runs have 64 and 192 requests.
             Self::CompletionEvery32 => [2, 6],
             Self::Completion64Queues => [QUEUES, 2 * QUEUES],
             // 256 I/Os, of any number of blocks, go round a ring of 256 blocks a whole number of times.

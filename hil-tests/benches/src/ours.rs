@@ -318,8 +318,8 @@ impl<'m> Ours<'m> {
             Work::Interleaved3 => post!(interleaved3),
             Work::ReconfigureTweak => post!(new_tweak),
             Work::ReconfigureRefTag => post!(new_ref_tag),
-            // These lists have a number of entries that the compiler does not know. `run` handles all other
-            // work itself.
+            // The remaining work posts lists of a length that the compiler does not know. `run` does
+            // completions, receives and whole I/Os itself.
             _ => requests::list_dyn::<1>(queue, ios, volume),
         }
     }

@@ -1,4 +1,4 @@
-//! Doorbells whose registers are memory of this program, since no device takes part, and the doorbell record
+//! Doorbells whose registers are memory of this program, since no device takes part. Also the doorbell record
 //! of the sides that work without the library.
 
 #![allow(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Checks bytes of a buffer and uses them while a peer writes to the buffer. The used bytes must be the
-//! checked bytes.
+//! Tests that the library really copies bytes out of memory to which a peer writes. The program checks the
+//! copied bytes, then uses them. The used bytes must be the checked bytes.
 //!
 //! The program is built with fat LTO (`--profile bench`), which shows the compiler the library's copy, the
 //! check and the use at once. The compiler may drop a plain copy and pass the buffer's own address to the
@@ -43,7 +43,8 @@ fn sum(bytes: &Checked, first: usize) -> u64 {
     places.map(|at| u64::from(bytes[at])).sum()
 }
 
-/// Copies bytes, checks them and uses them. Returns whether the used bytes were the checked ones.
+/// Copies bytes, checks them and uses them: each step is a sum over the bytes. Returns whether the used bytes
+/// were the checked ones.
 #[inline(always)]
 fn is_same<E>(copy: impl FnOnce(&mut Checked) -> Result<(), E>) -> Result<bool, E> {
     // `black_box` hides from the compiler that both sums are equal, so the program computes both.

@@ -15,12 +15,12 @@ pub(crate) struct KeyedSgl {
     pub(crate) address: U64,
     length: [u8; 3],
     key: [u8; 4],
-    /// Type and sub type of the descriptor, 4 bits each.
+    /// Type and sub type of the descriptor, 4 bits each. The type is in the upper bits.
     kind: u8,
 }
 
 impl KeyedSgl {
-    /// A keyed data block.
+    /// The descriptor type of a keyed data block.
     const KEYED: u8 = 4;
     /// The sub type that asks the target to invalidate the key with its response.
     const INVALIDATE: u8 = 0xf;

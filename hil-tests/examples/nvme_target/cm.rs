@@ -64,7 +64,7 @@ const ENDS: [c_int; 7] = [6, 7, 8, 10, 11, 14, 15];
 const READY_TO_RECEIVE: u32 = 2;
 /// `IBV_QPS_RTS`.
 const READY_TO_SEND: u32 = 3;
-/// Unlimited retries.
+/// The retry count that stands for unlimited retries.
 const RETRIES: u8 = 7;
 
 /// Declares functions of librdmacm, and the code that looks them up.
@@ -114,8 +114,8 @@ fn check(name: &str, value: c_int) -> Result {
     Ok(())
 }
 
-/// A connection, or the listener, at the connection manager. Dropping the value destroys the connection
-/// manager's object.
+/// The connection manager's object of a connection or of the listener (`rdma_cm_id`). Dropping the value
+/// destroys the object.
 pub(crate) struct Id {
     api: Arc<Api>,
     raw: NonNull<RawId>,
@@ -127,7 +127,7 @@ unsafe impl Send for Id {}
 // SAFETY: as above.
 unsafe impl Sync for Id {}
 
-/// A number that tells connections apart.
+/// A number that identifies a connection: the address of its `rdma_cm_id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Number(usize);
 

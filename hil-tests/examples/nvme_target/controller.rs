@@ -34,7 +34,8 @@ pub(crate) struct Blocks {
     /// The parts of the T10-DIF that the device checks ([`check_mask`]).
     checks: u8,
     app_tag: u16,
-    /// Whether the host has no T10-DIF on the wire (PRACT). The device then inserts and strips it.
+    /// Whether the host sends and receives the blocks without T10-DIF (PRACT). The device then inserts and
+    /// strips the T10-DIF.
     is_inserted: bool,
 }
 
@@ -82,8 +83,8 @@ impl Blocks {
         self.count * if self.is_inserted { geometry.data() } else { geometry.stride() }
     }
 
-    /// Returns the signature of the mkey between volume and wire: with the same T10-DIF on both sides, the
-    /// device checks it and passes it on. Without T10-DIF on the wire, the device inserts or strips the
+    /// Returns the signature of the mkey between volume and wire. If the wire has a T10-DIF, it is the same
+    /// as the volume's: the device checks it and passes it on. If not, the device inserts or strips the
     /// T10-DIF.
     pub(crate) const fn signature(&self, geometry: &Geometry) -> BlockSignature {
         let dif = T10Dif {

@@ -104,7 +104,7 @@ impl Session {
         self.queue.qpn()
     }
 
-    /// Serves the host until it is gone, or until `is_over`.
+    /// Serves the host until its connection ends, or until another thread sets `is_over`.
     ///
     /// # Errors
     /// Errors of the device and of the protocol. The connection then has to end.

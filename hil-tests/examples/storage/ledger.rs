@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 pub(crate) const PROTECTED_BLOCK: usize = 520;
 
 /// Offsets in an encrypted block whose bytes hold the T10-DIF (IEEE 1619 swaps the last full block of AES and
-/// the bytes after it). A changed byte at another offset would spoil 16 bytes of data, and a guard of 16 bits
-/// does not notice that once in 65,536 times. A changed byte here also spoils the tags, so every corruption
-/// must be found.
+/// the bytes after it). A changed byte at another offset would spoil 16 bytes of data, and the 16-bit guard
+/// misses one such change in 65,536. A changed byte here also spoils the tags, so every corruption must be
+/// found.
 const SPOILED: std::ops::Range<u64> = 496..512;
 
 /// The corruptions of a volume, and whether they were found.

@@ -22,7 +22,7 @@ pub(crate) enum Phase {
     Check(u64),
 }
 
-/// A read or a write of some blocks of the volume.
+/// A read or a write of consecutive blocks of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// [`Command::READ`] or [`Command::WRITE`].

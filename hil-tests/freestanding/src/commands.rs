@@ -40,7 +40,8 @@ fn run(command: &impl Command, mailbox: &mut [u8], reply: &[u8]) -> Option<usize
     Some(length)
 }
 
-/// Makes a list of pages from addresses, and a contiguous one.
+/// Makes a list of pages from addresses, and a list of contiguous pages from the first address. Compares
+/// their lengths.
 #[unsafe(no_mangle)]
 pub fn entry_pages(size: LogPageSize, addresses: [u64; 4]) -> Option<PageList<4>> {
     let list = PageList::new(size, addresses).ok()?;
@@ -74,7 +75,7 @@ pub fn entry_psvs(command: &CreatePsv<4>, reply: &[u8]) -> Option<[PsvIndex; 4]>
     command.decode(reply).ok()
 }
 
-/// Makes two secrets, changes one by the bytes of the other, and wipes the other.
+/// Makes two secrets, XORs the second into the first, and wipes the second.
 #[unsafe(no_mangle)]
 pub fn entry_secret(key: &mut [u8; 40], other: [u8; 40]) -> Secret<40> {
     let mut secret = Secret::take(key);

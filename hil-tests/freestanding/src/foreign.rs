@@ -181,7 +181,8 @@ pub struct Page {
     key: Key,
 }
 
-/// Posts a change of access rights and a list of a user's own entries, and polls for the send queue alone.
+/// Posts a change of access rights and a list of a user's own entries. Then polls with the send queue itself
+/// as router.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_pages(
     queue: &mut Queue<'_>,
@@ -418,7 +419,7 @@ pub fn entry_foreign_new_windows<'m>(
     WindowPool::new(windows, slots).ok()
 }
 
-/// Returns the first element of the memory of a table.
+/// Returns the first slot of a table's memory.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_room<'r>(room: &'r mut Room<'_, TableSlot<Books>>) -> Option<&'r mut TableSlot<Books>> {
     if room.as_ref().is_empty() { None } else { room.as_mut().first_mut() }

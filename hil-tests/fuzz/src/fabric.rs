@@ -1,5 +1,6 @@
-//! Fuzz target for the fabric, which joins the directories of several machines. A member that sends arbitrary
-//! bytes to the hub must not harm the other members.
+//! Fuzz target for the fabric, by which the emulated devices of several machines form one network: a hub
+//! forwards bytes between its members, one per machine. A member that sends arbitrary bytes to the hub must
+//! not harm the other members.
 
 use crate::input::Input;
 use mlx5_fabric::{Channel, Effect, Frame, MEMBERS, Node, Role, SLOTS, Secret, Table, WINDOW};

@@ -56,7 +56,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let style = input.pick(&[Style::Plain, Style::Ansi]);
     let bytes = input.rest();
     let mut end = 0;
-    // The choice of the queue takes no byte of the input, for the same reason.
+    // The choice of the queue takes no byte of the input, so that inputs of the corpus keep their meaning.
     let queue = QUEUES[bytes.len() % QUEUES.len()];
     for (offset, request) in Requests::new(bytes).on_queue(queue) {
         assert_eq!(request.queue(), queue);

@@ -43,14 +43,14 @@ impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
     /// Writes a slot in the role of the device.
     pub(crate) fn write(&self, at: usize, value: T) {
         assert!(at < self.count);
-        // SAFETY: the index was checked.
+        // SAFETY: the slot exists, as checked, and stays allocated as long as `self`.
         unsafe { self.first.add(at).write_volatile(value) }
     }
 
     /// Reads a slot in the role of the device.
     pub(crate) fn read(&self, at: usize) -> T {
         assert!(at < self.count);
-        // SAFETY: the index was checked.
+        // SAFETY: the slot exists, as checked, and stays allocated as long as `self`.
         unsafe { self.first.add(at).read_volatile() }
     }
 }

@@ -25,8 +25,8 @@ const STEPS: usize = 64;
 /// The file of a ring: a page with three words, and the data.
 const PAGE: u64 = 4096;
 const ROOM: u64 = 1 << 18;
-/// Places of words: the number of bytes that were ever written, the number that were ever read, and whether
-/// the reader sleeps.
+/// Offsets of the three words in the page: the number of bytes that were ever written, the number that were
+/// ever read, and whether the reader sleeps.
 const WRITTEN: u64 = 0;
 const READ: u64 = 64;
 const SLEEPS: u64 = 128;
@@ -76,8 +76,8 @@ impl Sound {
         self.sent += 1;
     }
 
-    /// Reads messages. The hostile process may send any, so only the next one of the other sound process
-    /// counts.
+    /// Reads messages. Counts only the expected next message of the other sound process, because the hostile
+    /// process may send any message.
     fn exchange(&mut self, other: &Self) {
         let (slot, mut news) = (self.fabric.slot(), Vec::new());
         let mut next = self.got;
@@ -105,7 +105,8 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// Connects to the first sound process, and hands a ring over. Some rings are none.
+    /// Connects to the first sound process and passes the file of a ring. In three of 32 cases the ring has a
+    /// wrong size, wrong seals, or no file.
     fn connect(&mut self, directory: &std::path::Path, input: &mut Input<'_>) {
         let stream = UnixStream::connect(directory.join("slot-0.socket")).unwrap();
         stream.set_nonblocking(true).unwrap();

@@ -2,7 +2,7 @@
 //! request, posts one that must be refused, or completes the oldest or the newest request.
 //!
 //! A model, a list of requests, gives the expected result of each step. A refused request must leave no
-//! trace. Sequences that reach the same state of the queue, byte by byte, continue as one.
+//! trace. If two sequences lead to the same state of the queue, byte by byte, only one of them is continued.
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use hil_tests::model::{QueueModel, Work, retire_send};

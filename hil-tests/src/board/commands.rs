@@ -1,4 +1,5 @@
-//! Questions to a device that only commands ask, not work requests. The device is behind libmlx5.
+//! Measures behaviour that only commands to the device show, not work requests. The commands go through
+//! libmlx5.
 
 #![allow(unsafe_code)]
 
@@ -172,8 +173,9 @@ fn of_another_context(pd: &ProtectionDomain, other: &Device) -> Found {
     Ok(vec![("an mkey in a protection domain of another user context", told(mkey, "created"))])
 }
 
-/// Asks about memory of commands: whether it can be taken from a ring, where regions over it may begin, and
-/// whether a region over read-only memory can be written.
+/// Asks about memory that is registered for use in commands (a umem): whether its registration can end while
+/// a ring is in it, where regions over it may begin, and whether a region over a read-only umem can be
+/// written.
 fn memory_of_commands(device: &Device, pd: &ProtectionDomain) -> Found {
     let (ring, memory) = (pages(2), pages(2));
     // SAFETY: the memory is never freed, and only the device and the requests below write to it.

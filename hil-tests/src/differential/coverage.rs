@@ -22,8 +22,8 @@ pub struct Tally {
     pub refused: u64,
     /// Calls of `mlx5dv_mkey_check` that found no error, while the library found none either.
     pub without_error: u64,
-    /// Errors that libmlx5 and the library decode by different signatures, so that only the presence of the
-    /// error was compared (`check.rs`).
+    /// Errors that libmlx5 and the library decode by different signatures. For these, only the presence of
+    /// the error was compared (`check.rs`).
     pub presence_only: u64,
     /// Descriptions of the first differences.
     pub differences: Vec<String>,

@@ -20,7 +20,8 @@ pub enum PeerAtomics {
     /// The atomics of the InfiniBand specification (`MLX5_ATOMIC_MODE_IB_COMP` of the kernel). Assumption:
     /// this mode is right for queue pairs of user programs too; not yet checked on a real device.
     Plain,
-    /// Also the masked ones, of 4 and of 8 bytes (`MLX5_ATOMIC_MODE_8B` of the kernel, as UCX sets it).
+    /// The atomics of [`PeerAtomics::Plain`], and masked atomics of 4 and of 8 bytes (`MLX5_ATOMIC_MODE_8B`
+    /// of the kernel, as UCX sets it).
     Masked,
 }
 
@@ -48,8 +49,9 @@ impl QpAccess {
     /// The peer may RDMA READ and RDMA WRITE.
     pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, atomics: PeerAtomics::None };
 
-    /// Checks that the device supports the rights. `atomics` are the capabilities of its atomics, `None` for
-    /// a device without atomics, or if they were not asked for: masked atomics are then refused.
+    /// Checks that the device supports the rights. `atomics` are the device's capabilities of atomics. Pass
+    /// `None` for a device without atomics, or if you have not asked the device for them: the function then
+    /// refuses masked atomics.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] for atomics that the device lacks ([`GeneralCapabilities::atomic`],

@@ -130,7 +130,7 @@ impl Init2Init {
         Self { qp, drain_signature_errors: None, memcpy: None, access: None }
     }
 
-    /// Checks that the device supports the changes. `atomics` are the capabilities of its atomics, as in
+    /// Checks that the device supports the changes. `atomics` are the device's capabilities of atomics, as in
     /// [`QpAccess::check`].
     ///
     /// # Errors

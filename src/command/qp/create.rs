@@ -116,9 +116,9 @@ impl Parts {
 /// The send ring begins right after the receive ring. The receive ring should have 64 bytes or more, as the
 /// rings of libmlx5 have: no public source says where the send ring begins after a shorter one.
 ///
-/// The command switches "scatter to CQE" off, by which the device writes short received data into completion
-/// entries. This feature takes address 0 for "no buffer", but the space of an mkey may begin at 0. The reply
-/// is the number of the queue pair, which is in the state RESET.
+/// The command switches off "scatter to CQE", by which the device would write short received data into
+/// completion entries. For this feature address 0 means "no buffer", but the space of an mkey may begin at 0.
+/// The reply is the number of the queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{
@@ -208,10 +208,9 @@ impl Command for CreateQp {
 /// command lists by bus address (CREATE_QP). The command is meant for bare metal, where no kernel registers
 /// user memory.
 ///
-/// The receive ring is first. The send ring begins at the next multiple of 64 bytes. As for [`CreateQp`], the
-/// receive ring should have 64 bytes or more. Like [`CreateQp`], the
-/// command switches "scatter to CQE" off. The reply is the number of the queue pair, which is in the state
-/// RESET.
+/// The receive ring is at the beginning of the first page. The send ring begins after it, at a multiple of 64
+/// bytes. As for [`CreateQp`], the receive ring should have 64 bytes or more. Like [`CreateQp`], the command
+/// switches "scatter to CQE" off. The reply is the number of the queue pair, which is in the state RESET.
 ///
 /// ```
 /// use mlx5_mkey::command::{

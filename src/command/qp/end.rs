@@ -4,8 +4,8 @@ use crate::command::number_commands;
 use crate::types::Qpn;
 
 number_commands! {
-    /// The command that puts a queue pair into error, so that the device flushes all outstanding requests
-    /// (2ERR_QP).
+    /// The command that puts a queue pair into the error state, so that the device flushes all outstanding
+    /// requests (2ERR_QP).
     QpToError(Qpn) = TO_ERR_QP;
     /// The command that resets a queue pair (2RST_QP).
     QpToReset(Qpn) = TO_RST_QP;

@@ -138,7 +138,7 @@ fn m52_m54_general_capabilities() {
         assert!(!caps.can_create(ObjectType(absent)), "{absent:#x}");
     }
 
-    // Each of these replies has one bit set, for a capability that the reply `GENERAL` lacks.
+    // In each of these replies, only one field is not 0.
     let none = general(&[]);
     assert_eq!((none.signatures(), none.xts_engine(), none.log_max_copy), (None, None, None));
     let single = GeneralCapabilities { xts_single_block: true, ..none };
@@ -156,8 +156,8 @@ fn m52_m54_general_capabilities() {
         ((0x50, 0x0030_0000), none),
         ((0x50, 0x0040_0000), GeneralCapabilities { umr_indirect_mkey_disabled: true, ..none }),
         ((0x50, 0x0080_0000), GeneralCapabilities { umr_modify_atomic_disabled: true, ..none }),
-        // Source of the next positions in `cmd_hca_cap`: the bits 0xd0, 0xd1 and 0xe9 are in the kernel's
-        // header only, 0x108 and 0x231 also in rdma-core's.
+        // Sources of the next positions in `cmd_hca_cap`: only the kernel's header has the bits 0xd0, 0xd1
+        // and 0xe9. rdma-core's header also has the bits 0x108 and 0x231.
         ((0x28, 0x0000_8000), GeneralCapabilities { relaxed_ordering_write_umr: true, ..none }),
         ((0x28, 0x0000_4000), GeneralCapabilities { relaxed_ordering_read_umr: true, ..none }),
         ((0x2c, 0x0040_0000), GeneralCapabilities { relaxed_ordering_read: true, ..none }),

@@ -57,18 +57,19 @@ unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T
         return Some(&mut []);
     }
     let first = place::<T>(address)?.as_ptr();
-    // SAFETY: the address is neither null nor misaligned, as just checked. The caller vouches for the rest.
+    // SAFETY: the address is neither null nor misaligned, as just checked. The caller ensures that `count`
+    // valid values are there, which nobody else uses.
     Some(unsafe { core::slice::from_raw_parts_mut(first, count) })
 }
 
 /// Returns the doorbell record at `address`.
 ///
 /// # Safety
-/// As for [`slots`].
+/// As for [`slots`], with one record in place of the `count` values.
 unsafe fn record<R: FromBytes>(address: *mut c_void) -> Result<&'static R, AdoptError> {
     let place = place::<R>(address).ok_or(AdoptError::Layout("the doorbell record"))?;
     // SAFETY: the address is neither null nor misaligned, as just checked. Every bit pattern is a valid
-    // record; the caller vouches for the rest.
+    // record. The caller ensures that a record is at the address.
     Ok(unsafe { place.as_ref() })
 }
 
@@ -80,7 +81,7 @@ impl Context {
     /// queue pair is not destroyed, and nobody else posts to it.
     pub(in crate::devx) unsafe fn describe_qp(&self, qp: NonNull<c_void>) -> Result<QpParts, DevxError> {
         let qp = qp.cast::<IbvQp>();
-        // SAFETY: the caller vouches for the structure.
+        // SAFETY: the caller ensures that `qp` is a `struct ibv_qp`.
         let (context, qpn) = unsafe { ((*qp.as_ptr()).context, (*qp.as_ptr()).qp_num) };
         self.expect(context)?;
         // With all bytes zero, the structure requests no optional field.
@@ -121,7 +122,7 @@ impl Context {
     /// completion queue is not destroyed, and nobody else polls it.
     pub(in crate::devx) unsafe fn describe_cq(&self, cq: NonNull<c_void>) -> Result<CqParts, DevxError> {
         let cq = cq.cast::<IbvCq>();
-        // SAFETY: the caller vouches for the structure.
+        // SAFETY: the caller ensures that `cq` is a `struct ibv_cq`.
         self.expect(unsafe { (*cq.as_ptr()).context })?;
         let mut out = Mlx5dvCq::NONE;
         let described = Described { object: cq.as_ptr(), out: &mut out };

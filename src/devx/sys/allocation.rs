@@ -26,7 +26,7 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// Alignment in bytes: the smallest page of the device.
+    /// The smallest alignment of memory from [`Allocation::zeroed`], in bytes: the device's smallest page.
     pub(in crate::devx) const PAGE: usize = 4096;
 
     /// Allocates zeroed memory, aligned to pages. From 2 MiB on, the memory is aligned to huge pages, and the
@@ -109,7 +109,7 @@ impl Allocation {
         self.base
     }
 
-    /// Returns the number of bytes that the caller asked for.
+    /// Returns the number of bytes that the caller asked for, or the length of the vector that was taken.
     pub(in crate::devx) const fn length(&self) -> usize {
         self.length
     }

@@ -112,7 +112,7 @@ impl Context {
     ///
     /// # Safety
     /// The caller ensures that `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and that it
-    /// stays open while the value and all that is made from it live.
+    /// stays open while the value or an object made from it lives.
     pub(in crate::devx) unsafe fn adopt(raw: NonNull<c_void>) -> Result<Arc<Self>, DevxError> {
         Ok(Arc::new(Self::new(api()?, raw.cast(), false)))
     }

@@ -43,7 +43,8 @@ pub(in crate::devx) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
         }
     }
     for room in single {
-        // SAFETY: as in an iteration of the loop above.
+        // SAFETY: as in the loop above, the word is aligned and among the caller's bytes, and `room` has as
+        // many bytes as a word.
         unsafe { room.as_mut_ptr().cast::<Word>().write_unaligned(next.read_volatile()) };
         next = next.wrapping_add(1);
     }

@@ -27,7 +27,7 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Registers memory for rings and doorbell records, with the right that the device writes to it.
+    /// Registers memory for rings and doorbell records. The device may read it and write to it.
     ///
     /// # Safety
     /// As for [`Mr::register`](super::Mr::register).

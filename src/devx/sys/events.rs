@@ -23,7 +23,7 @@ pub(in crate::devx) enum EventData {
     /// an entry, it drops the event and reports the loss.
     Carried,
     /// Each event carries only a cookie. The kernel merges events of one subscription that nobody has taken
-    /// yet, so it needs no memory for each and loses none.
+    /// yet. So the kernel needs no memory for each event, and loses no event.
     Omitted,
 }
 
@@ -78,13 +78,14 @@ impl EventChannel {
         check("mlx5dv_devx_subscribe_devx_event", result)
     }
 
-    /// Returns the next event's cookie and data. Waits until the time is over or `waker` is used.
+    /// Returns the next event's cookie and data, or `None` after `timeout`. A use of `waker` ends the wait
+    /// with [`DevxError::EventsClosed`].
     pub(in crate::devx) fn next(
         &self,
         waker: &Waker,
         timeout: Option<Duration>,
     ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // If `Instant` cannot represent the end of the timeout, there is no limit.
+        // If `Instant` cannot represent the end of the timeout, the wait has no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(event) = self.take()? {
@@ -93,7 +94,7 @@ impl EventChannel {
             match self.ready(Some(waker), end) {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
-                // Events that arrived before the end can still be taken.
+                // Events that arrived before the channel was closed can still be taken.
                 Err(DevxError::EventsClosed) => {
                     return self.take().and_then(|event| event.ok_or(DevxError::EventsClosed)).map(Some);
                 }

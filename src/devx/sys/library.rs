@@ -26,7 +26,7 @@ unsafe fn find<F: Copy>(
     name: &'static str,
     version: u8,
 ) -> Result<F, LibraryError> {
-    // SAFETY: the caller vouches for the type.
+    // SAFETY: the caller ensures that `F` is the type of the function.
     match unsafe { library.get(name.as_bytes()) } {
         Ok(function) => Ok(*function),
         Err(error) => Err(LibraryError::outdated(file, name, version, &error.to_string())),
@@ -60,8 +60,8 @@ macro_rules! api {
                         .map_err(|error| LibraryError::missing($file, &error.to_string()))?;
                 )+
                 Ok(Self {
-                    // SAFETY: the signatures are those of the library's public header, stable since the
-                    // version that the shared object name stands for.
+                    // SAFETY: the signatures are those of the library's public header. They are the same in
+                    // all versions of the library with this shared object name (`.so.1`).
                     $($($name: unsafe { find(&$library, $file, stringify!($name), VERSION)? },)+)+
                     // SAFETY: the signatures are those of the library's public header.
                     $($($later: unsafe { find(&$library, $file, stringify!($later), $version) },)*)+

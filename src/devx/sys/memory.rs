@@ -45,7 +45,7 @@ impl Pd {
         raw: NonNull<c_void>,
     ) -> Result<Arc<Self>, DevxError> {
         let raw = raw.cast::<IbvPd>();
-        // SAFETY: the caller vouches for the structure.
+        // SAFETY: the caller ensures that `raw` is a `struct ibv_pd`.
         context.expect(unsafe { raw.as_ref() }.context)?;
         Self::with(context, raw, false)
     }
@@ -93,7 +93,7 @@ unsafe impl<K: Send> Send for Mr<K> {}
 unsafe impl<K: Sync> Sync for Mr<K> {}
 
 impl<K> Mr<K> {
-    /// Registers memory. If the kernel refuses, `kept` comes back.
+    /// Registers memory. If the kernel refuses, the error contains `kept`.
     ///
     /// # Safety
     /// The caller ensures that the memory stays mapped, and that Rust code does not use it in a way that

@@ -133,10 +133,10 @@ const DRAINED: u32 = 4;
 const STATES: c_int = 1 << 0 | 1 << 1;
 
 impl<K> Object<K> {
-    /// Resumes a drained queue pair of the caller, through libibverbs: Linux does not pass on the command
-    /// SQD2RTS_QP of a program, but sends it itself for `ibv_modify_qp`. The call states SQD as the current
-    /// state, because Linux does not notice that the device has drained the queue. Returns `None` for other
-    /// objects.
+    /// Resumes a drained queue pair of the caller, through libibverbs. Linux does not pass on the command
+    /// SQD_RTS_QP of a program, but sends this command itself when the program calls `ibv_modify_qp`. The
+    /// call states SQD as the current state, because Linux does not notice that the device has drained the
+    /// queue. Returns `None` for an object that is no queue pair of the caller.
     pub(in crate::devx) fn resume(&self) -> Option<Result<(), DevxError>> {
         let Raw::Qp(raw) = self.raw else { return None };
         let mut attr = IbvQpAttr { state: READY_TO_SEND, current_state: DRAINED, ..IbvQpAttr::default() };
@@ -168,7 +168,7 @@ impl<K> Object<K> {
     /// Destroys the object.
     ///
     /// # Errors
-    /// The object comes back, because it still exists.
+    /// The kernel refused. The error contains the object, which still exists.
     pub(in crate::devx) fn destroy(mut self) -> Result<(), (DevxError, Self)> {
         match self.end() {
             Ok(()) => {

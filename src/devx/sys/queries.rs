@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use std::vec;
 use std::vec::Vec;
 
-/// Length in bytes of the header before each answer, which is the `id` of its query.
+/// Length in bytes of the header before each answer. The header is the `id` of the query.
 const HEADER: usize = 8;
 
 /// A channel for the answers to queries.
@@ -79,7 +79,7 @@ impl CommandChannel {
         &self,
         timeout: Option<Duration>,
     ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
-        // If `Instant` cannot represent the end of the timeout, there is no limit.
+        // If `Instant` cannot represent the end of the timeout, the wait has no limit.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             if let Some(answer) = self.take()? {

@@ -34,8 +34,8 @@ impl Uar {
     }
 
     /// Allocates a write-combining page, for BlueFlame. libmlx5 gives each such page to one user only.
-    /// Returns `None` where the kernel offers no such pages (EOPNOTSUPP): its test of write combining fails
-    /// on some machines (`mlx5_ib_test_wc`).
+    /// Returns `None` where the kernel offers no write-combining pages (EOPNOTSUPP): on some machines, the
+    /// kernel's test of write combining fails (`mlx5_ib_test_wc`).
     pub(in crate::devx) fn alloc_write_combining(
         context: &Arc<Context>,
     ) -> Result<Option<Arc<Self>>, DevxError> {

@@ -125,7 +125,8 @@ fn signature_bsf(
     let Some(signature) = signature else { return };
     let domains = [signature.memory_domain(), signature.wire_domain()];
     let relevant = domains.iter().flatten().fold(0, |mask, domain| mask | bytes_of(&domain.signature));
-    // A mask of all ones is no finding, even for a type of signature with fewer than 8 bytes.
+    // A mask of all ones selects the whole signature, whatever its type. It is no finding, even for a
+    // signature of fewer than 8 bytes.
     let mask = bsf.check_byte_mask;
     let bits = if mask == check_mask::ALL { 0 } else { mask & !relevant };
     let mask_at = offset + offset_of!(SignatureBsf, check_byte_mask);

@@ -36,7 +36,8 @@ fn order(offset: usize, bsf: &CryptoBsf, protected: &Protected, report: &mut Rep
     let wire = protected.blocks.as_ref().and_then(BlockSignature::wire_domain);
     let order = EncryptionOrder(bsf.enc_order);
     let at = offset + offset_of!(CryptoBsf, enc_order);
-    // With this order, no row of the table has a signature in this domain.
+    // The signature of one domain, if the request has it. No row of the table with this order has a
+    // signature in that domain.
     let hole = match order {
         EncryptionOrder::RAW_WIRE => memory,
         EncryptionOrder::RAW_MEMORY => wire,

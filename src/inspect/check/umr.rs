@@ -62,8 +62,8 @@ fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
     report.when(ragged, KLM_OCTOWORDS_AT, Problem::EntriesNotPadded { octowords });
 }
 
-/// Checks that the mask selects each field that has a value. Also reports masks and values that drivers do
-/// not normally write.
+/// Checks that the mask selects each field of the mkey context that is not 0. Also reports masks and values
+/// that drivers do not normally write.
 fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let (mask, context) = (umr.mask(), umr.context());
     let flags_pd = context.flags_pd_word();
@@ -78,7 +78,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let partial = rights.iter().any(|bit| *bit) && !rights.iter().all(|bit| *bit);
     report.when(partial, MASK_AT, Problem::PartialAccessMask);
 
-    // Each row has the mask bit, whether the field has a value, the offset of the field, and its name.
+    // Each row has the mask bit, whether the field has a value other than 0, the offset and the name of the
+    // field.
     let at = |field| CONTEXT_AT + field;
     let pairs = [
         (mask.free(), context.free != 0, at(offset_of!(MkeyContext, free)), "free"),

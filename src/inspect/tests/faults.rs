@@ -521,7 +521,7 @@ fn lengths_that_leave_odd_ends_are_suspicious() {
     // If only the wire has signatures, all memory is data: two blocks of 512 bytes, and 16 bytes.
     let found = problems(&wire_only(), &DeviceContext::UNKNOWN);
     assert!(found.contains(&Problem::PartialWireBlock { data: 1040, block: 512 }), "{found:?}");
-    // Two blocks in memory are a quarter of a block on the wire.
+    // The data of two blocks in memory, 2 * 512 bytes, is a quarter of a block of 4096 bytes on the wire.
     let large = Domain { block_size: BlockSize::B4096, ..dif(3, 2) };
     let found = problems(&full_with(BlockSignature::both(dif(1, 2), large), CRYPTO), &DeviceContext::UNKNOWN);
     assert!(found.contains(&Problem::PartialWireBlock { data: 1024, block: 4096 }), "{found:?}");

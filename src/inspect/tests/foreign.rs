@@ -249,8 +249,8 @@ fn requests_of_other_drivers_have_their_names_and_parts() {
     assert!(matches!(parse(&cut).body(), Body::Unknown));
 }
 
-/// Each opcode with a name has its parts in `heads` or in the form of an operation, or is in this list. The
-/// parts of these requests are unknown, as in the test above; a NOP has none.
+/// `inspect` knows the parts of requests with a named opcode, except for the opcodes that this test lists.
+/// The parts of their requests are not public or not decoded. A NOP is in the list because it has no parts.
 #[test]
 fn the_opcodes_without_known_parts_are_these() {
     let has_parts = |opcode: u8| {

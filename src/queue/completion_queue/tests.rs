@@ -302,7 +302,7 @@ fn word(entry: &[u8; 64], at: usize) -> u32 {
 const MKEYS: [u32; 2] = [0x77, 0x78];
 
 /// Reads an entry byte by byte, and retires its request in the model of its queue pair. Returns the expected
-/// result of a poll, or `None` for an entry that is not for the user.
+/// result of a poll, or `None` for an entry that polling takes but does not return.
 fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Completion, CompletionError>> {
     let (opcode, format) = (entry[63] >> 4, entry[63] >> 2 & 3);
     match opcode {
@@ -708,7 +708,8 @@ fn waiting_ends_with_a_completion_or_at_the_limit() {
 
 #[test]
 fn what_is_discarded_leaves_the_rest_in_order() {
-    // Entries of two queue pairs in every mixture, from every place of the ring, over two laps.
+    // The ring holds entries of two queue pairs in every mixture. The first entry that was not taken is at
+    // every place of the ring, in two laps.
     let other = Qpn::from_low_bits(0x43);
     let is_signature_error = |index: u64| index % 5 == 4;
     for (taken, mix) in (0..16_u64).flat_map(|taken| (0..256_u32).map(move |mix| (taken, mix))) {
@@ -764,7 +765,8 @@ impl CompletionRouter for Origins {
 
 #[test]
 fn a_router_is_asked_for_number_and_user_index() {
-    // The highest byte of this word is another field, which the router must not get.
+    // The user index is the low 24 bits of its word. The router must not get the highest byte, which belongs
+    // to another field.
     let entry = |opcode| Cqe { user_index: U32::new(0xa5_12_34_56), ..cqe(opcode, 0, 0) };
     let mut origins = Origins(Vec::new());
     for opcode in [CqeOpcode::REQUESTER, CqeOpcode::REQUESTER_ERROR] {

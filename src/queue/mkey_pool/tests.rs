@@ -21,7 +21,8 @@ impl Doorbell for Silent {
 
 const QPN: Qpn = Qpn::from_low_bits(0x77);
 
-/// Returns the completion of the request with this number, a success. All requests have the same name.
+/// Returns the successful completion of the request with this number. All requests have the same name
+/// (`wr_id`), so that a pool can recognize a request only by its number.
 fn sent(number: RequestNumber) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     WorkCompletion { id: 1, qpn: QPN, number, outcome }
@@ -185,7 +186,7 @@ fn a_cancelled_request_leaves_the_proofs_of_others() {
     assert_eq!(pool.put(handle, &complete(&mut queue, 0)), Ok(()));
 }
 
-/// Returns the completion of the request that begins at this block, a success.
+/// Returns the successful completion of the request that begins at this block.
 fn complete(queue: &mut SendQueue<'_, Silent>, block: u16) -> WorkCompletion {
     let mut entries = [Cqe {
         sop_qpn: U32::new(QPN.get()),

@@ -9,7 +9,8 @@ fn the_clock_has_two_halves() {
     assert_eq!(clock.ticks(), 0x0102_0304_a5b6_c7d8);
 }
 
-/// The low half of the clock overflows before it is read, or after.
+/// The low half of the clock overflows after the first read of the high half: in the first case before the
+/// low half is read, in the second case after.
 #[test]
 fn a_high_half_that_moves_on_is_read_again_with_the_low_one() {
     for low in [3, u32::MAX] {

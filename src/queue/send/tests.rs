@@ -312,7 +312,8 @@ fn r177_a_configuration_completes_once_also_where_all_is_signalled() {
     let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
     queue.request(42).configure_mkey(&mut signature_mkey(), &signing(BOTH), Layout::Unchanged).unwrap();
     queue.ring_doorbell();
-    // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
+    // The configuration consists of a UMR in blocks 0 to 2, the SET_PSV of the memory domain in block 3, and
+    // the SET_PSV of the wire domain in block 4.
     assert_eq!(queue.retire_at(3), Some((42, RequestKind::MkeyConfigurePart)));
     assert_eq!(queue.retire_at(4), Some((42, RequestKind::MkeyConfigure)));
 }
@@ -361,7 +362,7 @@ fn d16_an_invalidated_mkey_wants_everything() {
 #[test]
 fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
-    // Inline data of 60 bytes and 4 more make 64: requests have room for one block of layout or BSFs.
+    // A request has room for 4 bytes more of layout and BSFs than of inline data: here 64 bytes, one block.
     let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
     let mut queue = Queue::new(config, &mut ring, SendSlot::leaked(64), &record, witness).unwrap();
@@ -382,7 +383,7 @@ fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     for mut mkey in [signature_mkey(), forgotten] {
         queue.request(3).configure_mkey(&mut mkey, &prepared, &[]).unwrap();
     }
-    // A BSF alone may be too long for a request.
+    // Here a request has room for 28 + 4 bytes of layout and BSFs, too few for a single BSF of 64 bytes.
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { max_inline_data: 28, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };

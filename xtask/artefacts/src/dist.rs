@@ -208,8 +208,8 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     }
     let archive = dist.join(format!("{name}.tar"));
     let mut tar = program("tar", &["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"]);
-    // `put` has set the permissions of files. The permissions of folders depend on the umask, so that tar
-    // must set them.
+    // `put` has set the permissions of files. The permissions of folders depend on the umask, so tar must set
+    // them.
     tar.args(["--format=ustar", "--mode=u=rwX,go=rX", "--directory"]).arg(&dist);
     tar.arg("--create").arg("--file").arg(&archive).arg(&name);
     check(tar)?;

@@ -231,7 +231,7 @@ fn a_board_whose_process_is_killed_is_reset_and_the_run_goes_on() {
     assert_eq!(rig.resets(), 1);
 }
 
-/// Returns whether a process runs: it exists and is no zombie.
+/// Returns whether a process runs: it exists, and is neither a zombie nor dead.
 fn runs(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))

@@ -129,7 +129,7 @@ impl Installed {
     }
 
     /// Installs the library by `cargo cinstall` of cargo-c, as a packager does. cargo-c comes from Debian's
-    /// unstable release: the stable one cannot read this package.
+    /// unstable release, because that of the stable release cannot read this package.
     pub(super) fn by_cargo_c() -> Result<Self, String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("cargo-c is unpacked on x86-64 machines only".into());

@@ -31,7 +31,7 @@ pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -
     let frames = child.stdout.take().ok_or("no output to read")?;
     let shown = decode(&table, frames, out);
     if shown.is_err() {
-        // The log cannot be written, so that the run is useless. A failed kill shows in `wait` below.
+        // The log cannot be written, so the run is useless. A failed kill shows in `wait` below.
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| error.to_string())?;

@@ -159,8 +159,8 @@ impl Finder<'_, '_> {
         // time.
         let constant = std::mem::take(&mut self.constant);
         let in_constant = std::mem::replace(&mut self.in_constant, sig.constness.is_some());
-        // A function that returns `impl Trait` has one return type. The mutant's replacement may have
-        // another, so that the mutant must be built alone.
+        // A function that returns `impl Trait` has one return type. The mutant's replacement may have another
+        // type, so the mutant must be built alone.
         let opaque = match &sig.output {
             syn::ReturnType::Type(_, result) => matches!(**result, syn::Type::ImplTrait(_)),
             syn::ReturnType::Default => false,

@@ -6,7 +6,7 @@ const MOST_DIGITS: usize = 4096;
 /// Reads the columns after an offset: bytes, optionally followed by the same bytes as characters.
 pub(super) fn columns(text: &str) -> Result<Vec<u8>, String> {
     // Two blanks separate the bytes from the same bytes as characters. The limit keeps the search fast: a row
-    // has few bytes, so that its characters begin early in the line.
+    // has few bytes, so its characters begin early in the line.
     for (at, _) in text.char_indices().take(MOST_DIGITS) {
         let (left, rest) = text.split_at(at);
         let Some(right) = rest.strip_prefix("  ") else { continue };

@@ -90,7 +90,8 @@ fn lines(text: &str, order: Option<WordOrder>) -> Vec<Line> {
             parts.map(|part| (index + 1, part.clone(), find_row(&part, order))).collect()
         };
         // A quote can also be one of the characters that show a row's bytes. Quoted parts are therefore tried
-        // only if the line has no row, or an unclear one, or `\n`.
+        // only if the line has no row, or a row whose order of bytes is unclear, or an escaped line end
+        // (`\n`).
         let undecided = matches!(&row, Ok(Some(row)) if row.words.width > 1 && row.words.says.is_none());
         if row == Ok(None) || undecided || line.contains("\\n") {
             let parts = parts();

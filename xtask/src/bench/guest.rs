@@ -227,7 +227,8 @@ mod tests {
         for part in ["2.00 (20 %) in the device", "3.00 (30 %) on the way", "5.00 (50 %) in the emulated"] {
             assert!(text.contains(part), "{text}");
         }
-        // The way over the socket is measured without a guest. On a busy machine, the rest would be negative.
+        // The time in the socket is measured without a guest. On a busy machine, the two parts can exceed the
+        // time of the whole message. The rest then counts as 0.
         assert!(shares(10.0, 2.0, 9.0).contains("0.00 (0 %)"));
         assert_eq!(counts("      64 doorbells       12800 ns\n"), [64.0, 12_800.0]);
         assert_eq!(counts(""), [0.0; 2]);

@@ -52,7 +52,7 @@ the machine and on its load, which are printed beside it. No test compares times
                \"arch\", \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\",
                \"libmlx5_stripped\", \"copy\", \"floor\", \"time\"}]}: instructions for each request,
                null if the side does not perform the work; time has nanoseconds of the library and
-               of the stripped libmlx5 in their best turns, the ratio of these two, and the median
+               of the stripped libmlx5 in their best runs, the ratio of these two, and the median
                ratio of all rounds, null if not measured
   --svg FILE   plot instructions against the number of scatter entries
   --record     write the counts to hil-tests/benches; `cargo xtask test bench` compares with them
@@ -331,7 +331,7 @@ fn time(profile: Profile) -> Result<Vec<Timed>, String> {
     run::answer(command).map(|text| times::printed(&text))
 }
 
-/// Measures time ratios on this machine, and adds them to the counts.
+/// Measures times on this machine, and adds them to the counts.
 fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     for profile in Profile::ALL {
         times::put_to(&mut rows, ARCH, profile, &time(profile)?);
@@ -343,7 +343,7 @@ fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
 fn footnote() -> String {
     let Conditions { machine, date, load } = Conditions::now();
     format!(
-        "ns: of the library in its best turn; best, median: how many times longer the stripped libmlx5 \
-         takes, by the best turns and in the median round; {machine}, {date}, load {load}\n"
+        "ns: of the library in its best run; best, median: how many times longer the stripped libmlx5 \
+         takes, by the best runs and in the median round; {machine}, {date}, load {load}\n"
     )
 }

@@ -60,15 +60,15 @@ pub(super) struct Row {
     pub(super) time: Option<Time>,
 }
 
-/// The time of a request. The library and the stripped libmlx5 take turns in one process; a round is one turn
-/// of each.
+/// The time of a request. The library and the stripped libmlx5 are measured in one process, in rounds. In
+/// each round, first the library does several runs, then libmlx5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Time {
-    /// Nanoseconds of the library in its fastest turn.
+    /// Nanoseconds of the library in its fastest run.
     pub(super) ours: f64,
-    /// Nanoseconds of the stripped libmlx5 in its fastest turn.
+    /// Nanoseconds of the stripped libmlx5 in its fastest run.
     pub(super) libmlx5: f64,
-    /// The time of libmlx5 divided by that of the library, in the fastest turn of each.
+    /// The time of libmlx5 divided by that of the library, in the fastest run of each.
     pub(super) best: f64,
     /// The median, over all rounds, of the time of libmlx5 divided by that of the library.
     pub(super) median: f64,

@@ -7,7 +7,7 @@ use std::fs;
 use xtask::run;
 
 /// Returns the table of all counts. Its last columns are the library's time, and the time of the stripped
-/// libmlx5 divided by it: from the fastest turn of each, and as the median of all rounds.
+/// libmlx5 divided by it: from the fastest run of each, and as the median of all rounds.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
         "instructions for a request                        batch      ours   libmlx5  stripped      copy     \
@@ -102,7 +102,7 @@ fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
 }
 
 /// Returns the nanoseconds of the library, and the time of the stripped libmlx5 divided by them, from the
-/// fastest turn of each.
+/// fastest run of each.
 fn shown_time(times: &[Timed], like: (&str, u32)) -> String {
     let timed = times.iter().find(|timed| (timed.work.as_str(), timed.batch) == like);
     let time = timed.map(|timed| timed.time);
@@ -123,8 +123,8 @@ fn service_lines(rows: &[Row], times: &Times) -> String {
     text
 }
 
-/// Returns the tables of the benchmarks' README: with a doorbell (or a poll) for each request, and with one
-/// for 16.
+/// Returns the tables of the benchmarks' README: with one doorbell (or poll) for each request, and with one
+/// for 16 requests.
 fn all_lines(rows: &[Row], times: &Times) -> String {
     let mut text = String::new();
     for (batch, title) in [(1, "one at a time"), (16, "16 at a time")] {

@@ -1,4 +1,4 @@
-//! Times of the library and of the stripped libmlx5, which run in turns in one process, and the record of
+//! Times of the library and of the stripped libmlx5, which run alternately in one process, and the record of
 //! these times in `hil-tests/benches`.
 //!
 //! No test compares a time with the record: times depend on the machine and on its load, both of which the

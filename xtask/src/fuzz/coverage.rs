@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 pub(super) struct Coverage(BTreeMap<String, bool>);
 
 impl Coverage {
-    /// Adds the edges of a target. Each line has an address, then 1 if the edge was taken or 0.
+    /// Adds the edges of a target. Each line has an address, then 1 if the edge was taken, otherwise 0.
     pub(super) fn add(&mut self, edges: &str) {
         for (place, taken) in edges.lines().filter_map(|line| line.split_once(' ')) {
             *self.0.entry(place.into()).or_default() |= taken == "1";

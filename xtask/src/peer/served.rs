@@ -15,8 +15,8 @@ pub(super) struct Served {
 }
 
 /// UCX's small file server. Both sides compare the data (`-q`). UCX uses TCP to connect; the device's log
-/// shows that RDMA moves the data. Operations and sizes are random; the time is the seed. Runs of 20
-/// operations sometimes had no long read, which UCX performs by RDMA READ; so there are 100.
+/// shows that RDMA moves the data. Operations and sizes are random; the time is the seed. A run has 100
+/// operations, because runs of 20 sometimes had no long read, which is what UCX performs by RDMA READ.
 const fn io_demo(name: &'static str, variables: &'static [(&'static str, &'static str)]) -> Served {
     Served {
         name,

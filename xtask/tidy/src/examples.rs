@@ -185,7 +185,7 @@ fn has_constructor(file: &[&str], name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a source file that is not parsed, so that its text may be incomplete.
+    /// Returns a source file that is not parsed, so its text may be incomplete.
     fn source(name: &str, text: &str) -> Source {
         Source { name: name.into(), text: text.into(), code: None }
     }

@@ -204,8 +204,8 @@ impl<'s> Crate<'s> {
         this
     }
 
-    /// Resolves a path that is written in `module`: returns it from the root of the crate. Returns `None` for
-    /// a path of another crate.
+    /// Returns a path that is written in `module` as a path from the root of the crate. Returns `None` for a
+    /// path of another crate.
     fn absolute(&self, module: &Path, path: &[String], imports: &[Import]) -> Option<Path> {
         let (first, rest) = path.split_first()?;
         let mut base = match first.as_str() {

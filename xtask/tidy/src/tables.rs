@@ -3,8 +3,8 @@
 /// A module, and the modules of its crate that it may import.
 pub(crate) type Row = (&'static str, &'static [&'static str]);
 
-/// For each crate, its root file and the modules that the root declares, lowest first. An import that is not
-/// listed violates the rule.
+/// For each crate, its root file and the modules that the root declares, lowest first. A module that imports
+/// another one that is not listed for it breaks the rule.
 pub(crate) const FLOWS: &[(&str, &[Row])] = &[
     (
         "src/lib.rs",

@@ -64,7 +64,8 @@ _start:
     msr     vbar_el1, x0
     isb
 
-    // Drop cache lines of memory that is written while the caches are off, and zero the variables.
+    // Invalidate the cache lines of variables and stack, because a stale line would hide bytes that are
+    // written while the caches are off. Then set variables and stack to zero.
     ldr     x0, =__bss_start
     ldr     x1, =__stack_end
 2:  dc      ivac, x0
@@ -79,7 +80,7 @@ _start:
 4:  cmp     x0, x1
     b.lo    3b
 
-    // Map registers and memory, then switch translation and caches on: unaligned accesses need both.
+    // Map registers and memory, then switch translation and caches on. Unaligned accesses need translation.
     ldr     x0, ={table}
     ldr     x1, ={registers}
     ldr     x2, ={memory}

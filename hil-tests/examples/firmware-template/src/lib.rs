@@ -35,7 +35,8 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Returns the content that the memory must have before the commands that create the queues.
+    /// Returns the content that the memory must have before the device executes the commands that create the
+    /// queues.
     pub const fn new() -> Self {
         Self {
             ring: [Wqebb::ZERO; BLOCKS],

@@ -127,7 +127,7 @@ impl Control {
         Ok(stream.write_all(&text)?)
     }
 
-    /// Returns a message that has arrived, or `None` without waiting.
+    /// Returns the next message if a complete one has arrived. Otherwise returns `None` at once.
     ///
     /// # Errors
     /// If the other side is gone, or sends an invalid message.

@@ -46,7 +46,7 @@ pub(super) struct Completions<'m> {
     sequence: u32,
 }
 
-/// A doorbell that keeps the arm word that was written last.
+/// A doorbell of the completion queue that keeps the last written arm word (the word that requests an event).
 #[derive(Default)]
 pub(super) struct Bell(pub(super) Option<[u8; 4]>);
 

@@ -259,7 +259,7 @@ impl MkeyModel {
         }
         self.has_list()?;
         let Form::Registered(first) = self.form else { return Err(ConfigError::ListInRequest) };
-        // `place` accepts an empty list: its rules are about entries.
+        // An empty list of any entry size is accepted here: `place` compares sizes only if there are entries.
         lists::place(&kind, first, list.count(), list.entry_size())?;
         Ok(first)
     }

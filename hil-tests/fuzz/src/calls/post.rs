@@ -20,7 +20,7 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 use mlx5_mkey::wqe::{Local, MaskedAtomic, Remote, Sge};
 
-/// Returns the octowords of data in a request.
+/// Returns the number of octowords that the data take in a request.
 fn octowords(data: &Data) -> u32 {
     match data {
         Data::Sges(sges) => sges.len() as u32,
@@ -100,7 +100,7 @@ fn masked(input: &mut Input<'_>) -> MaskedAtomic {
     }
 }
 
-/// Returns whether an atomic compares and swaps.
+/// Returns whether an atomic is a compare-and-swap (and not a fetch-and-add).
 const fn swaps(atomic: &MaskedAtomic) -> bool {
     matches!(atomic, MaskedAtomic::CompareSwap32 { .. } | MaskedAtomic::CompareSwap64 { .. })
 }
@@ -311,7 +311,7 @@ fn needs_fence_after(request: &Request) -> bool {
     }
 }
 
-/// Returns the octowords of a request that moves data, or of a NOP.
+/// Returns the number of octowords of a request that moves data, or of a NOP.
 fn request_octowords(request: &Request) -> u32 {
     match request {
         Request::Send(data) | Request::SendImm(_, data) | Request::SendInvalidate(_, data) => {
@@ -670,7 +670,7 @@ fn verify_bsfs(umr: &Umr<'_>, known: &MkeyModel, kind: &MkeyKind, change: &Chang
     }
 }
 
-/// Returns the octowords of a request of raw bytes.
+/// Returns the number of octowords of a raw request, or the error for wrong bytes.
 fn raw_octowords(bytes: &[u8]) -> Result<u32, PostError> {
     let have = bytes.len() as u16;
     match bytes.get(..16) {

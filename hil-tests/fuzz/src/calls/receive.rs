@@ -1,4 +1,4 @@
-//! The receive queue, and a list of its posted requests.
+//! The receive queue and its model, a list of the posted requests.
 
 use crate::input::Input;
 use crate::memory::Shared;

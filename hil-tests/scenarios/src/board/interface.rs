@@ -154,8 +154,8 @@ pub trait Board {
         Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
     }
 
-    /// Asks the device questions that only commands ask, not work requests. Returns the answers. A board that
-    /// lets no program send commands of its own has none, as the default implementation.
+    /// Asks the device for values that only commands can read, not work requests. Returns the answers: none
+    /// on a board on which programs cannot send commands of their own, and none by default.
     ///
     /// # Errors
     /// The failure of a call that every device should execute.

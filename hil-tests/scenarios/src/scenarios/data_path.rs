@@ -127,8 +127,8 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
         let found = fixture.pair.bytes(&target);
         for at in 0..together {
             // Each message is written 50 bytes behind the start of the previous one, and overwrites the end
-            // of the previous one. So only the first 50 bytes of each message remain, and the whole last
-            // message.
+            // of the previous one. So of each message only the first 50 bytes remain, but of the last one all
+            // bytes.
             let whole = if at + 1 == together { length } else { length.min(50) };
             let at = at as usize * 50;
             same(part(&found, at..at + whole), part(&data, 0..whole))?;

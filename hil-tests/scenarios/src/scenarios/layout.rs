@@ -1,4 +1,4 @@
-//! Layouts: which bytes of memory the bytes of an mkey's space are.
+//! Layouts: how the bytes of an mkey's space map to bytes of memory.
 
 use super::fixture::{
     BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,

@@ -82,7 +82,8 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let region = pair.region(&data);
     let (mut entries, mut space) = (Vec::new(), Vec::new());
     for number in (0..100).rev() {
-        // The first entry has 46 bytes, the last 7.
+        // The first entry of the list has 46 bytes, the last one 7. The array `edges` below uses these
+        // lengths.
         let range = number * 80..number * 80 + 7 + number % 60;
         entries.push(entry(&region, range.clone()));
         space.extend_from_slice(part(&data, range));

@@ -115,7 +115,7 @@ fn an_entry_that_comes_while_the_queue_is_armed_is_returned() {
 #[test]
 fn no_completion_is_slept_over() {
     let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 4]);
-    // The 24 bits of the index overflow during the test.
+    // The consumer index in the doorbell record has 24 bits, which overflow during the test.
     let start = (1 << 24) - 1000;
     let mut device = Device::new(&mut ring, start);
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
@@ -124,7 +124,8 @@ fn no_completion_is_slept_over() {
     let mut dice = Dice(7);
     let (mut next, mut sleeps) = (start, 0_u32);
     while next < start + 4000 {
-        // In most rounds the device writes no entry, in the others any number for which the ring has room.
+        // The device may write entries twice in a round: before the poll, and while the doorbell is on its
+        // way. Each time, it usually writes none, otherwise any number for which the ring has room.
         let mut some = |room| if dice.below(3) == 0 { dice.below(room + 1) } else { 0 };
         let room = device.entries - (device.producer - next);
         let early = some(room);
@@ -163,7 +164,7 @@ fn arming_continues_behind_another_reader() {
     }
     for (sequence, next) in [(0, 0x10), (0x1000_0000, 0x20), (0x2000_0000, 0x30), (0x3000_0000, 0)] {
         let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 4]);
-        // The arm word has other fields after the sequence number.
+        // The arm word also holds a flag and a consumer index, which `starting_at` must ignore.
         let words = [0x0012_3456, sequence | 0x0112_3456];
         let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at(words);
         // A reference to a doorbell is a doorbell too.

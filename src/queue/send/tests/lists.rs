@@ -243,8 +243,8 @@ fn m84_entries_have_numbers_of_more_than_16_bits() {
     assert_eq!(queue.producer(), 0);
 }
 
-/// A long list as the kernel writes it (`mlx5r_umr_update_xlt`): in parts, each with an offset. Each part
-/// also sets the length of the space, as the kernel's last part does (`mlx5r_umr_final_update_xlt`).
+/// A long list is written in parts, each with an offset, as by the kernel (`mlx5r_umr_update_xlt`). Each part
+/// also sets the length of the mkey, as the kernel's last part does (`mlx5r_umr_final_update_xlt`).
 #[test]
 fn m84_a_list_grows_by_parts() {
     const PART: usize = RegisteredList::MAX_ENTRIES;
@@ -566,7 +566,7 @@ fn m85_an_interleaved_layout_in_memory_is_no_list() {
 
 #[test]
 fn a_list_of_own_entries_is_written_as_a_list() {
-    // Pages of a cache whose whole memory has one key.
+    // The caller's own entries are pages of a cache, all of whose memory has one key.
     let pages: Vec<u64> = (1..=17).map(|page| page << 12).collect();
     let to_klm = |page: &u64| KlmEntry { address: *page, length: 4096, key: KEY };
     let entries: Vec<KlmEntry> = pages.iter().map(to_klm).collect();

@@ -85,8 +85,8 @@ fn m46_flags_are_those_of_both() {
         assert_eq!(flags_of(own, |queue, wqe| queue.request(1).raw(wqe).unwrap()), own);
     }
     let signaled: fn(&mut Queue<'_>, &[u8]) = |queue, wqe| queue.request(1).signaled().raw(wqe).unwrap();
-    // `own` is the completion that the raw request itself asks for: only for an error; only for an error
-    // other than a flush; always; always, with an event.
+    // `own` is the completion mode in the raw request itself: a completion only after an error (0), only
+    // after an error other than a flush (4), always (8), or always with an event (0x0c).
     for (own, written) in [(0, 8), (4, 8), (8, 8), (0x0c, 0x0c)] {
         assert_eq!(flags_of(own, signaled), written);
     }
@@ -169,7 +169,8 @@ fn m45_a_copy_is_written_as_rdma_core_writes_it() {
     let mut queue = copying(&mut ring, &record, 31);
     queue.request(1).invalidate(KEY).unwrap();
     queue.request(2).signaled().memcpy(TO, FROM, 0x0001_0203).unwrap();
-    // `struct mlx5_mmo_wqe`: opcode 0x2f with modifier 1, 4 octowords; opaque buffer, source, target.
+    // The request has the form of rdma-core's `struct mlx5_mmo_wqe`: a control segment with opcode 0x2f,
+    // modifier 1 and a size of 4 octowords, then opaque buffer, source and target.
     let control = [1, 0, 2, 0x2f, 0, 0, 0x77, 4, 0, 0, 0, 0x28, 0, 0, 0, 0];
     let opaque = [0, 0, 0, 0, 0xa9, 0xaa, 0xab, 0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8];
     let source = [0, 1, 2, 3, 9, 0x0a, 0x0b, 0, 1, 2, 3, 4, 5, 6, 7, 8];

@@ -187,7 +187,7 @@ fn refuse_in_batch(queue: &mut Queue<'_>, mkey: &mut Mkey, post: PostOne, error:
 
 #[test]
 fn a_configuration_is_posted_as_a_whole_or_not_at_all() {
-    // A UMR of five blocks and two SET_PSVs: three work requests.
+    // The configuration consists of three work requests: a UMR of five blocks, and two SET_PSVs.
     for (free, first_block) in (0..9).flat_map(|free| [(free, 0), (free, 60), (free, 64 - free)]) {
         for limits_requests in [false, true] {
             let (mut ring, record) = ([Wqebb([0xa5; 64]); 64], DoorbellRecord::new());

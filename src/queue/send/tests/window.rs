@@ -25,8 +25,8 @@ fn m81_windows_are_bound_as_rdma_core_does() {
     assert_eq!((window.key(), window.is_bound()), (Key::from_raw(0x1234_5600), true));
     let mut golden = [0; 3 * 64];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 12, 0, 0, 0, 8, 0x12, 0x34, 0x56, 0xff]);
-    // The flags: inline, translation offset, check free. Four octowords. The mask: free, QPN, MKEY, rights,
-    // start address, length.
+    // The UMR control segment has the flags inline, translation offset and check free, a size of four
+    // octowords, and a mask that selects free, QPN, MKEY, rights, start address and length.
     golden[16..24].copy_from_slice(&[0xb0, 0, 0, 0, 0, 4, 0, 0]);
     golden[24..32].copy_from_slice(&[0, 0, 0, 0, 0x20, 0x3c, 0x60, 0x41]);
     golden[64..72].copy_from_slice(&[0, 0, 0x28, 0, 0, 0, 0x77, 0]);
@@ -94,7 +94,7 @@ fn pool_of<const N: usize>(windows: [MemoryWindow; N]) -> WindowPool<'static> {
     WindowPool::new(Vec::from(windows).leak(), vec![PoolSlot::EMPTY; N].leak()).unwrap()
 }
 
-/// Returns the completion of the request with this number, a success.
+/// Returns the successful completion of the request with this number.
 fn sent(number: RequestNumber) -> WorkCompletion {
     let outcome = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     WorkCompletion { id: 1, qpn: QPN, number, outcome }
@@ -147,7 +147,8 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let refused = pool.invalidate(again, queue.request(4));
     assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
     assert_eq!(pool.put(again, &sent(last)), Err(PoolError::KeyInService));
-    // The peer has invalidated this window only.
+    // The peer reports by a message that it has invalidated a key. The key of another window proves nothing
+    // about this window.
     let received = |key| {
         let message = Message::SendInvalidate(key);
         WorkCompletion { outcome: Outcome::Received { message, bytes: 0 }, ..sent(RequestNumber::NONE) }

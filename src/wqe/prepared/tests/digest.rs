@@ -17,7 +17,8 @@ fn signature_mkey() -> Mkey {
     Mkey::new(MkeyAttributes { signature, ..PLAIN })
 }
 
-/// Returns the BSF of a UMR whose layout takes one block.
+/// Returns the BSF of a UMR whose layout takes one block. The BSF is the fourth block, after the two blocks
+/// of the head and the block of the layout.
 fn bsf(request: &[u8]) -> SignatureBsf {
     use zerocopy::FromBytes;
     SignatureBsf::read_from_bytes(&request[192..256]).unwrap()

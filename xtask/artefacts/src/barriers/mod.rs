@@ -85,7 +85,7 @@ const PATHS: &[Path] = &[
 ];
 
 /// The barriers that each function in `PATHS` must contain: one between the owner bit and the rest of the
-/// CQE, one between the last read of the CQE and the return of its slot to the device.
+/// CQE, and one between the last read of the CQE and the return of its slot to the device.
 const TAKEN: [&str; 2] = ["dmb oshld", "dmb osh"];
 
 impl Path {

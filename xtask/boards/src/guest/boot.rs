@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use xtask::run;
 
 /// Parameters of the kernel: print warnings, reboot after a panic (which ends QEMU), leave out mitigations
-/// that are slow under emulation. On a busy machine, an emulated timer may be late for the kernel's test of
-/// the timer, which would panic: the kernel leaves the test out, as it does under KVM.
+/// that are slow under emulation. The kernel also leaves out its test of the timer, as it does under KVM: on
+/// a busy machine an emulated timer may be late, and the kernel would panic.
 const PARAMETERS: &str = "loglevel=5 panic=-1 mitigations=off no_timer_check";
 
 /// The size of the guest's memory, which QEMU shares with the process of the PCI function.

@@ -34,7 +34,7 @@ pub(super) struct Remote {
     beside: Vec<(&'static str, PathBuf)>,
     /// Whether `beside` has the programs of the storage example.
     storage: bool,
-    /// Whether a file was written on the machine, so that the files have to be removed at the end.
+    /// Whether a file was written on the machine. If so, the files have to be removed at the end.
     touched: bool,
 }
 

@@ -29,9 +29,9 @@ const DEVICE: &str = "/dev/kvm";
 const PANIC: &str = "Kernel panic";
 
 impl Accelerator {
-    /// Returns KVM if this machine has it and a trial has shown that a guest's kernel boots. Some machines
-    /// have the device file, and their guests never leave the firmware. The outcome of the trial is kept
-    /// until this machine starts again.
+    /// Returns KVM if this machine has it and a trial has shown that a guest's kernel boots. On some machines
+    /// the device file exists, but guests never leave the firmware. The outcome of the trial is kept until
+    /// this machine starts again.
     pub(crate) fn find(qemu: &Qemu, arch: Arch, kernel: &Kernel) -> Self {
         let is_own = matches!(arch, Arch::X86) == cfg!(target_arch = "x86_64");
         if !is_own || !Path::new(DEVICE).exists() {

@@ -85,7 +85,7 @@ pub(crate) struct Libmlx5 {
     crypto: CryptoAttr,
 }
 
-/// Returns a domain of blocks of 512 bytes.
+/// Returns a signature domain of the type `kind`, with blocks of 512 bytes (`block_size` 0).
 fn domain<T>(kind: u32, details: &T) -> DomainAttr {
     DomainAttr { kind, details: ptr::from_ref(details).cast(), block_size: 0, comp_mask: 0 }
 }
@@ -133,8 +133,8 @@ impl Libmlx5 {
         })
     }
 
-    /// Posts a chain of requests for each batch, by the functions that libibverbs' headers define for
-    /// programs. `one` issues one request.
+    /// Posts `requests` requests in chains of `BATCHED`, by the function pointers of the queue pair, as the
+    /// inline functions of libibverbs' headers do. `one` issues one request.
     #[inline(always)]
     fn post<const BATCHED: usize>(
         &self,
@@ -171,7 +171,7 @@ impl Libmlx5 {
     /// Begins a request by libmlx5's `mkey_configure`, with this number of setters.
     ///
     /// # Safety
-    /// The caller must call as many setters next, by the rules of the manual pages.
+    /// The caller ensures that it calls `setters` setters next, in an order that the manual pages allow.
     #[inline(always)]
     unsafe fn configure(mlx5: *mut Mlx5QpEx, io: &RefIo, setters: u8) {
         let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
@@ -624,8 +624,9 @@ impl Side for Libmlx5 {
             }
             self.work = Some(work);
         }
-        // libmlx5's ring is longer than the library's. Most work may begin anywhere in it, as long as it ends
-        // before the ring's end.
+        // The work may begin at any block of libmlx5's ring, which is longer than the library's, if its
+        // requests end before the ring's end. Only the work of which `exact` is true must begin at a certain
+        // block.
         let exact = work.is_io() || work.blocks_to_end() != BLOCKS;
         loop {
             let to_end = self.queue.blocks - usize::from(producer(&self.queue)) % self.queue.blocks;
@@ -664,8 +665,7 @@ impl Side for Libmlx5 {
                 }
                 self.poll::<1>(requests).map(drop)
             }
-            // All requests of the work were refused, so that the last posted request is an RDMA WRITE of
-            // `fill`.
+            // All requests of the work were refused, so the last posted request is an RDMA WRITE of `fill`.
             _ if work.is_refused() => self.drain_last(1).map(drop),
             _ => {
                 // The completed request must be the last one. If an earlier one completed, the queue would

@@ -13,8 +13,7 @@
 //! or `-` where the processor does not count them for programs. `bench loopback DEVICE` prints rates and
 //! latencies of whole I/Os on the device.
 
-// The program panics if a value occurs that should not occur. The library's rules against panics do not apply
-// to it.
+// Unexpected values make this program panic. Only the library must never panic.
 #![allow(clippy::indexing_slicing)]
 
 mod counter;

@@ -64,8 +64,8 @@ fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// Configures signatures with a single bit in the check mask. Changes one byte of the signature in memory
-/// after another, and reports which changes the device notices.
+/// Configures signatures with a single bit in the check mask. Changes the bytes of the signature in memory
+/// one after the other, and reports which changes the device notices.
 fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let kinds = [

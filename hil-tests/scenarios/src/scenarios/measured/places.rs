@@ -1,6 +1,6 @@
-//! Measurements on hardware of mkeys with a signature or a cipher where the library's documentation does not
-//! put them: under another mkey, as a list of entries, and as part of atomics and copies. Also other copies,
-//! and memory windows over too much memory.
+//! Measurements on hardware of mkeys with a signature or a cipher in uses that no documentation describes:
+//! under another mkey, as a list of entries, in atomics and in copies. Also of copies with unequal lengths,
+//! and of memory windows that exceed their region.
 
 use super::super::changed;
 use super::super::fixture::{
@@ -65,7 +65,8 @@ fn protected<'b>(
     Ok((fixture, images))
 }
 
-/// Describes bytes that have passed the mkey.
+/// Describes bytes that were moved through the mkey: whether they equal the bytes in memory, the bytes on the
+/// wire, or the old content of the target.
 fn which(found: Result<Vec<u8>, String>, images: &Images) -> String {
     match found {
         Err(what) => what,
@@ -81,8 +82,8 @@ fn which(found: Result<Vec<u8>, String>, images: &Images) -> String {
     }
 }
 
-/// Reports the results of transfers by a plain mkey whose entry is the space of an mkey with a signature or a
-/// cipher, as long as the bytes in memory or as those on the wire.
+/// Reports the results of transfers by a plain mkey whose only entry is in the space of an mkey with a
+/// signature or a cipher. The entry is as long as the bytes in memory, or as the bytes on the wire.
 fn gap17_protected_mkeys_under_other_mkeys(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     for (name, protection) in protections(board) {
         let lengths = if matches!(protection, Protection::Signature) { &[512, 520][..] } else { &[512] };

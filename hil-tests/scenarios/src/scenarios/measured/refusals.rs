@@ -38,7 +38,7 @@ struct Refused {
 /// The operation of the peer.
 #[derive(Clone, Copy)]
 enum Ask {
-    /// Reads from this address, so many bytes.
+    /// Reads this many bytes from this address.
     Read(u64, u32),
     /// Adds to the 8 bytes at this address.
     Add(u64),

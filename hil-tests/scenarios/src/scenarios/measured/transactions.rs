@@ -1,5 +1,5 @@
-//! Measurements of transactions (digests) on hardware: the offset of an error, other parts than drivers ask
-//! for, and fields of the BSF that the library never writes.
+//! Measurements of transactions (digests) on hardware: the offset of an error, parts of a transaction that
+//! drivers never request, and fields of the BSF that the library never writes.
 
 use super::super::changed::{BSF, configure_as};
 use super::super::digest::{crc, images, install};
@@ -46,7 +46,7 @@ fn gap14_offset_of_a_wrong_digest(board: &mut dyn Board, tell: Tell<'_>) -> Verd
     Ok(())
 }
 
-/// Reports the results of requests for other parts of a transaction than drivers ask for, of a SET_PSV
+/// Reports the results of requests for parts of a transaction that drivers never request, of a SET_PSV
 /// between data and digest, and of a message with the data of two transactions.
 fn gap15_parts_of_transactions(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     const LENGTH: usize = 1000;
@@ -108,9 +108,9 @@ fn two_transactions(board: &mut dyn Board, data: &[u8], protected: &[u8]) -> Res
     })
 }
 
-/// Offsets, in the request, of fields of a BSF with a transaction: the check mask, the block size selector
-/// and the format of the memory domain, the raw data size, the bits, the size of an epilogue, and formats
-/// with PSVs of the transaction for wire and memory.
+/// Offsets, in the request, of fields of a BSF with a transaction: the check mask, the block size selector of
+/// the memory domain, the raw data size, the format of the memory domain, the bits that select transactions,
+/// the size of an epilogue, and the formats with PSVs of the transaction for wire and memory.
 const CHECK_MASK: usize = BSF + 1;
 const MEMORY_SELECTOR: usize = BSF + 3;
 const RAW_SIZE: usize = BSF + 4;

@@ -57,7 +57,7 @@ pub(super) struct Monitor {
     /// Capabilities that the description of the board promises.
     promised: Vec<String>,
     phase: Phase,
-    /// The time at which the time limit of the phase ends, since the beginning of the run.
+    /// When the time limit of the phase ends, as a time since the beginning of the run.
     deadline: Duration,
     names: HashSet<String>,
     /// The last log lines of the running case. Between two cases, the log lines since the end of the last
