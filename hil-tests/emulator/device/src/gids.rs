@@ -110,4 +110,15 @@ mod tests {
         gids.set_at(0, [0; 16]);
         assert!(!gids.is_own(first));
     }
+    #[test]
+    fn named_gids_lead_to_others_and_then_all_do() {
+        let mut gids = Gids::new([1; 16]);
+        [[2; 16], [3; 16]].map(|gid| gids.reach(gid));
+        let are_others = |gids: &Gids| [1, 2, 3, 4].map(|byte| gids.is_others([byte; 16]));
+        assert_eq!(are_others(&gids), [false, true, true, false]);
+        gids.reach_all();
+        assert_eq!(are_others(&gids), [false, true, true, true]);
+        gids.set_at(2, [5; 16]);
+        assert_eq!(gids.own().collect::<Vec<_>>(), [[1; 16], [5; 16]]);
+    }
 }

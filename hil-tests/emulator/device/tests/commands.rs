@@ -990,7 +990,9 @@ fn a_path_leads_here_or_to_nobody() {
         for (at, one, other) in [(A, a, b), (B, b, a)] {
             setup.good(to_init(one.qpn, 0));
             let path = QPC + 0x18;
-            let words = to_receive(one.qpn, other.qpn).u8(path, 0).u16(path + 6, if here { 1 } else { 2 });
+            // On Ethernet the LID has no meaning.
+            let lid = if here || port == Port::Ethernet { 1 } else { 2 };
+            let words = to_receive(one.qpn, other.qpn).u8(path, 0).u16(path + 6, lid);
             let gid = if here { GID } else { [7; 16] };
             let words = if port == Port::Ethernet { words.bytes(path + 0x10, &gid) } else { words };
             setup.good(words);
@@ -1004,5 +1006,30 @@ fn a_path_leads_here_or_to_nobody() {
         host.post(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
         host.ring(A);
         assert_eq!(host.poll_recv(B).is_some(), here, "{port:?}");
+        assert_eq!(destination(host.device.take_message()), (!here).then_some(u32::MAX), "{port:?}");
+    }
+}
+
+#[test]
+fn on_a_network_a_path_to_another_address_leads_to_another_device() {
+    let mut setup = with_port(Port::Ethernet);
+    setup.host.device.join(0x100, 0x1ff).unwrap();
+    let queue = setup.made_qp();
+    setup.good(to_init(queue.qpn, 0));
+    let path = QPC + 0x18;
+    setup.good(to_receive(queue.qpn, 0x234).u8(path, 0).bytes(path + 0x10, &[7; 16]));
+    setup.good(to_send(queue.qpn, 7));
+    setup.host.q[A] = queue;
+    let (from, source) = setup.host.filled(&[1; 8]);
+    setup.host.post(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
+    setup.host.ring(A);
+    assert_eq!(destination(setup.host.device.take_message()), Some(0x234));
+}
+
+/// Returns the number of the queue pair that a request on the network is for.
+fn destination(message: Option<Message>) -> Option<u32> {
+    match message? {
+        Message::Request { to, .. } => Some(to),
+        Message::Unanswered { .. } | Message::Response { .. } => None,
     }
 }

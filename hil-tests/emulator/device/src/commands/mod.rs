@@ -57,3 +57,14 @@ pub struct Record {
     /// The offset of the record in the umem. Without a umem, the record's address in memory.
     pub offset: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_place_in_a_umem_has_one() {
+        assert_eq!(Place::Umem { number: 7, offset: 0 }.umem(), Some(7));
+        assert_eq!(Place::Pages { log_page: 0, offset: 0 }.umem(), None);
+    }
+}
