@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn named_gids_lead_to_others_and_then_all_do() {
         let mut gids = Gids::new([1; 16]);
-        [[2; 16], [3; 16]].map(|gid| gids.reach(gid));
+        gids.reach([2; 16]);
+        gids.reach([3; 16]);
         let are_others = |gids: &Gids| [1, 2, 3, 4].map(|byte| gids.is_others([byte; 16]));
         assert_eq!(are_others(&gids), [false, true, true, false]);
         gids.reach_all();
