@@ -457,6 +457,11 @@ fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
             id.ack_timeout = timeout;
             Ok(())
         }
+        // Level 1 has the options of InfiniBand; its only option is a path.
+        (1, 1) => {
+            missing::met(Missing::Path);
+            Err(Errno(libc::ENOSYS))
+        }
         _ => Err(Errno(libc::ENOSYS)),
     }
 }

@@ -24,6 +24,8 @@ pub(crate) enum Missing {
     Multicast,
     /// Addresses of InfiniBand for connections (`struct sockaddr_ib`).
     InfinibandAddress,
+    /// A path that a program sets for a connection (`RDMA_OPTION_IB_PATH`).
+    Path,
     /// Use of a device in a forked child, if the parent has opened the device.
     Forked,
 }
@@ -38,6 +40,7 @@ const TABLE: &[(Missing, &str, &str)] = &[
     (Missing::DeviceMemory, "device memory", "ibv_alloc_dm is refused"),
     (Missing::Multicast, "multicast", "ibv_attach_mcast and rdma_join_multicast are refused"),
     (Missing::InfinibandAddress, "AF_IB", "rdma_cm refuses addresses of this family"),
+    (Missing::Path, "set paths", "rdma_set_option refuses RDMA_OPTION_IB_PATH"),
     (
         Missing::Forked,
         "forked devices",
