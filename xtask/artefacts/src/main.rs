@@ -55,21 +55,7 @@ fn check_all() -> Result<(), String> {
         }
     }
     say(check_planted(&public)?)?;
-    with_defmt()?;
     say(smallest_service()?)
-}
-
-/// Checks that the library builds for bare metal with the feature `defmt`. One build is enough for both
-/// boards, because the feature does not depend on the core.
-fn with_defmt() -> Result<(), String> {
-    let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
-    // `rustc` instead of `check`: `check` would compile the standard library again. No code is made, because
-    // no check reads it.
-    let arguments =
-        ["rustc", "--quiet", "--release", "--lib", "--package", "mlx5-mkey", "--features", "defmt"];
-    let mut command = toolchain.cargo(&arguments);
-    command.args(["--", "-Zno-codegen"]);
-    check(command)
 }
 
 /// Builds the smallest service (a bare-metal program) for a Cortex-A72, optimised for size and speed, and
@@ -97,7 +83,8 @@ fn disassemble(path: &Path) -> Result<String, String> {
 /// build inlines nothing and takes no generic function from another crate, so that each called function has
 /// a symbol. One build is enough for both boards, because the calls do not depend on the core.
 fn called() -> Result<Graph, String> {
-    let bare = Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: root() };
+    let bare =
+        Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: root(), features: &[] };
     let flags = ["-Copt-level=0", "-Clink-dead-code", "-Zshare-generics=no", "-Csymbol-mangling-version=v0"];
     Graph::read(&[bare.freestanding(&flags)?.1]).map_err(|error| error.to_string())
 }
@@ -105,7 +92,7 @@ fn called() -> Result<Graph, String> {
 /// Builds the library for bare metal and checks its compiled code: the order of barriers, that no function
 /// panics, and that every public function is in this code. Returns a summary.
 fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, String> {
-    let bare = Bare { toolchain: Toolchain::find(board, System::None)?, folder: root() };
+    let bare = Bare { toolchain: Toolchain::find(board, System::None)?, folder: root(), features: &[] };
     let (program, freestanding) = bare.freestanding(&[])?;
     let barriers = barriers::check(&disassemble(&program)?)?;
     let library = bare.library()?;
@@ -116,7 +103,8 @@ fn check_bare(board: Board, public: &str, called: &Graph) -> Result<String, Stri
 }
 
 /// Checks that the search for panics covers each public function: each public function of a copy of the
-/// library gets a panic, and the search must find each.
+/// library gets a panic, and the search must find each. The copy has the feature `defmt`. No other build for
+/// bare metal has it.
 fn check_planted(public: &str) -> Result<String, String> {
     let places = reached::places(public).ok_or("rustdoc's JSON has no places")?;
     let copy = planted::Copy::make(&places)?;
@@ -124,7 +112,7 @@ fn check_planted(public: &str) -> Result<String, String> {
     // With these flags, the freestanding program contains all functions of the library. One build is
     // therefore enough.
     toolchain.flag(Board::BlueField2, "mlx5-mkey", &WHOLE);
-    let bare = Bare { toolchain, folder: copy.folder };
+    let bare = Bare { toolchain, folder: copy.folder, features: &["--features", "mlx5-mkey/defmt"] };
     panics::check_planted(&[bare.freestanding(&[])?.1], planted::MODULE, &copy.functions)
 }
 
@@ -136,6 +124,8 @@ const WHOLE: [&str; 3] =
 struct Bare {
     toolchain: Toolchain,
     folder: PathBuf,
+    /// Arguments for cargo that turn features on.
+    features: &'static [&'static str],
 }
 
 impl Bare {
@@ -158,9 +148,9 @@ impl Bare {
         file: &str,
         flags: &[&str],
     ) -> Result<(PathBuf, Vec<u8>), String> {
-        let Self { toolchain, folder } = self;
+        let Self { toolchain, folder, features } = self;
         let mut command = toolchain.cargo(&["rustc", "--quiet", "--release", "--lib", "--package", package]);
-        command.current_dir(folder).args(["--crate-type", kind, "--"]).args(flags);
+        command.current_dir(folder).args(*features).args(["--crate-type", kind, "--"]).args(flags);
         check(command)?;
         let path = folder.join("target/cross").join(&toolchain.triple).join("release").join(file);
         let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
