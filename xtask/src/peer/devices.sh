@@ -51,4 +51,6 @@ by_address() {
 }
 by_address "$first" 0 1 18711
 by_address "$second" 1 0 18712
+shown=$(timeout 60 /usr/bin/python3 "$(dirname "$0")/python/ids.py" 2 "$second" 2>&1) || fail "$shown"
+echo 'passed rdma_get_devices and rdma_migrate_id'
 echo 'two devices reach each other, and rdma_cm finds each by its address'
