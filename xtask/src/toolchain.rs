@@ -186,8 +186,11 @@ impl Toolchain {
         };
         let mut cores = cores(board);
         if triple == LINUX {
-            // No check measures or reads this code, and one codegen unit takes less time than many.
-            cores.extend(["--config", "profile.release.codegen-units=1"].map(Into::into));
+            // No check measures or reads this code, and one codegen unit takes less time than many. The
+            // scenarios themselves compute little: the device and the library have levels of their own.
+            for setting in ["codegen-units=1", "package.hil-scenarios.opt-level=0"] {
+                cores.extend(["--config".into(), format!("profile.release.{setting}")]);
+            }
         }
         Self {
             name: format!("{rustc} with its library for {triple}"),

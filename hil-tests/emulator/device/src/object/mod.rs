@@ -10,7 +10,7 @@ pub(crate) mod qp;
 pub(crate) mod read_ahead;
 pub(crate) mod srq;
 
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Object numbers have 24 bits.
@@ -19,7 +19,11 @@ const MAX_NUMBER: u32 = 0x00ff_ffff;
 /// Objects of one kind by number.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    entries: BTreeMap<u32, T>,
+    /// The numbers in rising order, and at the same place in `objects` the object of each. A `BTreeMap` would
+    /// be compiled anew for each kind of object, in each crate that names the type of a device's memory. The
+    /// objects are boxed, so that a removal moves few bytes.
+    numbers: Vec<u32>,
+    objects: Vec<Box<T>>,
     first: u32,
     last: u32,
     next: u32,
@@ -30,7 +34,7 @@ pub(crate) struct Table<T> {
 impl<T> Table<T> {
     /// Makes an empty table whose first object gets the number `first`.
     pub(crate) const fn new(first: u32) -> Self {
-        Self { entries: BTreeMap::new(), first, last: MAX_NUMBER, next: first, reuses: false }
+        Self { numbers: Vec::new(), objects: Vec::new(), first, last: MAX_NUMBER, next: first, reuses: false }
     }
 
     /// Assigns numbers from `first` to `last` from now on.
@@ -55,40 +59,42 @@ impl<T> Table<T> {
         if self.reuses {
             self.next = self.first;
         }
-        let free = |number: &u32| !self.entries.contains_key(number);
+        let free = |number: &u32| self.numbers.binary_search(number).is_err();
         let number = (self.next..=self.last).find(free).or_else(|| (self.first..self.next).find(free))?;
         self.next = if number >= self.last { self.first } else { number.wrapping_add(1) };
-        self.entries.insert(number, object);
-        Some(number)
+        self.insert_at(number, object)
     }
 
-    /// Stores an object under this number. Returns `None` if the number is in use.
+    /// Stores an object under this number, and returns the number. Returns `None` if the number is in use.
     pub(crate) fn insert_at(&mut self, number: u32, object: T) -> Option<u32> {
-        if self.entries.contains_key(&number) {
-            return None;
-        }
-        self.entries.insert(number, object);
+        let place = self.numbers.binary_search(&number).err()?;
+        self.numbers.insert(place, number);
+        self.objects.insert(place, Box::new(object));
         Some(number)
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
-        self.entries.get(&number)
+        let place = self.numbers.binary_search(&number).ok()?;
+        self.objects.get(place).map(Box::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.entries.get_mut(&number)
+        let place = self.numbers.binary_search(&number).ok()?;
+        self.objects.get_mut(place).map(Box::as_mut)
     }
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
-        self.entries.remove(&number)
+        let place = self.numbers.binary_search(&number).ok()?;
+        self.numbers.remove(place);
+        Some(*self.objects.remove(place))
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.entries.values()
+        self.objects.iter().map(Box::as_ref)
     }
 
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.entries.keys().copied().collect()
+        self.numbers.clone()
     }
 }
 
