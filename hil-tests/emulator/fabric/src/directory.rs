@@ -1,5 +1,5 @@
-//! The directory in which the programs of one machine meet. A slot is the place of one process: a lock, a
-//! socket, and two lists, of addresses and of services.
+//! The directory in which the programs of one machine meet. A slot is the place of one process: the files
+//! `slot-N` of a lock, a socket, and two lists, of addresses and of services.
 
 use mlx5_fabric::{Table, member_of};
 use rustix::fs::{FlockOperation, flock};
@@ -12,13 +12,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The most bytes of a list.
+/// The most bytes that are read of a list of addresses or services.
 const LONGEST_LIST: u64 = 1 << 16;
 
 /// Mode bits that let group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Returns the number of this process's user.
+/// Returns the user ID of this process.
 pub(crate) fn user() -> Result<u32, String> {
     fs::metadata("/proc/self").map(|itself| itself.uid()).map_err(|error| format!("/proc/self: {error}"))
 }
@@ -28,15 +28,18 @@ pub(crate) fn user() -> Result<u32, String> {
 pub(crate) struct Directory {
     path: PathBuf,
     member: u8,
-    /// The locks of the slots of other members, and the mark that a gateway runs.
+    /// Locked files: the locks of the slots of other members, and `fabric.lock`, which shows that a gateway
+    /// serves the directory.
     _locks: Vec<File>,
-    /// The living processes, each with its lists, and with a connection that ends when the process ends.
+    /// The living processes of this directory by their slots, each with its lists, and with a connection that
+    /// ends when the process ends.
     processes: BTreeMap<u8, (UnixStream, Table)>,
     looked: Option<Instant>,
 }
 
 impl Directory {
-    /// Makes the directory, and reserves all slots that are not this member's.
+    /// Makes the directory, and locks all slots of other members, so that no program of this directory takes
+    /// them.
     ///
     /// # Errors
     /// A sentence for the user.
@@ -83,7 +86,7 @@ impl Directory {
         self.path.join(format!("slot-{slot}.{what}"))
     }
 
-    /// Returns the lists of a slot.
+    /// Reads the lists of the process in a slot. A list without a file is empty.
     fn table(&self, slot: u8) -> Table {
         let read = |what| {
             let mut bytes = Vec::new();
@@ -96,8 +99,8 @@ impl Directory {
         Table { addresses: read("addresses"), services: read("services") }
     }
 
-    /// Returns the processes of this directory that have come, changed their lists, or gone since the last
-    /// call. Reads the directory at most once in each `period`.
+    /// Returns the processes of this directory that have started, have changed their lists, or have ended
+    /// (`None`) since the last call, by their slots. Reads the directory at most once in each `period`.
     pub(crate) fn changes(&mut self, period: Duration) -> Vec<(u8, Option<Table>)> {
         if self.looked.is_some_and(|looked| looked.elapsed() < period) {
             return Vec::new();
@@ -162,8 +165,9 @@ impl Directory {
         let _ = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, self.file(slot, what)));
     }
 
-    /// Removes the files of a process of another member. Without a file of rings, programs write messages to
-    /// their connections, so that a gateway can pass the messages on.
+    /// Removes the files of a process of another member. An earlier process of the slot may have left a file
+    /// `rings`. With this file, programs would send messages through shared memory, and a gateway could not
+    /// pass the messages on.
     pub(crate) fn hide(&self, slot: u8) {
         for what in ["addresses", "rings", "services", "socket"] {
             remove(&self.file(slot, what));
@@ -171,8 +175,9 @@ impl Directory {
     }
 }
 
-/// Returns the services of another member. Each line ends with the name of the network namespace. Namespaces
-/// of two machines may have the same name, so the function adds the member's number to the name.
+/// Returns the list of services of a process of another member, as this directory shows it. Each line ends
+/// with the name of the network namespace. Namespaces of two machines may have the same name, so the function
+/// appends the member's number to the name.
 fn foreign(slot: u8, services: &[u8]) -> Vec<u8> {
     let lines = services.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mark = format!("-member-{}\n", member_of(slot));

@@ -1,5 +1,5 @@
-//! The frames between gateways: a length of 4 bytes in little endian, a kind of one byte, and the content.
-//! Bytes of a peer are never trusted: malformed bytes end the connection.
+//! The encoding of the frames that gateways send to each other: a length of 4 bytes in little endian, a kind
+//! of one byte, and the content. Bytes of a peer are never trusted: malformed bytes end the connection.
 
 /// The most bytes of a frame, not counting the 4 bytes of its length.
 const LONGEST: usize = 1 << 18;
@@ -7,7 +7,7 @@ const LONGEST: usize = 1 << 18;
 /// The most bytes of a list of addresses, or of services.
 const LONGEST_LIST: usize = 1 << 16;
 
-/// The bytes with which a greeting begins.
+/// The first bytes in a `Hello`, by which gateways recognize the protocol.
 const MAGIC: &[u8; 8] = b"MLX5FAB1";
 
 /// A channel: a stream of bytes from a process of one member to a process of another.
@@ -28,7 +28,7 @@ pub struct Table {
     pub services: Vec<u8>,
 }
 
-/// A frame.
+/// A frame: one message between two gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The first frame of each side, with a random number.
@@ -39,15 +39,15 @@ pub enum Frame {
     Welcome(u8),
     /// A process lives in a slot, with these lists.
     Process(u8, Table),
-    /// The process of a slot is gone.
+    /// The process in this slot has ended.
     Gone(u8),
-    /// A process opens a channel to the process of a slot.
+    /// A process opens this channel to the process in this slot.
     Open(Channel, u8),
-    /// Bytes of the opener.
+    /// Bytes that the opener of a channel sends.
     Data(Channel, Vec<u8>),
-    /// The receiver has taken this number of bytes, so that the opener may send more.
+    /// The receiver of a channel has taken this number of bytes, so the opener may send as many more.
     Credit(Channel, u32),
-    /// One end of a channel is gone.
+    /// The connection at one end of a channel is over, and so is the channel.
     Close(Channel),
 }
 
@@ -98,11 +98,11 @@ impl Frame {
         }
     }
 
-    /// Decodes the first frame. Returns the number of its bytes and the frame, or `None` if the frame is
-    /// incomplete.
+    /// Decodes the first frame in `bytes`. Returns the number of its bytes and the frame, or `None` if the
+    /// frame is incomplete.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] if the bytes are no frame.
     pub fn decode(bytes: &[u8]) -> Result<Option<(usize, Self)>, Malformed> {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;

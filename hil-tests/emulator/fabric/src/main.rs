@@ -1,4 +1,5 @@
-//! The gateway of a directory: the sockets around [`mlx5_fabric::Node`].
+//! The program `mlx5-fabric`, the gateway of one directory of programs. The program reads and writes sockets
+//! and files for [`mlx5_fabric::Node`], which makes all decisions.
 
 mod directory;
 
@@ -33,10 +34,10 @@ A peer that does not know the secret is refused. The secret keeps others out; it
 who can read the network reads the data. README.md says more.
 ";
 
-/// The variable with the directory in which programs meet.
+/// The environment variable that names the directory in which programs meet.
 const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
-/// The pause between two readings of the directory.
+/// The pause between two readings of the directory, and the longest wait for a socket.
 const PERIOD: Duration = Duration::from_millis(5);
 
 /// The time in which a peer has to prove that it knows the secret.
@@ -45,15 +46,15 @@ const GREETING: Duration = Duration::from_secs(5);
 /// The most links (connections to other gateways). A link counts even before its peer has proven the secret.
 const LINKS: usize = 64;
 
-/// The most bytes that are read at once.
+/// The most bytes that one read of a socket takes.
 const CHUNK: usize = 1 << 16;
 
-/// The most bytes that wait to be written to a link, in addition to the windows of its channels. A link for
-/// which more bytes wait is dropped.
+/// The most bytes that wait to be written to a link, in addition to the windows of the link's channels
+/// (`WINDOW` bytes for each channel). A link for which more bytes wait is dropped.
 const MOST_WAITING: usize = 1 << 26;
 
-/// The most connections whose channels are over, and whose processes have not taken all bytes yet. The bytes
-/// of further ones are lost.
+/// The most connections that stay open after the end of their channels, until their processes have taken all
+/// bytes. The waiting bytes of further connections are lost.
 const MOST_ENDING: usize = 256;
 
 struct Options {
@@ -141,7 +142,7 @@ struct Link {
     since: Instant,
 }
 
-/// The connection to a process to which a channel leads.
+/// A connection to a process of this directory. The process gets the bytes of one channel.
 struct Writing {
     stream: UnixStream,
     waiting: VecDeque<u8>,
@@ -152,15 +153,15 @@ struct Gateway {
     listener: Option<TcpListener>,
     links: BTreeMap<u32, Link>,
     next_link: u32,
-    /// The directory, from the moment when this gateway has its number.
+    /// The directory that this gateway serves. `None` until the gateway has its number in the fabric.
     directory: Option<Directory>,
     path: PathBuf,
-    /// The listening sockets that stand for the processes of other members.
+    /// The listening sockets that stand for the processes of other members, by the slots of these processes.
     shown: BTreeMap<u8, UnixListener>,
     /// Connections of processes of this directory to the sockets in `shown`.
     reading: BTreeMap<Channel, UnixStream>,
     writing: BTreeMap<Channel, Writing>,
-    /// Connections whose channels are over. They end when their processes have taken the waiting bytes.
+    /// Connections whose channels are over. Each is closed when its process has taken the waiting bytes.
     ending: Vec<Writing>,
 }
 
@@ -200,10 +201,11 @@ fn run(options: &Options) -> Result<(), String> {
 }
 
 impl Gateway {
-    /// Reserves the slots of the other members in the directory, once this gateway has its own number.
+    /// Reserves the slots of all other members in the directory, and prints the line `ready`. `member` is the
+    /// number that this gateway has got.
     fn join(&mut self, member: u8) -> Result<(), String> {
         self.directory = Some(Directory::reserve(&self.path, member)?);
-        // A failure is ignored: the reader of standard output may be gone.
+        // A failed write is ignored: the reader of standard output may be gone.
         let _ = writeln!(io::stdout(), "ready: member {member} of the fabric");
         let _ = io::stdout().flush();
         Ok(())
@@ -220,7 +222,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Does all work that there is, then waits for more.
+    /// Carries all data that have arrived, then waits until more arrive, at most [`PERIOD`].
     fn turn(&mut self) -> Result<(), String> {
         self.accept();
         self.drop_silent();
@@ -270,7 +272,8 @@ impl Gateway {
         }
     }
 
-    /// Tells the node which processes of this directory have come, changed their lists, or gone.
+    /// Tells the node which processes of this directory have started, have changed their lists of addresses
+    /// or services, or have ended.
     fn look(&mut self) {
         if let Some(directory) = &mut self.directory {
             for (slot, table) in directory.changes(PERIOD) {
@@ -362,7 +365,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Writes waiting bytes, as far as the sockets take them.
+    /// Writes waiting bytes, as far as the sockets take them. Drops links and closes channels whose
+    /// connections have ended, and drops links for which too many bytes wait.
     fn flush(&mut self) {
         for (number, link) in &mut self.links {
             let is_over = |more| more > self.node.window_of(*number);

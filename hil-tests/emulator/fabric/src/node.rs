@@ -1,4 +1,5 @@
-//! The decisions of a gateway, without input and output.
+//! The decisions of a gateway, without input and output. The owner of a [`Node`] tells it what arrives, and
+//! carries out its [`Effect`]s.
 
 use crate::frame::{Channel, Frame, Malformed, Table};
 use crate::secret::{Nonce, Secret};
@@ -7,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// The most members of a fabric, with the hub.
 pub const MEMBERS: u8 = 16;
 
-/// The number of slots of each member.
+/// The number of slots (places of processes) that each member has.
 pub const SLOTS: u8 = 16;
 
-/// The most bytes of a channel that are sent and not yet taken by the receiving process.
+/// The most bytes that may be under way in a channel: sent, and not yet taken by the receiving process.
 pub const WINDOW: u32 = 1 << 20;
 
 /// The most channels (streams of bytes to processes of other members) that the processes of one member may
@@ -20,7 +21,8 @@ const CHANNELS: usize = 4096;
 /// The number of the hub among the members.
 const HUB: u8 = 0;
 
-/// The bytes in the proofs of the secret that tell a proof of a member from a proof of the hub.
+/// The byte in each proof of the secret that tells who makes the proof: a member or the hub. No side can send
+/// back the other side's proof.
 const OF_MEMBER: u8 = 1;
 const OF_HUB: u8 = 2;
 
@@ -29,7 +31,7 @@ pub const fn member_of(slot: u8) -> u8 {
     slot / SLOTS
 }
 
-/// The part that a gateway plays.
+/// The role of a gateway in the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The gateway to which all others connect.
@@ -41,30 +43,32 @@ pub enum Role {
 /// An action that the owner of the sockets has to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Bytes go to a link.
+    /// These bytes have to be written to the connection of the link with this number.
     Send(u32, Vec<u8>),
     /// A link is over, for this reason. Its connection has to be closed.
     Drop(u32, &'static str),
     /// This gateway has become a member with this number.
     Joined(u8),
-    /// A process of another member lives in a slot, with these lists.
+    /// A process of another member lives in this slot, and publishes these lists of addresses and services.
     Show(u8, Table),
-    /// The process of another member is gone.
+    /// The process of another member in this slot has ended.
     Hide(u8),
-    /// A channel of another member needs a connection to the process of a slot.
+    /// A process of another member has opened this channel. The channel needs a connection to the process in
+    /// this slot of this directory.
     Connect(Channel, u8),
-    /// Bytes go to the process to which a channel leads.
+    /// These bytes have to be written to the process of this directory to which the channel leads.
     Write(Channel, Vec<u8>),
     /// A channel is over. Its connection has to be closed.
     Close(Channel),
 }
 
-/// The progress of a link.
+/// The progress of a link: the frames of the greeting that the two sides have exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The peer has not greeted yet.
+    /// The peer has not sent `Hello` yet. `own` is this side's random number.
     Silent { own: Nonce },
-    /// The peer has greeted, and has not yet proven that it knows the secret.
+    /// The peer has sent `Hello` with its random number (`theirs`), and has not yet proven that it knows the
+    /// secret.
     Greeted { own: Nonce, theirs: Nonce },
     /// The hub has proven that it knows the secret, and has not yet given this gateway a number.
     Proven,
@@ -86,7 +90,7 @@ struct Route {
     room: u32,
 }
 
-/// A gateway.
+/// A gateway, without its sockets.
 #[derive(Clone, Debug)]
 pub struct Node {
     secret: Secret,
@@ -121,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Returns the next action, oldest first.
+    /// Removes and returns the oldest action that the owner of the sockets has not taken yet.
     pub fn effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -136,13 +140,13 @@ impl Node {
         self.channels.get(&channel).map_or(0, |route| route.room as usize)
     }
 
-    /// Returns the most bytes of channels that may be on their way over a link.
+    /// Returns the most bytes that may be under way over a link, in all channels that lead over it.
     pub fn window_of(&self, link: u32) -> usize {
         let over = self.channels.values().filter(|route| self.link_to(route.acceptor) == Some(link));
         over.count().saturating_mul(WINDOW as usize)
     }
 
-    /// Notes a new link. `nonce` is a fresh random number.
+    /// Adds a link whose connection has just been made. `nonce` is a fresh random number.
     pub fn connect(&mut self, link: u32, nonce: Nonce) {
         self.links.insert(link, Link { stage: Stage::Silent { own: nonce }, inbox: Vec::new() });
         if self.role == Role::Member {
@@ -169,8 +173,8 @@ impl Node {
         }
     }
 
-    /// Takes bytes of a link. A link that sends malformed or forbidden frames is dropped, with all processes
-    /// and channels of its peer.
+    /// Takes bytes that have arrived over a link. A link that sends malformed or forbidden frames is dropped,
+    /// with all processes and channels of its peer.
     pub fn receive(&mut self, link: u32, bytes: &[u8]) {
         let Some(Link { inbox, .. }) = self.links.get_mut(&link) else { return };
         inbox.extend_from_slice(bytes);
@@ -207,7 +211,8 @@ impl Node {
         }
     }
 
-    /// Notes the lists of a process of this directory, or its end.
+    /// Notes the lists of the process in a slot of this directory, or (`None`) the end of the process. Tells
+    /// the other members.
     pub fn process(&mut self, slot: u8, table: Option<Table>) {
         let before = match &table {
             Some(table) => self.processes.insert(slot, table.clone()),
@@ -257,7 +262,8 @@ impl Node {
         }
     }
 
-    /// Notes that this directory's end of a channel is over.
+    /// Removes a channel whose connection in this directory is over, and tells the member at the channel's
+    /// other end.
     pub fn close(&mut self, channel: Channel) {
         let Some(route) = self.channels.remove(&channel) else { return };
         for end in [route.opener, route.acceptor] {
@@ -309,7 +315,8 @@ impl Node {
         }
     }
 
-    /// Makes a proven peer a member, and sends it all processes.
+    /// Makes a peer that has proven the secret a member. Sends it the hub's `proof`, its number, and the
+    /// lists of all processes.
     fn welcome(&mut self, link: u32, proof: [u8; 32]) -> Outcome {
         let is_taken =
             |member: &u8| self.links.values().any(|link| link.stage == Stage::Up { member: *member });
@@ -328,7 +335,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a frame of a member, or of the hub, which speaks for all members but this gateway.
+    /// Takes a frame from the peer that is member `from`. The hub also passes on frames of the other members.
     fn take_from(&mut self, from: u8, frame: Frame) -> Outcome {
         match frame {
             Frame::Process(slot, table) => {
@@ -409,7 +416,8 @@ impl Node {
         Ok(())
     }
 
-    /// Removes a channel, and tells its ends, apart from a peer that knows it already.
+    /// Removes a channel, and tells both its ends that it is over. An end behind the peer `knows` is left
+    /// out, since this peer has reported the end of the channel or has itself ended.
     fn close_except(&mut self, channel: Channel, knows: u8) {
         let Some(Route { opener, acceptor, .. }) = self.channels.remove(&channel) else { return };
         for end in [opener, acceptor] {
@@ -452,8 +460,9 @@ impl Node {
         self.links.iter().find(|(_, link)| up(link)).map(|(number, _)| *number)
     }
 
-    /// Sends a frame to the peers of all links. The hub passes on a frame of a member: it leaves out this
-    /// member (`except`). Other gateways pass on no frames, so they ignore calls with `except`.
+    /// Sends a frame to the peers of all links. With `except`, the frame comes from this member, and the hub
+    /// passes the frame on to all others. Any other gateway passes on no frames, so it ignores calls with
+    /// `except`.
     fn broadcast(&mut self, frame: &Frame, except: Option<u8>) {
         if self.role == Role::Member && except.is_some() {
             return;
@@ -490,7 +499,7 @@ mod tests {
         Secret::new(bytes).unwrap()
     }
 
-    /// A hub, and members that are connected to its links of the same number.
+    /// A hub and members. The hub's link to `members[N]` has the number N.
     struct Fabric {
         hub: Node,
         members: Vec<Node>,
@@ -552,7 +561,7 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert!(fabric.hub.is_up(0) && !fabric.hub.is_up(1) && !fabric.members[1].is_up(0));
-        // A member that reflects the proof of the hub, or sends frames before the proof, is refused too.
+        // A member that sends other frames before its proof is refused too.
         let mut bytes = Vec::new();
         Frame::Hello([1; 32]).encode(&mut bytes);
         Frame::Process(16, table("")).encode(&mut bytes);
@@ -563,7 +572,7 @@ mod tests {
         assert_eq!(Secret::new(b"fifteen bytes..\n").err(), Some(crate::TooShort));
     }
 
-    /// A member refuses a hub that does not know the secret.
+    /// A member refuses a hub that sends back the member's own proof. A hub could do this without the secret.
     #[test]
     fn the_hub_has_to_prove_that_it_knows_the_secret() {
         let mut member = Node::new(Role::Member, secret(SECRET));
@@ -593,7 +602,7 @@ mod tests {
         fabric.members[1].taken(channel, 4);
         assert_eq!(fabric.settle(), []);
         assert_eq!(fabric.members[0].room(channel), WINDOW as usize);
-        // The second member is gone.
+        // The connection of the second member ends.
         fabric.hub.disconnect(1);
         let seen = fabric.settle();
         assert!(seen.contains(&(Some(0), Effect::Hide(32))) && seen.contains(&(None, Effect::Hide(32))));
@@ -631,7 +640,8 @@ mod tests {
             fabric.hub.receive(0, &bytes);
             let seen = fabric.settle();
             assert!(seen.iter().any(|(who, effect)| who.is_none() && matches!(effect, Effect::Drop(0, _))));
-            // The channel between the other members is untouched, the member's own channel is closed.
+            // The member that has sent the forbidden frame loses its own channel. The channel between the
+            // other members stays open.
             assert!(seen.contains(&(Some(1), Effect::Close(own))), "{frame:?}");
             fabric.members[1].write(other, b"on");
             let written = (Some(2), Effect::Write(other, b"on".to_vec()));

@@ -33,10 +33,10 @@ impl fmt::Display for TooShort {
 impl std::error::Error for TooShort {}
 
 impl Secret {
-    /// Takes a secret. Line ends behind it do not count.
+    /// Takes a secret from the bytes of its file. White space at the end does not count.
     ///
     /// # Errors
-    /// [`TooShort`].
+    /// [`TooShort`] for fewer than 16 bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, TooShort> {
         let bytes = bytes.trim_ascii_end();
         if bytes.len() < SHORTEST {
@@ -45,13 +45,14 @@ impl Secret {
         Hmac::new_from_slice(bytes).map(Self).map_err(|_| TooShort)
     }
 
-    /// Returns the proof of one side (HMAC-SHA256): `side` differs for hub and member, so that no side can
-    /// send the other side's proof back.
+    /// Returns the proof that one side of a link knows the secret (HMAC-SHA256 over the random numbers of
+    /// both sides). `side` differs for hub and member, so that no side can send the other side's proof back.
     pub(crate) fn proof(&self, side: u8, member: &Nonce, hub: &Nonce) -> [u8; 32] {
         self.mac(side, member, hub).finalize().into_bytes().into()
     }
 
-    /// Returns whether a proof is right. The comparison takes the same time for all wrong proofs.
+    /// Returns whether a proof is right. The comparison takes the same time for all wrong proofs, so that its
+    /// time does not help to guess the right one.
     pub(crate) fn proves(&self, side: u8, member: &Nonce, hub: &Nonce, proof: &[u8; 32]) -> bool {
         self.mac(side, member, hub).verify_slice(proof).is_ok()
     }

@@ -1,4 +1,5 @@
-//! Tests of gateways of two directories on this machine. Sockets of the test play the programs.
+//! Tests of the program `mlx5-fabric`: gateways join two or three directories on this machine. Sockets of the
+//! tests play the programs that meet in the directories.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
@@ -117,7 +118,8 @@ fn programs_of_two_directories_reach_each_other() {
                 assert_eq!(accepted.read(&mut first).unwrap(), 0);
                 break received;
             }
-            // Closing the gateway's own connection would end the program.
+            // The gateway takes the end of its own connection for the end of the program, so the connection
+            // stays open.
             std::mem::forget(accepted);
         };
         assert!(received == sent);
@@ -136,15 +138,16 @@ fn pair(home: &Path) -> (Gateway, Gateway, UnixListener, PathBuf) {
     let hub = start(home, "hub", "--listen", &address);
     let member = start(home, "member", "--connect", &address);
     let program = program(&hub, 0, "::ffff:192.0.2.1 026d6c783501\n");
-    // The gateway's own connection, which notices the program's end.
+    // The first connection is the gateway's own. The gateway takes the end of this connection for the end of
+    // the program, so the connection stays open.
     std::mem::forget(program.accept().unwrap());
     let socket = member.directory.join("slot-0.socket");
     wait("the program is shown", || socket.exists());
     (hub, member, program, socket)
 }
 
-/// The bytes of all channels may wait for a link whose peer takes none for a while. Together they are more
-/// than any other kind of bytes that may wait.
+/// While the hub is stopped, the bytes of 96 channels wait for the member's link to the hub. They exceed the
+/// limit for other waiting bytes (64 MiB), but the member must not drop the link.
 #[test]
 fn a_link_has_room_for_the_windows_of_its_channels() {
     const BYTES: usize = 1 << 20;
@@ -170,7 +173,7 @@ fn a_link_has_room_for_the_windows_of_its_channels() {
     }
 }
 
-/// A program ends while its peer still reads. The peer gets all bytes.
+/// A program closes its connection before its peer has read the bytes. The peer still gets all bytes.
 #[test]
 fn the_last_bytes_of_a_program_arrive() {
     const BYTES: usize = 1_000_000;
@@ -180,7 +183,8 @@ fn the_last_bytes_of_a_program_arrive() {
     stream.write_all(&[7; BYTES]).unwrap();
     drop(stream);
     let (mut accepted, _) = program.accept().unwrap();
-    // The end of a second channel arrives behind the end of the first one.
+    // A second channel ends after the first one. When its end has arrived, the gateway has also handled the
+    // end of the first channel.
     drop(UnixStream::connect(&socket).unwrap());
     let (mut second, _) = program.accept().unwrap();
     second.set_read_timeout(Some(LIMIT)).unwrap();
@@ -213,12 +217,13 @@ fn a_directory_is_reserved_before_programs_start() {
     };
     let _hub = start(home.path(), "hub", "--listen", &address);
     assert!(refused("--connect", "hub").contains("another mlx5-fabric serves it"));
-    // A program has the first slot, which belongs to the hub's range.
+    // In the directory `busy`, a program has already taken the first slot. This slot belongs to the hub's
+    // range, so a member cannot reserve it.
     fs::create_dir(home.path().join("busy")).unwrap();
     let lock = fs::File::create(home.path().join("busy/slot-0.lock")).unwrap();
     lock.lock().unwrap();
     assert!(refused("--connect", "busy").contains("start mlx5-fabric first"));
-    // A gateway refuses a file with the secret that others may read.
+    // A gateway refuses a secret whose file others may read.
     let mut open = command(home.path(), "open", "--connect", &address, SECRET);
     fs::set_permissions(home.path().join("open.secret"), fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(open.status().unwrap().code(), Some(1));

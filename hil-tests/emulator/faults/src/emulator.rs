@@ -28,7 +28,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The type of the emulator's functions that take words. They return 0 after a success.
+/// The type of the emulator's functions that take the words of rules. They return 0 after a success.
 type Take = unsafe extern "C" fn(*const c_char) -> c_int;
 
 /// The type of the emulator's function that writes text into a buffer. The function returns the length of the

@@ -1,4 +1,4 @@
-//! Incidents: events that concern the whole device or a queue, and happen at once.
+//! Incidents: events that concern the whole device, its port, or a queue.
 
 use std::fmt;
 
@@ -84,7 +84,7 @@ events! {
     Speed "DEVICE_SPEED_CHANGE" 20,
 }
 
-/// An event that concerns the whole device or a queue.
+/// An event that concerns the whole device, its port, or a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incident {
     /// The device stops working, for all open contexts.
@@ -97,13 +97,13 @@ pub enum Incident {
     GidsGone,
     /// The table of GIDs is complete again.
     GidsBack,
-    /// An event of the device.
+    /// An event of the device's port without further effect.
     Device(DeviceEvent),
     /// An event of a queue.
     Queue {
         /// The event.
         event: QueueEvent,
-        /// The number of the queue pair.
+        /// The number of the queue pair that has the event, or that uses the queue with the event.
         queue_pair: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! Rules, each of which says which fault happens when.
+//! Rules, each of which names a fault and the time at which it happens.
 
 use crate::incident::{Incident, number};
 use crate::word::{Fault, Place};
@@ -58,7 +58,8 @@ kinds! {
     CreateSrq "CREATE_SRQ",
 }
 
-/// The subject by which a rule selects the visits that it counts.
+/// The part of a rule that selects the visits that the rule counts. A visit is an occurrence of the action at
+/// the rule's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// All visits.
@@ -77,7 +78,7 @@ pub enum Rule {
     At {
         /// The place of the fault.
         place: Place,
-        /// The visits that count.
+        /// The visits to the place that the rule counts.
         subject: Subject,
         /// The visit at which the fault happens, counted from 1. Counting begins when the emulator gets the
         /// rule.
@@ -108,8 +109,8 @@ impl std::error::Error for Unknown {}
 const NOW: &str = "now";
 
 impl Rule {
-    /// Parses a rule's word: `PLACE@N=FAULT`, `PLACE:SUBJECT@N=FAULT`, both also with `N+`, or
-    /// `now=INCIDENT`.
+    /// Parses a rule's word: `PLACE@N=FAULT`, `PLACE:SUBJECT@N=FAULT`, both also with `N+` (the visit and all
+    /// later ones) instead of `N`, or `now=INCIDENT`.
     ///
     /// # Errors
     /// [`Unknown`] for any other word.

@@ -39,7 +39,7 @@ statuses! {
     LocalProtection "LOC_PROT_ERR" 0x04,
     /// The request was never executed.
     Flushed "WR_FLUSH_ERR" 0x05,
-    /// A memory window could not be bound, or an mkey not be configured.
+    /// A memory window could not be bound, or an mkey could not be configured.
     Bind "MW_BIND_ERR" 0x06,
     /// The answer of the peer does not fit the request.
     BadResponse "BAD_RESP_ERR" 0x10,
@@ -55,9 +55,9 @@ statuses! {
     RetriesExceeded "RETRY_EXC_ERR" 0x15,
     /// The peer had no receive request, even after all retries.
     NotReadyRetriesExceeded "RNR_RETRY_EXC_ERR" 0x16,
-    /// The peer has ended the request.
+    /// The peer has aborted the request.
     RemoteAborted "REM_ABORT_ERR" 0x22,
-    /// An error that libmlx5 does not know.
+    /// The completion reports an error that libmlx5 does not know.
     General "GENERAL_ERR" 0x99,
 }
 

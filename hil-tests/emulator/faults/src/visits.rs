@@ -1,4 +1,5 @@
-//! Functions that make rules: they select visits to a place first, then the fault.
+//! Functions that make rules. The first function selects an occurrence (a visit) of an action, for example
+//! the third request. A method then selects the fault that happens at this visit.
 
 use crate::incident::Incident;
 use crate::rule::{CallKind, Rule, Subject};
@@ -8,7 +9,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Types that stand for places, as parameters of [`Visits`].
+/// Types that stand for places, as parameters of [`Visits`]. Their comments name the actions at the places.
 pub mod of {
     /// A queue pair begins a request of its send queue.
     #[derive(Clone, Copy, Debug)]
@@ -150,23 +151,23 @@ impl Visits<of::Completions> {
         self.of_queue_pair(queue_pair)
     }
 
-    /// Writes the entry late.
+    /// Writes the completion entry late.
     pub const fn delay(self) -> Rule {
         self.rule(Fault::Late)
     }
 
-    /// Writes the entry twice.
+    /// Writes the completion entry twice.
     pub const fn repeat(self) -> Rule {
         self.rule(Fault::Twice)
     }
 
-    /// Does not write the entry.
+    /// Does not write the completion entry.
     pub const fn lose(self) -> Rule {
         self.rule(Fault::Dropped)
     }
 
-    /// Writes an invalid entry before the device's own entry, with an unknown queue pair, an unknown request
-    /// or an invalid opcode.
+    /// Writes an invalid completion entry before the device's own entry, with an unknown queue pair, an
+    /// unknown request or an invalid opcode.
     pub const fn precede(self) -> Rule {
         self.rule(Fault::Stranger)
     }
@@ -195,7 +196,7 @@ impl Visits<of::Calls> {
         self.rule(Fault::Fails { errno: libc::EREMOTEIO, status })
     }
 
-    /// Delays the answer of the call.
+    /// Delays the answer to the call.
     pub const fn delay(self) -> Rule {
         self.rule(Fault::Late)
     }

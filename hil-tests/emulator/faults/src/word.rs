@@ -9,11 +9,12 @@ use std::num::NonZeroU32;
 /// the action is a visit to the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The program sends the kernel a call for the device (uverbs), or opens the device's file.
+    /// The program sends the kernel a call for the device (uverbs) that destroys no object, or opens the
+    /// device's file.
     Call,
     /// The program destroys an object.
     End,
-    /// The program reads events.
+    /// The program reads events from a file of the kernel.
     Read,
     /// The device writes a completion entry about a send or receive request.
     Completion,
@@ -147,7 +148,8 @@ const fn fails(errno: i32) -> Fault {
 
 impl Fault {
     /// Returns the faults from which a seed (a random choice of faults) chooses at a place. `REFUSED` stands
-    /// for a command that the device answers with an error status, which the seed also chooses.
+    /// for a command that the device answers with an error status, which the seed also chooses. A fault that
+    /// is listed twice is chosen twice as often.
     pub const fn of(place: Place) -> &'static [Self] {
         const REFUSED: Fault = fails(libc::EREMOTEIO);
         match place {

@@ -13,7 +13,7 @@ pub(crate) const BAR_BYTES: u64 = 32 << 20;
 /// Number of interrupt vectors.
 pub(crate) const VECTORS: u16 = 64;
 
-/// Ranges in BAR 0 of the vector table and of the pending bits.
+/// Ranges in BAR 0 of the table of interrupt vectors and of their pending bits (MSI-X).
 pub(crate) const TABLE: core::ops::Range<u64> = 0x2000..0x2000 + VECTORS as u64 * 16;
 pub(crate) const PENDING: core::ops::Range<u64> = 0x3000..0x3000 + VECTORS as u64 / 8;
 
@@ -31,7 +31,8 @@ mod register {
     pub(super) const INTERRUPT_LINE: usize = 0x3c;
 }
 
-/// Offsets of the PCI capabilities, and of a register in one of them.
+/// Offsets of the PCI capabilities (power management, PCI Express, MSI-X), and of the device control
+/// register, which belongs to the PCI Express capability.
 const POWER: usize = 0x40;
 const EXPRESS: usize = 0x60;
 const DEVICE_CONTROL: usize = EXPRESS + 0x8;
@@ -69,8 +70,8 @@ impl Model {
         })
     }
 
-    /// Returns a profile with the properties in which public sources tell the models apart (DEVICE.md,
-    /// "Models"). A profile without crypto ignores the engine.
+    /// Returns the profile with the properties in which the models differ according to public sources
+    /// (DEVICE.md, "Models"). A device without crypto ignores the AES-XTS engine (`xts`).
     pub const fn profile(self, profile: DeviceProfile) -> DeviceProfile {
         match self {
             Self::BlueField3 => DeviceProfile { firmware: 32, doorbell_alone: true, ..profile },
@@ -131,7 +132,7 @@ impl ConfigSpace {
         // Writable bits: memory space, bus master, parity, system errors, and the switch for legacy
         // interrupts.
         space.allow(register::COMMAND, &0x0546_u16.to_le_bytes());
-        // The capability list exists.
+        // The status register says that the function has a list of capabilities.
         space.put(register::STATUS, &0x0010_u16.to_le_bytes());
         space.put(register::CLASS, &class(port).to_le_bytes());
         // The function has one BAR, of 64-bit prefetchable memory. The lower bits of the BAR stay 0, from
@@ -184,7 +185,8 @@ impl ConfigSpace {
         out.iter_mut().zip(self.bytes.iter().skip(at)).for_each(|(to, from)| *to = *from);
     }
 
-    /// Writes the bits that a host may write, and returns the request that they make.
+    /// Writes `bytes` from an offset on, but only the bits that a host may write. Returns whether the write
+    /// requests a reset.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Asked {
         let mut asked = Asked::default();
         let places = self.bytes.iter_mut().zip(self.writable.iter()).enumerate().skip(at);

@@ -23,7 +23,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// The number of regions that VFIO numbers (`VFIO_PCI_NUM_REGIONS`).
+    /// The number of regions of a PCI device in VFIO (`VFIO_PCI_NUM_REGIONS`). This function has two of them.
     pub const COUNT: u32 = 9;
 
     /// Returns the region with this VFIO number.
@@ -67,20 +67,20 @@ impl core::fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// The number of bytes of BAR 0 before the doorbells. Registers there are accessed as words.
+/// The number of bytes of BAR 0 before the doorbells. Registers there are accessed as words of 4 bytes.
 const REGISTERS: u64 = 0x10000;
 
-/// Registers of the health of a device that has failed (`struct health_buffer` of Linux): their offsets in
-/// BAR 0, and their values.
+/// Registers in BAR 0 by which a device reports that it has failed (`struct health_buffer` of Linux): their
+/// offsets, and their values after a failure.
 mod health {
     pub(super) const INITIALIZING: u64 = 0x1fc;
-    /// A driver may reset the device.
+    /// The value at `INITIALIZING`: a driver may reset the device.
     pub(super) const RESETS: u32 = 1 << 30;
     pub(super) const SEVERITY: u64 = 0x238;
     pub(super) const SYNDROME: u64 = 0x23c;
-    /// The driver has to reset the function (`rfr`).
+    /// The value at `SEVERITY`: the driver has to reset the function (`rfr`).
     pub(super) const FATAL: u32 = 1 << 31;
-    /// The syndrome is an internal error of the firmware.
+    /// The value at `SYNDROME`: the firmware has an internal error.
     pub(super) const INTERNAL_ERROR: u32 = 1 << 16;
 }
 
@@ -136,8 +136,8 @@ impl Function {
         self.raise();
     }
 
-    /// Asks the peers on the network to wake this process when they send, and returns the descriptors to
-    /// sleep on: none without a network.
+    /// Asks the peers on the network to wake this process when they send, and returns the descriptors that
+    /// become readable when messages arrive. Without a network, there are none.
     pub fn prepare_sleep(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.network.iter().flat_map(Network::prepare_sleep)
     }
@@ -162,7 +162,7 @@ impl Function {
     pub fn read(&mut self, region: Region, offset: u64, out: &mut [u8]) -> Result<(), Refusal> {
         inside(region, offset, out.len())?;
         if self.ended == Some(Ending::Removed) {
-            // Reads of a device that is not there return ones.
+            // All reads of a PCI device that was removed return ones.
             out.fill(0xff);
             return Ok(());
         }
@@ -217,8 +217,8 @@ impl Function {
                     for (place, word) in (offset as usize..).step_by(4).zip(words) {
                         self.device.write_register(place, u32::from_be_bytes(*word));
                     }
-                    // A command may have moved a queue pair to the error state. The device now flushes its
-                    // requests.
+                    // A command may have moved a queue pair to the error state. The device now flushes the
+                    // requests of this queue pair.
                     self.device.settle();
                 }
             }
@@ -227,7 +227,8 @@ impl Function {
         Ok(())
     }
 
-    /// Reads bytes of BAR 0 before the doorbells. Each register among them is read once.
+    /// Reads bytes of BAR 0 before the doorbells. Each register among them is read once, even if several of
+    /// its bytes are read.
     fn read_registers(&mut self, offset: u64, out: &mut [u8]) {
         let mut word = (u64::MAX, [0; 4]);
         for (place, byte) in (offset..).zip(out) {
@@ -245,8 +246,8 @@ impl Function {
                     (Some(_), health::INITIALIZING) => health::RESETS,
                     (Some(_), health::SEVERITY) => health::FATAL,
                     (Some(_), health::SYNDROME) => health::INTERNAL_ERROR,
-                    // All other registers read 0. The health counter is one of them: a driver sees that it
-                    // stands still.
+                    // All other registers read 0. The health counter is one of them: a driver sees that the
+                    // counter stands still, and takes the device for failed.
                     (Some(_), _) => 0,
                 };
                 word = (begin, value.to_be_bytes());
@@ -291,7 +292,7 @@ impl Function {
         self.device.memory_mut().map(address, length, rights, file).map_err(Refusal::Map)
     }
 
-    /// Unmaps a range of the client's memory, or all of it without a range.
+    /// Unmaps a range (address and length) of the client's memory, or all memory if `range` is `None`.
     ///
     /// # Errors
     /// [`Refusal::Map`] if a part of a mapping would remain.
@@ -361,8 +362,8 @@ impl Function {
             || self.network.as_ref().is_some_and(Network::is_due)
     }
 
-    /// Sends messages to the network, and signals raised interrupts to the client. If the plan of faults ends
-    /// the device, its interrupts are dropped instead.
+    /// Sends messages to the network, and signals raised interrupts to the client. If the plan of faults has
+    /// ended the device, the interrupts are dropped instead.
     fn raise(&mut self) {
         if let Some(network) = &mut self.network {
             network.transmit(&mut self.device);
@@ -382,8 +383,8 @@ impl Function {
 
     fn interrupt(&self, vector: usize) {
         let Some(Some(descriptor)) = self.vectors.get(vector) else { return };
-        // If the write would block, the function skips it. The reader then learns of one interrupt instead of
-        // two.
+        // A write to an eventfd whose counter is full would block, and is skipped. The client then learns of
+        // one interrupt instead of two.
         let mut polled = [PollFd::new(descriptor, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut polled, Some(&now)) == Ok(1) {
@@ -392,8 +393,8 @@ impl Function {
     }
 }
 
-/// Returns whether a write to BAR 0 resets the device: it sets the state of the driver's interface to "reset"
-/// (`MLX5_NIC_IFC_SW_RESET` in `health.c` of Linux).
+/// Returns whether a write to BAR 0 resets the device: the write sets the state of the driver's interface to
+/// "reset" (`MLX5_NIC_IFC_SW_RESET` in `health.c` of Linux).
 fn is_reset(offset: u64, bytes: &[u8]) -> bool {
     const QUEUE_LOW: u64 = 0x14;
     offset == QUEUE_LOW && bytes.try_into().is_ok_and(|word| u32::from_be_bytes(word) >> 8 & 7 == 7)

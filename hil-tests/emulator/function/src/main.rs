@@ -42,7 +42,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
                         each at the function to the end of its execution
 ";
 
-/// The address of the function's port: link-local, with an interface identifier that no NVIDIA device has.
+/// The GID of the function's port, unless the function joins a network: link-local, with an interface
+/// identifier that no NVIDIA device has.
 const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0xff, 0xfe, 0, 0, 1];
 
 struct Options {
@@ -150,7 +151,7 @@ fn run(options: Options) -> Result<(), String> {
         }
         None => None,
     };
-    // A socket of an earlier process may be left.
+    // An earlier process may have left its socket, with which `bind` would fail.
     let _ = std::fs::remove_file(&options.socket);
     let listener = UnixListener::bind(&options.socket).map_err(|error| lost(&options.socket, error))?;
     let mut function = Function::new(options.model, options.profile);

@@ -221,8 +221,9 @@ impl GuestMemory {
         self.ranges.clear();
     }
 
-    /// Calls `access` with each piece of an address range: its mapping, its offset in the mapping, and its
-    /// place in the range.
+    /// Divides an address range into pieces that each lie in one mapping. Calls `access` with each piece: its
+    /// mapping, its offset in the mapping, and its place in the address range. `writes` is whether the access
+    /// needs the right to write.
     fn pieces(
         &self,
         address: u64,

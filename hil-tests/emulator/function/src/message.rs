@@ -4,7 +4,8 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-// All supported machines are little endian.
+// The structures below are little endian. This is the machine's byte order, since all supported machines are
+// little endian.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 macro_rules! structs {

@@ -18,12 +18,12 @@ use zerocopy::FromBytes;
 /// packets.
 const SLOTS: u32 = 0xf0;
 
-/// The highest number of a management queue pair (QP0, QP1). All ports have these two numbers, so the GID of
-/// a message to them selects the port.
+/// The highest number of a management queue pair (QP0, QP1). Every port has queue pairs with these two
+/// numbers, so a message to one of them selects its port by a GID.
 const MANAGEMENT: u32 = 1;
 
-/// The host of the function's [`Fabric`]. Its process contains no other program, and plans no faults of
-/// messages.
+/// The process that contains the function's [`Fabric`], as the fabric sees it. No other program runs in this
+/// process, and no faults of messages are planned.
 #[derive(Debug)]
 struct Alone;
 
@@ -78,8 +78,8 @@ impl Network {
         self.fabric.qpns()
     }
 
-    /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
-    /// them becomes readable when messages arrive or are already there.
+    /// Asks the peers to wake this process when they send, and returns descriptors, one of which becomes
+    /// readable when messages arrive or are already there.
     pub(crate) fn prepare_sleep(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.fabric.prepare_sleep()
     }
@@ -147,7 +147,7 @@ impl Network {
         }
     }
 
-    /// Gives the capture the attributes of all queue pairs that the bytes of their packets depend on.
+    /// Gives the capture those attributes of each queue pair on which the bytes of its packets depend.
     fn set_routes(&mut self, device: &Device<GuestMemory>) {
         let Some(capture) = &mut self.capture else { return };
         let route = |(number, bytes)| Some((number, Route::of(Qpc::ref_from_prefix(bytes).ok()?.0)));

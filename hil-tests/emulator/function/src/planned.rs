@@ -47,7 +47,7 @@ impl core::fmt::Debug for State {
     }
 }
 
-/// A plan of faults.
+/// The plan of faults of a function, which the function and the callbacks of its device share.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned(Arc<Mutex<State>>);
 
@@ -106,7 +106,7 @@ impl Planned {
 }
 
 /// Returns the status of a command that a planned fault refuses. If the plan names only an errno of Linux,
-/// which a device does not know, the status is the nearest one.
+/// which a device does not know, the function returns the status that is nearest to the errno.
 const fn as_status(errno: i32, status: u8) -> u8 {
     const ENOMEM: i32 = 12;
     match (errno, status) {

@@ -13,14 +13,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// The most descriptors of a message.
+/// The most file descriptors that a message may carry.
 const DESCRIPTORS: usize = 16;
 
 /// A BlueFlame write arrives in several messages. After each message of the client (QEMU), the server waits
 /// this long for the next part. After this time, the first 8 bytes count as a plain doorbell.
 const BLOCK: Duration = Duration::from_millis(20);
-/// The time after which the server repeats requests whose receiver was not ready, looks at receives of failed
-/// queue pairs, and writes late completions. Messages of the client and of the network do not prolong it.
+/// The time after which the server repeats requests whose receiver was not ready, flushes receive requests of
+/// failed queue pairs, and writes late completions. Messages of the client and of the network do not prolong
+/// it.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// The number of kinds of interrupts, and the number of the kind MSI-X. The kinds are INTx, MSI, MSI-X,
@@ -105,7 +106,8 @@ fn messages(stream: &mut UnixStream, function: &mut Function) -> std::io::Result
 
 /// Waits until the client's socket is readable. Meanwhile the function does the work that is due, and takes
 /// messages of its network. Without due work and without a network, returns at once: the caller's next read
-/// of the socket waits. `due` is the time since which work is due, which outlasts one call.
+/// of the socket waits. `due` is the time since which work is due. The caller keeps this time between calls,
+/// so that messages of the client do not delay the work.
 fn wait(socket: impl AsFd, function: &mut Function, due: &mut Option<Instant>) -> std::io::Result<()> {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Writes the time that the device takes for doorbells into a file that a bench reads.
+//! Writes the time that the device takes for doorbells into a file that a benchmark reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ impl Times {
         self.time += begin.elapsed();
         if self.doorbells.is_multiple_of(OFTEN) {
             let line = format!("{:20} doorbells {:20} ns\n", self.doorbells, self.time.as_nanos());
-            // A failed write is ignored: the bench then reads older numbers.
+            // A failed write is ignored: the benchmark then reads older numbers.
             let _ = self.file.write_all_at(line.as_bytes(), 0);
         }
     }

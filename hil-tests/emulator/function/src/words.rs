@@ -247,7 +247,7 @@ pub fn words(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
 }
 
 /// Joins equal lines of a log that follow one another. Linux creates and destroys thousands of mkeys in a
-/// row.
+/// row, and each command is a line.
 #[derive(Debug, Default)]
 pub struct Repeats {
     last: String,
@@ -256,8 +256,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Returns the text to print when `line` is next. Returns `None` if `line` repeats the last line. The
-    /// text of the next different line then also has the number of repetitions.
+    /// Takes the next line of the log, and returns the text to print. Returns `None` if `line` repeats the
+    /// last line. The text of the next different line then also has the number of repetitions.
     pub fn join(&mut self, line: String) -> Option<String> {
         if line == self.last {
             self.more += 1;

@@ -5,7 +5,8 @@ use crate::connection::{self, Notice};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Change, Datagram, Message, Payload, Reason, Request, Response, Width};
 
-/// The most bytes of an encoded message after its length: the longest data and the fields before them.
+/// The most bytes of an encoded message after its length: the longest data (1 GiB) and the fields before the
+/// data.
 pub const LONGEST: usize = (1 << 30) + 64;
 
 const REQUEST: u8 = 1;
@@ -285,8 +286,8 @@ fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
     })
 }
 
-/// Reads an atomic. The upper halves of the values are 0 if the atomic is of 4 bytes. A plain atomic is of 8
-/// bytes, and has no masks.
+/// Reads an atomic request. Refuses an atomic of 4 bytes with a value whose upper half is not 0. Refuses a
+/// plain atomic (`masked` is false) that has masks or is not of 8 bytes.
 fn parse_atomic(reader: &mut Reader<'_>, swaps: bool) -> Option<Request> {
     let width = if reader.flag()? { Width::Four } else { Width::Eight };
     let masked = reader.flag()?;
@@ -321,7 +322,7 @@ fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
     })
 }
 
-/// Reads the cause for which a peer refuses a request: the key, then numbers and name of the reason.
+/// Reads the cause for which a peer refuses a request: the key, then the numbers and the name of the reason.
 fn parse_cause(reader: &mut Reader<'_>) -> Option<Cause> {
     let (named, key) = (reader.flag()?, reader.u32()?);
     let values = [reader.u64()?, reader.u64()?, reader.u64()?];

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// The most bytes of private data in a message (`RDMA_MAX_PRIVATE_DATA`).
 pub const MOST_DATA: usize = 255;
 
-/// The parameters that one side tells the other (`struct rdma_ucm_conn_param`).
+/// The parameters of a connection that one side tells the other (`struct rdma_ucm_conn_param`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// The number of the queue pair.
@@ -67,7 +67,7 @@ pub struct Notice {
     pub from: (u32, u32),
     /// The number of the receiver's `rdma_cm_id`. In a request, this is the `rdma_cm_id` of the listener.
     pub to: u32,
-    /// The content.
+    /// The kind of the message, with the fields of this kind.
     pub content: Content,
 }
 

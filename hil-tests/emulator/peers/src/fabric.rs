@@ -4,7 +4,7 @@
 //! Each process takes a slot, which is a locked file, and listens at a socket beside this file. The slot is
 //! the upper part of the process's queue pair numbers, so a number alone identifies its process. A message
 //! leaves over a connection that the sender has opened. Its answer comes back over a connection that the
-//! receiver has opened. Both ends may vanish at any time.
+//! receiver has opened. Either process may end at any time.
 //!
 //! A process whose slot has a file `slot-N.rings` takes messages by rings in shared memory, one for each
 //! sender. The connection then only wakes the receiver, and shows the end of either process. Gateways
@@ -50,8 +50,8 @@ const FIRST_QPN: u32 = 0x40;
 /// The number of bytes that are read from one peer before the next peer is read.
 const READ_AT_ONCE: usize = 1 << 22;
 
-/// Messages with at least this much data are written at once. Shorter messages are written together, if each
-/// write is a system call.
+/// Messages with at least this many bytes of data are written at once. Without a ring, each write is a system
+/// call, so shorter messages wait and are then written together.
 const LONG: usize = 1 << 13;
 
 /// The most bytes that may wait for a peer. Above this limit, messages that get no answer are dropped, and
@@ -92,8 +92,8 @@ pub trait Host {
     /// from closing it.
     fn keep(descriptor: &impl AsRawFd);
 
-    /// Counts that the fabric reaches a place in the code where a fault may be planned. Returns the fault
-    /// that is planned for this visit.
+    /// Counts a visit to a place: the fabric is about to carry out an action for which a fault may be
+    /// planned. Returns the fault that is planned for this visit.
     fn visit(place: Place) -> Option<Fault>;
 }
 
@@ -221,7 +221,7 @@ impl<H: Host> Fabric<H> {
             for file in [addresses_file(directory, "slot", slot), services(directory, "slot", slot)] {
                 let _ = fs::remove_file(file);
             }
-            // A process that is gone may have left its socket behind.
+            // The last process of this slot may have left its socket behind.
             match fs::remove_file(&socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -336,8 +336,8 @@ impl<H: Host> Fabric<H> {
         slot_of(qpn) == self.slot
     }
 
-    /// Asks the peers with rings to wake this process when they write, and returns the descriptors to sleep
-    /// on. One of them becomes readable when messages arrive or are already there.
+    /// Asks the peers with rings to wake this process when they write, and returns descriptors to wait for.
+    /// One of them becomes readable when messages arrive or are already there.
     pub fn prepare_sleep(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rings = self.incoming.iter().filter_map(|peer| match &peer.source {
             Source::Ring(ring) => Some(ring),
@@ -366,8 +366,8 @@ impl<H: Host> Fabric<H> {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
 
-    /// Returns whether the process of a queue pair takes messages: only a limited number of bytes waits for
-    /// it.
+    /// Returns whether the process of a queue pair can take more messages. It cannot while more than a
+    /// limited number of bytes waits for it.
     pub fn takes_messages(&self, qpn: u32) -> bool {
         self.outgoing.get(&slot_of(qpn)).is_none_or(|peer| peer.backlog.len() <= MAX_BACKLOG)
     }
@@ -423,8 +423,8 @@ impl<H: Host> Fabric<H> {
         self.push(slot, || codec::encode_notice(notice))
     }
 
-    /// Sends an Ethernet frame to a MAC address, or to all other processes if it is a group address.
-    /// The frame is lost if no process has the address.
+    /// Sends an Ethernet frame to the process with the frame's destination address, or to all other processes
+    /// if this address is a group address. The frame is lost if no process has the address.
     pub fn send_frame(&mut self, frame: &[u8]) {
         let Some((to, _)) = frame.split_first_chunk().filter(|_| frame.len() <= codec::LONGEST_FRAME) else {
             return;
@@ -488,7 +488,7 @@ impl<H: Host> Fabric<H> {
 
     /// Returns whether a living process has this slot.
     pub fn is_alive(&self, slot: u32) -> bool {
-        // A process whose queue of connections is full is there, but may accept none for any time.
+        // `AGAIN` means that the process lives, but that its queue of new connections is full.
         matches!(connect(&socket(&self.directory, slot)), Ok(_) | Err(Errno::AGAIN))
     }
 
@@ -571,7 +571,8 @@ impl<H: Host> Fabric<H> {
         if has_new_peers {
             self.accept();
         }
-        // A peer sends no bytes on these connections. They become readable when the peer is gone.
+        // A peer sends no bytes on the outgoing connections. A connection therefore becomes readable only
+        // when its peer has ended.
         self.outgoing.retain(|slot, peer| {
             if turns.next() != Some(&true) || peer.is_alive() {
                 return true;
@@ -725,7 +726,7 @@ impl Incoming {
         self.buffer.copy_within(done..self.filled, 0);
         self.filled -= done;
         if self.filled == self.buffer.len() {
-            // A part of one long message fills the buffer.
+            // One incomplete message fills the whole buffer, and needs more room.
             self.buffer.resize(self.filled * 2, 0);
         } else if self.filled == 0 && self.buffer.len() > BUFFER {
             self.buffer.truncate(BUFFER);
@@ -837,7 +838,8 @@ mod tests {
         Message::Request { from: from.qpns().0, to: to.qpns().0, sequence, request }
     }
 
-    /// Flushes one process and reads at the other, until the second one has taken `count` messages.
+    /// Flushes the process `from` and reads at the process `to`, until `to` has taken `count` messages or 30
+    /// seconds are over.
     fn carry(from: &mut Fabric<Plain>, to: &mut Fabric<Plain>, count: usize) -> Vec<Message> {
         let (mut got, end) = (Vec::new(), Instant::now() + Duration::from_secs(30));
         while got.len() < count && Instant::now() < end {

@@ -1,5 +1,5 @@
-//! Messages of peers that wait before the device gets them. A real requester would repeat its request in this
-//! time.
+//! Messages of peers that wait before the device gets them. A real requester would repeat its request during
+//! this time.
 
 use mlx5_softdev::{Device, Memory, Message, QpState, Response};
 use std::time::{Duration, Instant};
@@ -8,24 +8,26 @@ use std::time::{Duration, Instant};
 /// request for about as long.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a requester tries to reach a queue pair that no longer exists: eight times 67 ms, the values that
-/// most programs choose (ibv_rc_pingpong, perftest). A peer that has all its data may end before the
-/// requester. In this time, the requester's program can still take its completions and end without an error.
+/// How long a requester tries to reach a queue pair that no longer exists: eight attempts of 67 ms each, from
+/// the retry count and the timeout that most programs choose (ibv_rc_pingpong, perftest). A peer that has all
+/// its data may end before the requester. During this time, the requester's program can still take its
+/// completions and end without an error.
 const RETRYING: Duration = Duration::from_millis(8 * 67);
 
-/// The number of bytes of messages that wait, from which on no further message waits. Honest requesters stay
-/// far below: each of their queue pairs sends about 1 MiB before it waits for an answer.
+/// If the waiting messages have this many bytes, no further message waits: a further request is answered as
+/// unreachable, and a further response is delivered at once. Honest requesters stay far below this limit:
+/// each of their queue pairs sends about 1 MiB before it waits for an answer.
 const MOST_HELD: usize = 1 << 26;
 
 /// The number of bytes that a message counts in addition to its data. Each call of [`Waiting::deliver`] looks
 /// at all messages, so this number also limits their count.
 const OVERHEAD: usize = 1 << 10;
 
-/// The messages that wait, each with the time of its arrival.
+/// The messages of peers that wait before the device gets them, each with the time of its arrival.
 #[derive(Debug, Default)]
 pub struct Waiting {
     messages: Vec<(Instant, Message)>,
-    /// Answers to the requests for which there was no room.
+    /// Answers to the requests for which there was no room: the queue pair is unreachable.
     refused: Vec<Message>,
 }
 
@@ -77,7 +79,8 @@ impl Waiting {
                         self.refused.push(Message::Response { to: from, sequence, response });
                     }
                 }
-                // An answer for which there is no room arrives early.
+                // An answer that has not waited long enough stays if there is room for it. Otherwise the next
+                // arm delivers it now.
                 Message::Response { .. } if is_early && held < MOST_HELD => {
                     held = held.saturating_add(OVERHEAD);
                     self.messages.push((since, message));
@@ -117,7 +120,7 @@ mod tests {
     use mlx5_softdev::{Access, Request};
     use mlx5_testing::host::{A, B, Host};
 
-    /// Returns the messages that the device sends.
+    /// Takes all messages that the device sends, and returns their number.
     fn sent(host: &mut Host) -> usize {
         std::iter::from_fn(|| host.device.take_message()).count()
     }
@@ -147,7 +150,8 @@ mod tests {
         assert_eq!((answers, waiting.is_empty()), (COUNT as usize, true));
     }
 
-    /// Requests to a queue pair that is not ready wait, but not all of a requester that sends without end.
+    /// Requests to a queue pair that is not ready wait. The requests that exceed the limit are answered as
+    /// unreachable.
     #[test]
     fn what_waits_has_a_limit() {
         const MOST: usize = MOST_HELD / (OVERHEAD + 15 * OVERHEAD);
@@ -167,7 +171,7 @@ mod tests {
             .map(|sequence| Message::Response { to: 0x7_0040, sequence, response: Response::Unreachable })
             .collect();
         assert_eq!(waiting.take_refused(), answers);
-        // An answer that would otherwise wait arrives at once.
+        // These answers would wait too, but there is no room, so they are delivered at once.
         waiting.extend(answers);
         assert!(waiting.deliver(&mut host.device, |_| true, Some));
         assert_eq!(waiting.messages.len(), MOST);

@@ -43,13 +43,13 @@ const SIZE: u64 = DATA as u64 * WORD + ROOM;
 const WORD: u64 = 8;
 
 /// The kind of a file system in memory (`TMPFS_MAGIC`), to which files of `memfd_create` belong unless they
-/// consist of huge pages.
+/// consist of huge pages. A reader accepts only a ring in such a file.
 const IN_MEMORY: i64 = 0x0102_1994;
 
-/// Nothing can change a sealed file's size, and the seals cannot be removed.
+/// The seals of a ring's file: nothing can change the file's size, and the seals cannot be removed.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The other side has written a position that no honest process writes.
+/// The error if the other side has written a position that no honest process writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Nonsense;
 
@@ -70,9 +70,9 @@ impl Memory {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < (SIZE / WORD) as usize);
-        // SAFETY: all callers pass an index below `SIZE / WORD`: a constant, or one of `data`. The file has
-        // `SIZE` bytes for good, so the word is mapped as long as `self` lives. The other process may change
-        // the word at any time, and both sides use atomic operations only.
+        // SAFETY: all callers pass an index below `SIZE / WORD`: a constant, or an index that `data`
+        // computes. The file has `SIZE` bytes for good, so the word is mapped as long as `self` lives. The
+        // other process may change the word at any time, and both sides use atomic operations only.
         unsafe { self.0.add(index).as_ref() }
     }
 
@@ -187,7 +187,7 @@ pub(crate) struct Reader {
     read: u64,
 }
 
-/// The way by which the messages of a connection come, as its first bytes tell.
+/// The way by which the messages of a connection come. The first bytes of the connection tell it.
 #[derive(Debug)]
 pub(crate) enum Beginning {
     /// The messages come by this ring.
@@ -316,7 +316,7 @@ mod tests {
         let bytes = vec![7; ROOM as usize + 9];
         assert_eq!(writer.write(&[&bytes]), ROOM as usize);
         assert_eq!(writer.write(&[&bytes]), 0);
-        // Three bytes of a word were read. The word is free when all its bytes are.
+        // Three bytes of a word were read. The word is free only when all its 8 bytes were read.
         assert_eq!(reader.read(&mut [0; 3]), Ok(3));
         assert_eq!(writer.write(&[&bytes]), 0);
         assert_eq!(reader.read(&mut [0; 5]), Ok(5));

@@ -20,7 +20,8 @@ impl CallId {
     /// Returns whether the call is of the kind that a rule names. The numbers of the objects, methods and
     /// commands are from `ib_user_verbs.h` and `ib_user_ioctl_cmds.h`.
     pub(crate) const fn is(self, kind: CallKind) -> bool {
-        /// The flag in the number of a command whose structures can grow.
+        /// The flag in the number of an extended command, whose structures can grow
+        /// (`IB_USER_VERBS_CMD_FLAG_EXTENDED`).
         const EXTENDED: u64 = 1 << 31;
         const DEVICE: u64 = 0;
         let Self(number) = self;

@@ -20,8 +20,8 @@ pub fn visit(entry: &[u8; 64]) -> Visit {
 }
 
 /// Returns how the device writes a completion entry with this fault: once, twice, later, never, after a wrong
-/// entry, or with an overrun. `below` returns a number below its argument; the number chooses between the
-/// wrong entries.
+/// entry, or with an overrun. `below` returns a number below its argument. The number selects one of the
+/// three kinds of wrong entries.
 pub fn passage(fault: Option<Fault>, entry: &[u8; 64], below: impl FnOnce(u64) -> u64) -> Passage {
     match fault {
         None => Passage::Once,

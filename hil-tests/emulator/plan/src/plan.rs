@@ -74,7 +74,8 @@ struct Seeded {
     dice: Dice,
     /// For each place, one visit in this many has a fault. With 0, no visit to the place has a fault.
     one_in: [u64; Place::SEEDED],
-    /// The visit, counted over all places from 1, at which the device is removed or fails. 0 means never.
+    /// The visit at which the device is removed or fails, counted from 1 over all places of a seed. 0 means
+    /// never.
     ends_at: u64,
 }
 
@@ -279,8 +280,8 @@ impl Plan {
         self.rules.iter().filter_map(of).chain(self.incidents.iter().copied())
     }
 
-    /// Returns a number below `end` for details that a fault leaves open, such as the invalid field of an
-    /// entry. Without a seed, the number depends on the count of visits.
+    /// Returns a number below `end` for details that a fault leaves open, such as the invalid field of a
+    /// completion entry. Without a seed, the number depends on the count of visits.
     pub fn below(&mut self, end: u64) -> u64 {
         let mut asked = Dice(self.asked.iter().take(Place::SEEDED).sum());
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
@@ -296,7 +297,7 @@ impl Plan {
         self.rules.iter().find_map(left).unwrap_or(0)
     }
 
-    /// Returns the past faults as a plan that repeats them.
+    /// Returns the past faults, at most the last 256, as the words of a plan that repeats them.
     pub fn trace(&self) -> String {
         let mut text = String::new();
         for word in &self.trace {
@@ -328,8 +329,8 @@ mod tests {
         assert_eq!(plan.trace(), "call@2=ENOMEM,call@3=status:8,completion@1=twice,end@1=EBUSY");
     }
 
-    /// The trace names an error without a name in `ERRORS` by its number. A plan can be parsed from the
-    /// trace.
+    /// The trace names an error without a name in `ERRORS` of `mlx5-faults` by its number. A plan can be
+    /// parsed from the trace.
     #[test]
     fn a_trace_names_every_error_as_a_plan_does() {
         for errno in 1..134 {
@@ -422,8 +423,8 @@ mod tests {
         assert_eq!(names("wire@2=short,end@1=EBUSY"), ["end", "wire"]);
     }
 
-    /// `EMULATOR.md` and the header for C have the names of calls, statuses and events, and the page has the
-    /// faults from which a seed chooses. The page does not list errors of the kernel.
+    /// `EMULATOR.md` and the header for C name all calls, statuses and events. `EMULATOR.md` also names the
+    /// faults from which a seed chooses, except for errors of the kernel.
     #[test]
     fn the_page_and_the_header_have_the_words_of_rules() {
         let page = include_str!("../../EMULATOR.md");

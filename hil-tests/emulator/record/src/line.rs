@@ -23,7 +23,7 @@ impl Line {
         Self(format!("{{\"time\":{seconds}.{nanoseconds:09},\"process\":{process},\"kind\":\"{kind}\""))
     }
 
-    /// Appends a number.
+    /// Appends a field with a number.
     #[must_use]
     pub fn number(mut self, name: &str, number: impl Into<u64>) -> Self {
         let number: u64 = number.into();
@@ -32,8 +32,8 @@ impl Line {
         self
     }
 
-    /// Appends a text. The texts of `inspect` have no control characters, so only quotes and backslashes are
-    /// escaped.
+    /// Appends a field with a text. The texts of `inspect` have no control characters, so only quotes and
+    /// backslashes are escaped.
     #[must_use]
     pub fn text(mut self, name: &str, text: impl Display) -> Self {
         let text = text.to_string().replace('\\', "\\\\").replace('"', "\\\"");
@@ -41,7 +41,7 @@ impl Line {
         self
     }
 
-    /// Appends bytes as hexadecimal digits.
+    /// Appends a field with bytes as hexadecimal digits.
     #[must_use]
     pub fn bytes(self, name: &str, bytes: &[u8]) -> Self {
         let mut hex = String::with_capacity(2 * bytes.len());
@@ -61,7 +61,7 @@ impl Line {
         self
     }
 
-    /// Returns the line.
+    /// Closes the JSON object, and returns it as a line.
     #[must_use]
     pub fn end(self) -> String {
         self.0 + "}\n"

@@ -4,7 +4,7 @@ use super::queue::Queue;
 use mlx5_mkey::inspect::{Style, WorkRequest};
 
 /// Returns the text of a request, with the findings: the errors for which a device would refuse the request.
-/// `block` is the number of its first block. `cargo xtask decode` parses this text.
+/// `block` is the number of the request's first block. `cargo xtask decode` parses this text.
 pub fn request(queue: &Queue, block: u16, bytes: &[u8]) -> String {
     let between = if queue.kind_name().is_empty() { "" } else { " " };
     let place = format!("mlx5_0{between}{} qp {:#x} block {block}", queue.kind_name(), queue.number);

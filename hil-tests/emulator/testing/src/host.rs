@@ -93,7 +93,8 @@ pub struct Host {
     next: u64,
 }
 
-/// A completion entry of any kind, with the cause of its error.
+/// A completion entry of any kind. If the entry reports a failed request, the cause of the failure is with
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen(pub Cqe, pub Option<Cause>);
 
@@ -198,8 +199,8 @@ impl Host {
         host
     }
 
-    /// Makes the device call `look` for each message, completion and command. The host still records the
-    /// causes of errors, which [`Seen`] contains.
+    /// Makes the device call `look` for each event: messages, posted requests, completions, commands and
+    /// packets. The host still records the causes of errors, which [`Seen`] contains.
     pub fn watch(&mut self, mut look: impl FnMut(mlx5_softdev::Seen<'_>) + Send + 'static) {
         let causes = Arc::clone(&self.causes);
         self.device.set_tap(move |seen| {

@@ -10,7 +10,7 @@ pub const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 /// The environment variable that names the directory for the program's files.
 pub const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
-/// The file in which a program writes the name of the test that it has run.
+/// The file into which a started program writes the name of the test that it has run.
 const RAN: &str = "ran";
 
 /// Returns the directory in which cargo places test programs and libraries.

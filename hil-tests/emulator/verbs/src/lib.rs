@@ -19,10 +19,10 @@
 //! ground    numbers of the kernel, system calls, descriptors, this process's memory, settings, faults
 //! ```
 //!
-//! The worker and the program's own threads do the device's work in turns. libmlx5 holds a lock while it
-//! posts or polls. A thread that releases this lock, or calls the device, looks at the doorbells and at
-//! messages of peers. Drivers with queues of their own do not take libmlx5's lock. The worker handles their
-//! queues, and the queues of a program that sleeps.
+//! The worker (a thread of this library) and the program's own threads do the device's work in turns. libmlx5
+//! holds a lock while it posts or polls. A thread that releases this lock, or calls the device, looks at the
+//! doorbells and at messages of peers. Programs that make queues by commands of the device (DEVX) do not take
+//! libmlx5's lock. The worker handles their queues, and the queues of a program that sleeps.
 //!
 //! A verbs program with this library preloaded finds and opens `mlx5_0`. Everything that the program hands to
 //! the device is checked as the kernel and the device check it, and refused with the same errno.

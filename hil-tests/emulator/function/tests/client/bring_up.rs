@@ -38,7 +38,7 @@ const LOG_MSI_EVENTS: u32 = 4;
 
 /// Distance between two blocks of a mailbox.
 const STRIDE: u64 = 1024;
-/// The most pages in one command.
+/// The most pages in one command MANAGE_PAGES.
 const BATCH: u32 = 512;
 
 /// A ring of entries of 64 bytes on two pages, from entry `offset` of the first page on.
@@ -324,7 +324,7 @@ impl Driver {
 
     /// Starts the device, from reset to the state in which objects can be created.
     fn start(&mut self) {
-        // The room for the reply is exactly its length.
+        // The reply to this command (ENABLE_HCA) has 12 bytes, and so has the room for it.
         self.execute(Words::new(0x104, 0, 16), 12);
         self.execute(Words::new(0x10b, 0, 16).u16(0xa, 1), 16);
         self.satisfy(1);
@@ -502,7 +502,7 @@ impl Driver {
         self.machine.write(CQ_RECORD, &[0; 8]);
     }
 
-    /// Posts an RDMA WRITE and rings its doorbell, using both doorbell buffers in turn.
+    /// Posts an RDMA WRITE and rings its doorbell, using the two doorbell registers of the UAR page in turn.
     fn post_write(&mut self, from: u64, to: u64, length: u32, signaled: bool) {
         let mut block = vec![0; 64];
         block[..4].copy_from_slice(&(u32::from(self.posted) << 8 | 0x08).to_be_bytes());
@@ -589,7 +589,8 @@ impl Driver {
             if whole {
                 assert_eq!(self.complete(), 0);
             } else {
-                // The next completion belongs to a later request: the copy in the ring has none.
+                // The copy in the ring asks for no completion, so the next completion belongs to the RDMA
+                // WRITE of `copy`.
                 self.copy(1, 8);
             }
         }
@@ -611,7 +612,7 @@ impl Driver {
         const QPC: usize = 0x18;
         self.machine.write(RECORD, &[0; 8]);
         let number = &self.numbers;
-        // Four receive requests of 16 bytes each, and one send block.
+        // The receive ring has room for four requests of 16 bytes each, and the send ring for one block.
         let request = Words::new(0x500, 0, 0x118)
             .u8(QPC + 2, 3 << 3)
             .u24(QPC + 5, number.pd)
@@ -631,7 +632,8 @@ impl Driver {
         assert_eq!([self.complete(), self.complete()], [0xe; 2], "flushed by the step");
         self.machine.write(RECORD, &3_u32.to_be_bytes());
         assert_eq!(self.complete(), 0xe, "flushed without a step");
-        // The function also finds a receive while messages of the client follow each other without a pause.
+        // The function also flushes a receive request while messages of the client follow each other without
+        // a pause.
         self.machine.write(RECORD, &4_u32.to_be_bytes());
         let flushed = (0..100_000).find_map(|_| {
             self.machine.register(4);
@@ -652,7 +654,7 @@ impl Driver {
         self.post_write(SOURCE, TARGET, 8, true);
         assert_eq!(raised(descriptor), 1);
         assert_eq!(self.complete(), 0);
-        // The queue is armed for one interrupt only.
+        // The completion queue was armed for one interrupt only, so a second completion raises none.
         self.post_write(SOURCE, TARGET, 8, true);
         assert_eq!(self.complete(), 0);
         assert!(!is_raised(descriptor));

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of bytes of the memory.
+/// The number of bytes of the lent memory.
 pub const BYTES: u64 = 8 << 20;
 
 struct Lent {
@@ -35,10 +35,10 @@ fn lent() -> &'static Lent {
     })
 }
 
-/// Allocates memory that nobody else has. Returns null if none is left.
+/// Allocates a part of the lent memory that no other call returns. Returns null if too little is left.
 ///
 /// # Safety
-/// Every call is safe. The function is `unsafe` because allocators have this type.
+/// Every call is safe. The function is `unsafe` because `HostMemory::new` takes an allocator of this type.
 unsafe fn take(layout: Layout) -> *mut u8 {
     let lent = lent();
     let end = lent.first + BYTES as usize;
@@ -52,7 +52,7 @@ unsafe fn take(layout: Layout) -> *mut u8 {
     }
 }
 
-/// Returns the file, and the bus address of its first byte.
+/// Returns the file of the lent memory, and the bus address of the file's first byte.
 pub fn file() -> (&'static OwnedFd, u64) {
     (&lent().file, lent().first as u64)
 }
@@ -75,7 +75,8 @@ pub fn command_memory(memory: &mut HostMemory) -> (&'static mut CommandMemory<16
 
 /// Allocates memory for rings, a page for each, and their doorbell records.
 pub fn rings(memory: &mut HostMemory) -> BareRings {
-    // SAFETY: rings and records go into queues of the library. The device only reads records.
+    // SAFETY: the references to rings and records go into queues of the library. No code writes to the
+    // records through the memory, and the device only reads them.
     unsafe {
         BareRings {
             blocks: memory.share(Wqebb::ZERO, 64),

@@ -17,7 +17,7 @@ pub const BAR: u32 = 0;
 pub const CONFIG: u32 = 7;
 pub const MSI_X: u32 = 2;
 
-/// The server of the function: a thread of this process, or the program.
+/// The server of the function: a thread of this process, or the program `mlx5-function`.
 enum Server {
     Thread(Option<JoinHandle<()>>),
     Program(Child),
@@ -42,7 +42,7 @@ impl Served {
         Self { folder, server: Server::Thread(Some(thread)) }
     }
 
-    /// Starts the program, and waits until it listens.
+    /// Starts the program `mlx5-function`, and waits until it has its socket.
     pub fn program() -> Self {
         let folder = TempDir::new().unwrap();
         let socket = folder.path().join("socket");
@@ -144,7 +144,7 @@ impl Machine {
     }
 }
 
-/// Returns how often an interrupt was raised, after waiting for it at most a second.
+/// Waits at most a second for an interrupt. Returns how often the interrupt was raised since the last call.
 pub fn raised(descriptor: &OwnedFd) -> u64 {
     let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
     if poll(&mut polled, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap() == 0 {

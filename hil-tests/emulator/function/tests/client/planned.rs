@@ -44,7 +44,8 @@ impl Host {
         u32::from_be_bytes(word)
     }
 
-    /// Gives a command, and returns its status. Returns `None` if the device does not give it back.
+    /// Gives the device a command, and returns the status of the command. Returns `None` if the device does
+    /// not complete the command.
     fn give(&mut self, opcode: u16) -> Option<u8> {
         let mut entry = [0; 64];
         (entry[0], entry[7], entry[0x3b], entry[0x3f]) = (7, 16, 16, 1);

@@ -122,8 +122,8 @@ fn a_driver_gone_wild_harms_nobody_but_itself() {
     let mut machine = Machine::new(&served.socket(), BASE, 1 << 20);
     machine.set_master(true);
     while machine.register(0x1fc) >> 31 != 0 {}
-    // Command queues stand at unmapped addresses, at the end of memory, and at an unaligned address. Each
-    // time, the command doorbell rings for all entries.
+    // The driver puts the command queue at unmapped addresses, at the end of memory, and at an unaligned
+    // address. Each time, it rings the doorbell of all commands.
     for queue in [0, BASE - 0x1000, BASE + (1 << 20) - 0x1000, BASE + 0x123, u64::MAX] {
         machine.write_register(0x10, (queue >> 32) as u32);
         machine.write_register(0x14, queue as u32);
@@ -145,7 +145,7 @@ fn a_driver_gone_wild_harms_nobody_but_itself() {
         (0..16).for_each(|slot| machine.write(BASE + slot * 128 + 0x3f, &[1]));
         machine.write_register(0x18, u32::MAX);
     }
-    // Doorbells of pages that are not allocated get writes of all lengths.
+    // The doorbells of UAR pages that are not allocated get writes of many lengths.
     for at in (0x10000..0x20000).step_by(0x4c) {
         machine.client.region_write(BAR, at, &vec![0xff; (at % 67 + 1) as usize]).unwrap();
     }

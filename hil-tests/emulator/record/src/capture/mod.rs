@@ -18,7 +18,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The file header of a capture: Ethernet packets, time stamps in nanoseconds, in this machine's byte order.
+/// The header of a capture file (pcap 2.4) in this machine's byte order: Ethernet packets, with time stamps
+/// in nanoseconds.
 const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
 
 /// The packets of a message are collected until they are this many bytes, and then written together.
@@ -35,7 +36,7 @@ const MAX_SENDERS: usize = 1 << 16;
 pub struct Capture {
     /// The file, or `None` after a failed write.
     file: Option<File>,
-    /// Returns the endpoint of a queue pair on the wire.
+    /// The function that returns the addresses and the number of a queue pair on the wire.
     endpoint: fn(u32) -> Endpoint,
     wire: Wire,
 }
@@ -89,7 +90,8 @@ struct Wire {
     writes_received: bool,
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
-    /// For each queue pair of this process, the queue pair of another process that has sent the last request.
+    /// For each queue pair of this process, the queue pair of another process that has sent it the last
+    /// request.
     askers: BTreeMap<u32, u32>,
     /// Queue pairs whose requests get no answers, each with the numbers of its first packet and of its next
     /// packet.
@@ -128,8 +130,9 @@ impl Wire {
     }
 
     /// Records a request, and returns the number of its first packet. A repeated request keeps its packet
-    /// numbers. A queue pair has one peer, so a request of another one replaces what the last one has asked:
-    /// a process that invents numbers of queue pairs adds nothing.
+    /// numbers. A queue pair has one peer. If a request comes from another peer than the last one, the
+    /// requests of the last peer are forgotten. A process that invents queue pair numbers therefore does not
+    /// fill the memory.
     fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
         if !self.routes.contains_key(&flow.from)
             && let Some(before) = self.askers.insert(flow.to, flow.from)
@@ -172,8 +175,8 @@ impl Wire {
         psn
     }
 
-    /// Returns the queue pair that answers a request of `requester`, and the request. The last answer removes
-    /// the request.
+    /// Returns the queue pair that answers a request of `requester`, and the request. Every answer removes
+    /// the request, except "receiver not ready", after which the requester repeats the request.
     fn answer(&mut self, requester: u32, sequence: u32, response: &Response) -> Option<(u32, Asked)> {
         let requester = self.requesters.get_mut(&requester)?;
         match response {
@@ -182,8 +185,8 @@ impl Wire {
         }
     }
 
-    /// Makes the packets of a message, and hands them to `flush` in portions. A message whose packets are not
-    /// written is still recorded, since the packet numbers of its answer depend on it.
+    /// Makes the packets of a message, and hands them to `flush` in portions. A received request is recorded
+    /// even if its packets are not written, since the packet numbers of its answer depend on it.
     fn packets(
         &mut self,
         seen: Seen<'_>,
@@ -253,8 +256,8 @@ fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) 
 }
 
 impl Capture {
-    /// Opens a capture to append to it, or begins a new one. The packets that a process sends are written.
-    /// `endpoint` returns the endpoint of each queue pair on the wire.
+    /// Opens a capture file to which several processes append, or begins a new one. Each process writes only
+    /// the packets that it sends. `endpoint` returns the endpoint of each queue pair on the wire.
     ///
     /// # Errors
     /// An error, if the file cannot be created, read or written, or is not a capture of this format.
@@ -300,8 +303,8 @@ impl Capture {
         self.wire.routes = routes;
     }
 
-    /// Writes the packets of a message. A message whose packets are not written is still recorded, since the
-    /// packet numbers of its answer depend on it.
+    /// Writes the packets of a message. A received request is recorded even if its packets are not written,
+    /// since the packet numbers of its answer depend on it.
     pub fn seen(&mut self, seen: Seen<'_>) {
         let Self { file, endpoint, wire } = self;
         let mut writer = Writer::new(file);

@@ -130,7 +130,8 @@ pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl Fn
                 }
                 Change::FetchAdd { add, boundary } => (false, &[add, boundary][..]),
             };
-            // A plain atomic has two values, of which an addition leaves the second one 0.
+            // A plain atomic has two values. The second value of a plain addition is its `boundary`, which is
+            // 0.
             let (opcode, values) = match (swaps, *masked) {
                 (true, true) => (MASKED_COMPARE_SWAP, values),
                 (false, true) => (MASKED_FETCH_ADD, values),

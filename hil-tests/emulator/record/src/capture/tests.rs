@@ -356,7 +356,7 @@ fn invented_numbers_take_no_memory() {
         received(&Message::Request { from, to: 0x7000 + from, sequence: 5, request });
     }
     assert_eq!((wire.requesters.len(), wire.askers.len(), wire.unanswered.len()), (1, 1, MAX_SENDERS));
-    // The numbers of a queue pair that goes on stay.
+    // The request of the last requester is still recorded, so its answer gets packet number 0.
     assert_eq!(
         psns(&sent(&mut wire, &Message::Response { to: 99_999, sequence: 5, response: Response::Done })),
         [0]

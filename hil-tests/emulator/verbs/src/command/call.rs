@@ -44,7 +44,8 @@ impl Call<'_> {
     }
 
     /// Returns the number of the channel for asynchronous events of a new object. An attribute names this
-    /// channel; without the attribute, it is the context's first channel (`ib_uverbs_get_async_event`).
+    /// channel. Without the attribute, the object uses the context's first channel for asynchronous events
+    /// (`ib_uverbs_get_async_event`).
     ///
     /// # Errors
     /// The errors of [`Call::channel`].

@@ -54,7 +54,8 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     if asked.flags & UAR_PAGE_INDEX == 0 && call.context()?.static_pages.is_none() {
         return Err(Errno::INVAL);
     }
-    // This device lacks compressed and padded entries. It has one kind of time stamps for all queues.
+    // This device lacks compressed and padded entries. One kind of time stamps serves all queues, so the flag
+    // `REAL_TIME` is refused.
     if asked.compression == 1 || asked.flags & (PADDED | REAL_TIME) != 0 {
         return Err(Errno::OPNOTSUPP);
     }

@@ -38,10 +38,10 @@ const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 /// (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
 const CORE_SUPPORT: u64 = 1;
 
-/// The port's maximum transfer unit (`IBV_MTU_4096`).
+/// The MTU code of 4096 bytes (`IBV_MTU_4096`), the largest MTU of the port.
 const MTU_4096: u8 = 5;
 
-/// The port's capability flags: GIDs follow IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the
+/// The port's capability flags: GIDs are formed from IP addresses (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the
 /// port supports connection management.
 const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 
@@ -49,8 +49,8 @@ const PORT_CAPABILITIES: u32 = 1 << 26 | sysfs::CONNECTION_MANAGEMENT;
 /// reports.
 pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ContextRequest = call.request.structure(UHW_IN)?;
-    // The first version of the input has 8 bytes. The second version needs 16: all fields up to
-    // `max_cqe_version` and its padding.
+    // The first version of the input has 8 bytes. The second version needs 16 bytes: all fields up to
+    // `max_cqe_version`, and the padding behind this field.
     if (9..16).contains(&call.request.room(UHW_IN)) {
         return Err(Errno::INVAL);
     }
@@ -77,7 +77,8 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     let room = call.request.room(UHW_OUT).min(size_of::<ContextResponse>());
     let response = ContextResponse {
         qp_table_size: 1 << 17,
-        // libmlx5 asks for a BlueFlame page only if the kernel can map one (`set_ucontext_resp`).
+        // The size 0 tells libmlx5 that the kernel cannot map BlueFlame (write-combining) pages
+        // (`set_ucontext_resp`).
         bf_reg_size: if call.state.write_combining { 512 } else { 0 },
         total_bfregs: static_pages.map_or(0, |pages| pages * REGISTERS),
         cache_line_size: 64,
@@ -142,7 +143,8 @@ fn description(profile: &DeviceProfile, guid: [u8; 8]) -> DeviceResponse {
         max_qp_rd_atomic: 1 << profile.log_max_reads,
         max_res_rd_atomic: 1 << 19,
         max_qp_init_rd_atomic: 1 << profile.log_max_reads,
-        // IBV_ATOMIC_HCA: atomic operations are atomic among requests, but not against the processor.
+        // The value 1 is IBV_ATOMIC_HCA: operations are atomic among requests, but not against the processor.
+        // The value 0 means no atomics.
         atomic: profile.atomic.into(),
         max_pkeys: 1,
         max_ah: 1 << 24,
@@ -261,10 +263,10 @@ pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer(3, entry.as_bytes())
 }
 
-/// Carries out ASYNC_EVENT_ALLOC: makes the context's channel for asynchronous events.
+/// Carries out ASYNC_EVENT_ALLOC: makes a channel for asynchronous events.
 pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
     let (number, descriptor) = call.open_channel(Kind::Asynchronous)?;
-    // The first channel serves all objects that name no channel.
+    // The context's first channel serves all objects that name no channel.
     call.context()?.async_channel.get_or_insert(number);
     call.request.answer_object(0, descriptor.into())
 }

@@ -219,7 +219,7 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
             command.answer(0, &taken.to_ne_bytes())
         }
         19 => query(state, file, command),
-        // 13 is GET_OPTION, a number for which the kernel has no function either.
+        // 13 is GET_OPTION. The kernel has no function for this number, and refuses it with the same errno.
         13 => Err(Errno(libc::ENOSYS)),
         _ => Err(Errno::INVAL),
     }
@@ -237,8 +237,8 @@ fn resolve(
     milliseconds: u32,
 ) -> Result<(), Errno> {
     let destination = destination.ok_or(Errno::INVAL)?;
-    // The program sets the limit, but 2^30 milliseconds are the most, so that the clock can represent the
-    // end.
+    // The program chooses the time limit. A longer limit than 2^30 milliseconds is shortened to this value,
+    // so that an `Instant` can represent the end of the wait.
     let limit = Duration::from_millis(milliseconds.min(1 << 30).into());
     state.resolve_address(file, number, source, destination, limit)
 }
@@ -417,7 +417,7 @@ fn queue_pair(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
 }
 
 /// Returns the address of a peer as `struct ib_uverbs_ah_attr`. `index` is the index of this side's GID in
-/// the table.
+/// the port's GID table.
 fn address_handle(index: u8, gid: port::Gid) -> Vec<u8> {
     let mut out = gid.to_vec();
     out.extend([0, 0, 0, 0, index, HOPS, 0, 0]);
@@ -440,13 +440,13 @@ fn set_option(state: &mut State, file: u32, command: &Command<'_>) -> Result<(),
         Ok(u32::from_ne_bytes(bytes))
     };
     match (command.u32(12), command.u32(16)) {
-        // 0 is the type of service.
+        // Option 0 is the type of service. It has no effect here.
         (0, 0) => value(1).map(|_| ()),
         (0, 1) => {
             id.may_share_port = value(4)? != 0;
             Ok(())
         }
-        // 2 restricts the `rdma_cm_id` to IPv6.
+        // Option 2 restricts the `rdma_cm_id` to IPv6. It has no effect here.
         (0, 2) => value(4).map(|_| ()),
         (0, 3) => {
             let timeout = value(1)? as u8;

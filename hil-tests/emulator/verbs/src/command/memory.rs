@@ -219,7 +219,7 @@ impl Call<'_> {
 }
 
 /// Carries out UAR_ALLOC: makes a doorbell page. The page is plain memory of the program. The device never
-/// reads the page, because it finds new requests by the doorbell records.
+/// reads the page, because the device finds new requests by the doorbell records.
 pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     /// Types of doorbell pages: `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`, `_NC`.
     const GATHERING: u64 = 0;

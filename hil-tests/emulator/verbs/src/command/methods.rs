@@ -111,7 +111,8 @@ pub(crate) const METHODS: &[Method] = &[
             takes(5, Flags),
             needs(6, output(4)),
             takes(7, Handle),
-            // The driver needs its input up to the flags, and writes a number of 4 bytes.
+            // The driver's input must have all fields up to the flags. The driver's answer is a number of 4
+            // bytes.
             needs(UHW_IN, input_from(22)),
             needs(UHW_OUT, output_from(4)),
         ],
@@ -137,7 +138,7 @@ pub(crate) const METHODS: &[Method] = &[
             takes(12, Handle),
             needs(13, output_from(20)),
             needs(14, output(4)),
-            // The driver needs its input up to `ece_options`.
+            // The driver's input must have all fields up to `ece_options`.
             needs(UHW_IN, input_from(48)),
             takes(UHW_OUT, output_from(0)),
         ],

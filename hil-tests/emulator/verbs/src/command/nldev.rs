@@ -142,14 +142,14 @@ fn asked<'a>(
             (Some(_), _) => Err(libc::ENODEV),
             (None, _) => Err(libc::EINVAL),
         },
-        // Counters that belong to queue pairs are not there.
+        // The stand-in has no counters of single queue pairs.
         STATISTICS_GET if !is_dump && has(kind::STATISTICS_OF_RESOURCES).is_none() => match found {
             Some((index, _)) if number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
                 Ok(vec![fill(move |out| statistics(index, &counters(index), out))])
             }
             _ => Err(libc::EINVAL),
         },
-        // The list is empty: only the kernel could know the objects of all processes.
+        // The list of objects is empty, because only the kernel could know the objects of all processes.
         RESOURCES_GET if is_dump => Ok(Vec::new()),
         _ => Err(libc::EOPNOTSUPP),
     }

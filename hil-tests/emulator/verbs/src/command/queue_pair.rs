@@ -37,9 +37,10 @@ const OF_RAW_PACKETS: u64 = 1 << 8 | 1 << 9;
 /// Kinds of queue pairs that this device lacks: raw packets, XRC, dynamic connections.
 const LACKING: &[u64] = &[8, 9, 10, 0xff];
 
-/// The driver's flags of which this device lacks the features: signatures of requests, dynamic connections.
+/// The driver's flags that ask for features which this device lacks: signatures of requests, dynamic
+/// connections.
 const LACKING_FLAGS: u32 = 1 << 0 | 1 << 4 | 1 << 5;
-/// The driver's flags that have no effect on this device: scatter to CQE, which a device may lack and this
+/// The driver's flags that have no effect on this device: scatter to CQE, an optional feature that this
 /// device lacks, and the number of a doorbell page.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | ALLOW_SCATTER_CQE | UAR_PAGE_INDEX;
 /// The flag for flow control by packets (`MLX5_QP_FLAG_PACKET_BASED_CREDIT_MODE`), which only reliable

@@ -17,7 +17,8 @@ pub(super) const MAX_SEGMENTS: u32 = 31;
 /// The last of the kinds of shared receive queues (`IB_UVERBS_SRQT_TM`).
 const TAG_MATCHING: u32 = 2;
 
-/// The bit of `attr_mask` for the limit (`enum ib_srq_attr_mask`).
+/// The bit of `attr_mask` (`enum ib_srq_attr_mask`) for the limit: the device raises an event when fewer
+/// receive requests than this number are left.
 const LIMIT: u32 = 1 << 1;
 
 /// The minimum bytes of a slot (the place of one receive request), and the bytes of an octoword. A slot has

@@ -1,5 +1,5 @@
-//! Calls for memory windows. A window is an mkey with room for one range of memory, and the program binds it
-//! by UMRs.
+//! Calls for memory windows. A window is an mkey with room for one range of memory. A program binds the
+//! window by UMRs.
 
 use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN};

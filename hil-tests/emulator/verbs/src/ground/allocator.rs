@@ -111,7 +111,8 @@ unsafe impl Sync for HeldOverFork {}
 
 static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
 
-/// Keeps other threads from the allocator until [`release`].
+/// Keeps other threads from the allocator until [`release`], so that a fork copies the allocator in a
+/// consistent state.
 pub(crate) fn hold() {
     let guard = OWN.lock();
     // SAFETY: this thread has the lock, so no other thread uses the cell.

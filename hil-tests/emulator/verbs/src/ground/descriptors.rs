@@ -99,9 +99,9 @@ pub(crate) fn let_go(descriptor: RawFd) {
     KEPT.clear(descriptor);
 }
 
-/// Closes a range of descriptors. Closes descriptors of the range that the program has of this library with
-/// `close`. Hands the parts of the range between kept descriptors to `rest`, and returns the result of the
-/// first call of `rest` that fails.
+/// Closes a range of descriptors. Calls `close` for each descriptor of the range that this library has given
+/// to the program. Hands the parts of the range between kept descriptors to `rest`, and returns the result of
+/// the first call of `rest` that fails.
 pub(crate) fn close_range(
     first: c_uint,
     last: c_uint,

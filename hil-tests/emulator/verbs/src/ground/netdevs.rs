@@ -178,8 +178,8 @@ impl Watch {
         self.0.as_raw_fd()
     }
 
-    /// Returns whether a notification has arrived since the last call. Its content is dropped: the caller
-    /// asks for all interfaces anew.
+    /// Returns whether a notification has arrived since the last call. The notification's content is dropped:
+    /// the caller asks for all interfaces anew.
     pub(crate) fn has_news(&mut self) -> bool {
         let (mut any, mut buffer) = (false, [0; 1 << 12]);
         // A socket that had no room for a notification reports ENOBUFS once. The error counts as a

@@ -80,7 +80,7 @@ pub(crate) struct Port {
     pub(crate) interface: Interface,
     /// Whether the interface is up and has a carrier.
     pub(crate) is_active: bool,
-    /// The largest payload of a packet (`enum ibv_mtu`).
+    /// The port's MTU code (`enum ibv_mtu`): 1 to 5, for packets with a payload of 256 to 4096 bytes.
     pub(crate) mtu: u8,
     /// The table without its empty entries, which are all at its end.
     pub(crate) entries: Vec<Entry>,
@@ -231,8 +231,8 @@ impl Port {
         let interface = |netdev: &Netdev| Interface {
             index: netdev.index,
             name: netdev.name.clone(),
-            // The loopback interface has no MAC address. The port then has the device's own: soft-RoCE
-            // accepts any MAC address for this interface.
+            // The loopback interface has no MAC address. The port then has the device's own MAC address:
+            // soft-RoCE accepts any MAC address for this interface.
             mac: if netdev.mac == [0; 6] { mac(device) } else { netdev.mac },
         };
         let own = netdevs.first().map_or_else(
@@ -317,8 +317,8 @@ pub(crate) fn shown(gid: Gid) -> String {
     Ipv6Addr::from(gid).segments().map(|group| format!("{group:04x}")).join(":")
 }
 
-/// Returns the code of the largest payload, from 256 to 4096 bytes, that fits into packets of `bytes` bytes
-/// beside the headers of RoCE (`enum ibv_mtu`; kernel `iboe_get_mtu`).
+/// Returns the MTU code (`enum ibv_mtu`: 1 to 5, for 256 to 4096 bytes) of the largest payload that fits into
+/// packets of `bytes` bytes beside the headers of RoCE (kernel `iboe_get_mtu`).
 fn mtu(bytes: u32) -> u8 {
     const HEADERS: u32 = 58;
     let room = bytes.saturating_sub(HEADERS);

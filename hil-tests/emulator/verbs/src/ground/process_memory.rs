@@ -72,8 +72,8 @@ impl ProcessMemory {
     /// memory. Consecutive addresses in one page are read together, because the kernel takes longer to find a
     /// page than to copy it.
     ///
-    /// The host writes a record of 4 bytes with one store, but the kernel copies bytes. So each record is
-    /// read twice, until both copies are equal.
+    /// The host writes a record of 4 bytes with one store, but the kernel may copy single bytes, and then see
+    /// only a part of this store. So each record is read twice, until both copies are equal.
     pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
         out.clear();
         let spans: Vec<&[u64]> =
@@ -142,8 +142,8 @@ impl Memory for ProcessMemory {
     }
 
     fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
-        // The fence orders the entry's other bytes before this byte. The kernel makes both stores on this
-        // thread.
+        // The fence orders the entry's other bytes before this byte. It also applies to stores of the kernel,
+        // because the kernel makes them on this thread.
         fence(Ordering::Release);
         self.write(address, &[byte])
     }

@@ -307,7 +307,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Ends a socket: from now on, a read from any of its descriptors returns zero bytes.
+/// Ends a socket: a read from any of its descriptors waits no longer. A read returns a message that is left,
+/// and zero bytes afterwards.
 pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open as long as `socket` is borrowed.
     unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };

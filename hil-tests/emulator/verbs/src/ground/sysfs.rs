@@ -25,7 +25,8 @@ pub(crate) const ROOT: &str = "/sys";
 /// The first part of the name of the directory with the files of [`write`]. The name of the [`View`] follows.
 const TREE: &str = "sys-";
 
-/// Returns the directory and the view's name of the call of [`write`] that has returned `tree`.
+/// Splits a path that [`write`] has returned into the directory that `write` was called with, and the name of
+/// the view.
 pub(crate) fn view_of(tree: &Path) -> Option<(&Path, &str)> {
     Some((tree.parent()?, tree.file_name()?.to_str()?.strip_prefix(TREE)?))
 }
@@ -138,7 +139,7 @@ pub(crate) fn write(directory: &Path, view: &View, ports: &[Port]) -> io::Result
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-        // Empty entries of the GID table have no attributes.
+        // Empty entries of the GID table have no attributes, so files from an earlier call are removed.
         for index in port.entries.len()..port.gids() {
             for kind in ["types", "ndevs"] {
                 let name = format!("{}/ports/1/gid_attrs/{kind}/{index}", of_function(device));
@@ -154,7 +155,7 @@ pub(crate) fn write(directory: &Path, view: &View, ports: &[Port]) -> io::Result
             fs::rename(draft(&name), &path)?;
         }
     }
-    // The stamp is written last: a tree without it may be incomplete.
+    // The stamp is written last: a tree without the stamp may be incomplete.
     fs::write(draft("stamp"), all)?;
     fs::rename(draft("stamp"), stamp)?;
     Ok(root)

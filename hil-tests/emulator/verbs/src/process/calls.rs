@@ -143,8 +143,9 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             descriptors::give(made);
         }
-        // Only calls that change queues wake the worker. Other calls leave the worker no work, and some
-        // programs make tens of thousands of mkeys.
+        // A call wakes the worker only if queues have changed, or if another thread wanted to do the device's
+        // work during the call. Other calls leave the worker no work. Waking it each time would slow down
+        // programs that make tens of thousands of mkeys.
         if state.has_changed() || schedule::was_missed() {
             bell::ring();
         }

@@ -1,5 +1,5 @@
-//! The entries of the fuzz targets `standin` and `rdma-cm` (`connections.rs`): make the calls of the kernel's
-//! interface that arbitrary bytes encode. The calls go directly to the device, without an open file.
+//! The entries of the fuzz targets `standin` and `rdma-cm` (`connections.rs`). They make the calls of the
+//! kernel's interface that arbitrary bytes encode. The calls go directly to the device, without an open file.
 //!
 //! All memory that a call can name is one arena at a fixed address. All other addresses count as unmapped.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -201,8 +201,8 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     state.work(Pace::Clock, false);
     for descriptor in made {
         state.close(descriptor);
-        // SAFETY: the descriptor was made for the program. This function is the program, and nobody else
-        // closes it.
+        // SAFETY: the descriptor was made for the program. This function plays the program, and nobody else
+        // closes the descriptor.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
     state.close(DESCRIPTOR);
@@ -301,7 +301,7 @@ fn match_receives(limits: u64, driver: u64) {
     ProcessMemory.write(limits + 4, &slots).expect("inputs are memory");
 }
 
-/// The properties of a call that its inputs depend on.
+/// The properties of a call on which the call's inputs depend.
 #[derive(Clone, Copy)]
 struct CallKind<'a> {
     /// The command, if the call is of the older `write` interface.
@@ -430,8 +430,8 @@ mod tests {
         source.lines().filter_map(number).collect()
     }
 
-    /// [`OPCODES`] has all opcodes with a name in the source and all commands that change a queue pair.
-    /// [`TYPES`] has all types.
+    /// [`OPCODES`] has all opcodes that `frame.rs` names, and all commands that change the state of a queue
+    /// pair. [`TYPES`] has all types of general objects that `frame.rs` names.
     #[test]
     fn all_commands_of_the_device_are_made() {
         let source = include_str!("../command/devx/frame.rs");

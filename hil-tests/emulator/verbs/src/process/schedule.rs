@@ -47,8 +47,8 @@ const PATIENCE: usize = 4;
 pub(crate) struct Found {
     /// Whether there was work.
     pub(crate) moved: bool,
-    /// Whether a doorbell record can announce work, so that the worker has to read the doorbell records
-    /// again.
+    /// Whether the devices are not idle, for example because a doorbell record can announce work. The worker
+    /// then looks for work again soon.
     pub(crate) awake: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Asynchronous,
     /// Events of completion queues of verbs.
     Completions,
-    /// Events of objects that commands of the device made, with or without their data.
+    /// Events of objects that commands of the device made, with or without the data of the events.
     Devx {
         /// Whether events carry only their cookies.
         omit_data: bool,
@@ -35,8 +35,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Returns the errno of a read from an empty channel of this kind after the end of its context. The
-    /// channels of the driver look for the end only when a read would wait (`devx_async_event_read`,
-    /// `devx_async_cmd_event_read`).
+    /// channels of the mlx5 driver (events and answers of DEVX) look for the end only when a read would wait,
+    /// so a non-blocking read finds them empty (`devx_async_event_read`, `devx_async_cmd_event_read`).
     pub(crate) const fn after_the_end(self, is_nonblocking: bool) -> Errno {
         match self {
             Self::Devx { .. } | Self::Commands if is_nonblocking => Errno::AGAIN,
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// A queue of events with a file descriptor at its end.
+/// A queue of events that the program reads from a file descriptor.
 #[derive(Debug)]
 pub(crate) struct Channel {
     kind: Kind,

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// The kernel repeats requests and replies for about this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a request waits for a listener before it is rejected. A real request takes its time on the wire.
-/// perftest's server relies on this time, since it listens anew for each connection.
+/// How long a request waits for a listener before it is rejected. On a real network, a request takes some
+/// time to arrive. perftest's server relies on such a delay, because it listens anew for each connection.
 const SEARCH: Duration = Duration::from_millis(500);
 /// The pause between two looks for a listener.
 const LOOK: Duration = Duration::from_millis(2);
@@ -255,7 +255,7 @@ impl State {
         if asked.port() != 0 {
             return refusal(asked.port()).map_or(Ok(asked.port()), |errno| Err(Errno(errno)));
         }
-        // Each process begins its search at another port.
+        // Each process begins its search at a different port, so that processes seldom choose the same port.
         let (first, last) = PORTS;
         let count = u32::from(last - first) + 1;
         let start = self.fabric.slot() * 110 + u32::from(self.book.next_port);
@@ -420,8 +420,8 @@ impl State {
         })
     }
 
-    /// Returns the listener at an address, in this process or in another process: the slot of its process,
-    /// and the number of its `rdma_cm_id`.
+    /// Returns the listener at an address, in this process or in another process: the slot of its process
+    /// (the number of the process in the fabric), and the number of its `rdma_cm_id`.
     fn listener(&mut self, space: u16, to: SocketAddr) -> Option<(u32, u32)> {
         let takes = |at: SocketAddr| {
             let is_all = at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4());
@@ -439,8 +439,8 @@ impl State {
         let found: Vec<(u32, Service)> = self
             .services_of_others()
             .filter(|(_, service)| service.space == space && takes(service.address))
-            // An address of this machine leads only to listeners in this network namespace, and any other
-            // address only to listeners outside.
+            // An address of this machine leads only to listeners with the same view (network namespace and
+            // interfaces), and any other address only to listeners with another view.
             .filter(|(_, service)| (service.view == view) == is_own)
             .collect();
         let wanted = gid(to.ip());
@@ -592,13 +592,13 @@ impl State {
                 }
                 Ok(())
             }
-            // The peer has already disconnected.
+            // The connection has already ended, or this side has already disconnected.
             Step::Over | Step::Leaving(_) => Ok(()),
             _ => Err(Errno::INVAL),
         }
     }
 
-    /// Takes an event of a queue pair that a program hands over (`rdma_notify`; kernel `ib_cm_notify`). The
+    /// Handles an event of a queue pair that a program reports by `rdma_notify` (kernel `ib_cm_notify`). The
     /// event that a message has come (COMM_EST) establishes a connection without the peer's message RTU
     /// ("ready to use"). A change of the path (PATH_MIG) has no effect.
     ///
@@ -670,8 +670,8 @@ impl State {
         let Some(id) = self.book.ids.get_mut(&number) else { return };
         let step = std::mem::replace(&mut id.step, Step::Over);
         match step {
-            // As for a request or a reply that nobody answers (kernel `cma_ib_handler`, `IB_CM_REQ_ERROR` and
-            // `IB_CM_REP_ERROR`).
+            // The kernel raises the same event for a request or a reply that nobody answers
+            // (`cma_ib_handler`, `IB_CM_REQ_ERROR` and `IB_CM_REP_ERROR`).
             Step::Asking(_) | Step::Answered(Some(_)) => {
                 self.raise(number, EventKind::Unreachable, -libc::ETIMEDOUT, Shown::Nothing);
             }
@@ -734,7 +734,8 @@ impl State {
         let is_for = |id: &&mut Id| matches!(id.step, Step::Asking(_)) || id.peer == Some(from);
         let Some(id) = self.book.ids.get_mut(&to).filter(is_for) else {
             if matches!(content, Content::Reply(_)) {
-                // On Linux, a requester that is destroyed rejects what it has asked for.
+                // The requester was destroyed after it had sent the request. On Linux, its destruction
+                // rejects the request at once. Here, the rejection answers the peer's reply.
                 self.answer(from, to, Content::Reject(TIMEOUT, Vec::new()));
             }
             return;
@@ -805,12 +806,13 @@ impl State {
             .get(&listener.file)
             .map_or(0, |channel| channel.events.iter().filter(|event| event.of == to).count());
         if waiting >= listener.backlog as usize {
-            // The requester looks for a listener again.
+            // The listener's backlog is full. This answer makes the requester look for a listener again.
             self.answer(from, to, Content::Reject(NOBODY_LISTENS, Vec::new()));
             return;
         }
-        // Datagrams to the peer need the peer's MAC address. If a gateway has not shown it yet, the program's
-        // address handle finds it.
+        // Datagrams to the peer need the peer's MAC address. `resolve_now` finds the address if it is already
+        // published. A gateway may publish the address of another machine a moment later. In this case, the
+        // program's CREATE_AH waits for the address.
         self.resolve_now(theirs.gid);
         let child = Id {
             name: 0,
@@ -819,7 +821,8 @@ impl State {
             destination: Some(source),
             has_device: true,
             owns_port: false,
-            // The option of a listener does not apply to its connections (kernel `cma_ib_new_conn_id`).
+            // The timeout that a program sets for a listener does not apply to the listener's connections
+            // (kernel `cma_ib_new_conn_id`).
             ack_timeout: ACK_TIMEOUT,
             peer: Some(from),
             theirs: theirs.clone(),

@@ -136,7 +136,7 @@ impl Tally {
             Request::Write { data, immediate: None, .. } => of_data(data.len(), RETH),
             Request::Write { data, .. } => of_data(data.len(), RETH + IMMEDIATE),
             Request::Read { .. } => of_data(0, RETH),
-            // No public source describes the packet of a masked atomic.
+            // A masked atomic counts like a plain atomic, because no public source describes its packet.
             Request::Atomic { .. } => of_data(0, ATOMIC),
         };
         match message {
@@ -169,8 +169,8 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Begins to count for the port of a device. If the settings have no view, or the file cannot be opened,
-    /// the counts stay in this process.
+    /// Begins to count for the port of a device. If the settings select no network interfaces (no `view`), or
+    /// the file cannot be opened, the counts stay in this process.
     pub(crate) fn new(settings: &Settings, port: &Port, device: usize, slot: u32) -> Self {
         let open = |view: &View| {
             let name = View::device_name(&view.name(), device);

@@ -62,7 +62,7 @@ impl Devices {
         self.all().fold(false, |moved, state| state.work(pace, releases) | moved)
     }
 
-    /// Carries out the incidents of the plan of faults that have happened.
+    /// Carries out the incidents of the plan of faults that are due.
     pub(crate) fn take_incidents(&mut self) {
         // Without a device, incidents wait for the first device.
         while !self.is_empty()
@@ -77,19 +77,20 @@ impl Devices {
         self.0.values().all(State::is_quiet)
     }
 
-    /// Returns whether the program has ever armed a completion queue. Such a program sleeps at times.
+    /// Returns whether the program has ever armed a completion queue. A program that has armed one sleeps at
+    /// times, and does not only poll.
     pub(crate) fn waits_for_events(&self) -> bool {
         self.0.values().any(State::waits_for_events)
     }
 
-    /// Returns whether a device waits for several answers of other processes, and has written all its bytes
-    /// to them.
+    /// Returns whether a device waits for several answers of other processes, and has written all its own
+    /// messages to them.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.0.values().any(State::awaits_answers)
     }
 
     /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
-    /// them becomes readable when there is work, apart from doorbells.
+    /// them becomes readable when there is work other than doorbells.
     pub(crate) fn prepare_sleep(&self) -> Vec<RawFd> {
         self.0.values().flat_map(State::prepare_sleep).collect()
     }

@@ -26,7 +26,8 @@ impl State {
         }
     }
 
-    /// Raises an event of a queue pair, or of one of its queues. Does nothing if the queue does not exist.
+    /// Raises an event of a queue pair, or of one of its queues. Does nothing if the queue pair or the queue
+    /// does not exist.
     fn strike(&mut self, event: QueueEvent, number: u32) {
         let Ok(QpAttributes { send_cqn, receive, .. }) = self.device.attributes(number) else { return };
         let shared = if let ReceiveQueue::Shared(number) = receive { Some(number) } else { None };

@@ -124,7 +124,7 @@ struct Subscription {
 pub(crate) enum Target {
     /// The channel carries this cookie with the event.
     Cookie(u64),
-    /// This eventfd is signalled. The channel carries no event, but its end ends the subscription.
+    /// This eventfd is signalled. The channel carries no event, but the subscription ends with the channel.
     Signal(Arc<File>),
 }
 
@@ -161,8 +161,8 @@ impl Subscriptions {
         self.0.retain(|subscription| subscription.channel != channel);
     }
 
-    /// Delivers an event to its subscribers. A channel gets the event's data, unless it was made to omit
-    /// data.
+    /// Delivers an event to its subscribers. A channel gets the event's data, unless the channel was made to
+    /// omit data.
     pub(crate) fn deliver(
         &self,
         subject: Subject,

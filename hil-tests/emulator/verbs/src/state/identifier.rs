@@ -39,7 +39,8 @@ pub(crate) enum Shown {
 pub(crate) struct Event {
     /// The `rdma_cm_id` that the event is about.
     pub(crate) of: u32,
-    /// The `rdma_cm_id` that the event names to the program: the new connection's, or `of`.
+    /// The `rdma_cm_id` that the event names to the program: for a request, that of the new connection,
+    /// otherwise `of`.
     pub(crate) told: u32,
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
@@ -99,7 +100,7 @@ pub(crate) struct Id {
     pub(crate) may_share_port: bool,
     /// The local acknowledgement timeout of the queue pair, as the device takes it.
     pub(crate) ack_timeout: u8,
-    /// The slot of the peer's process, and the number of the peer's `rdma_cm_id`.
+    /// The slot of the peer's process (its number in the fabric), and the number of the peer's `rdma_cm_id`.
     pub(crate) peer: Option<(u32, u32)>,
     /// The parameters that this side has sent.
     pub(crate) own: Parameters,

@@ -213,8 +213,8 @@ impl State {
         }
     }
 
-    /// Records that a program has closed a descriptor. The last descriptor of a context or channel releases
-    /// it. Descriptors of other files are ignored.
+    /// Records that a program has closed a descriptor. A context or channel is released when its last
+    /// descriptor is closed. Descriptors of other files are ignored.
     pub(crate) fn close(&mut self, descriptor: RawFd) {
         let Some(file) = self.files.remove(&descriptor) else { return };
         if self.files.values().any(|other| *other == file) {
@@ -416,26 +416,27 @@ impl State {
             && !self.counting.is_behind()
     }
 
-    /// Returns whether the program has ever armed a completion queue. Such a program sleeps at times.
+    /// Returns whether the program has ever armed a completion queue. A program that has armed one sleeps at
+    /// times, and does not only poll.
     pub(crate) const fn waits_for_events(&self) -> bool {
         self.armed
     }
 
-    /// Returns whether the device waits for several answers of other processes, and has written all its bytes
-    /// to them.
+    /// Returns whether the device waits for several answers of other processes, and has written all its own
+    /// messages to them.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.fabric.awaits_answers()
     }
 
     /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
-    /// them becomes readable when there is work, apart from doorbells.
+    /// them becomes readable when there is work other than doorbells.
     pub(crate) fn prepare_sleep(&self) -> Vec<RawFd> {
         let fabric = self.fabric.prepare_sleep().map(|descriptor| descriptor.as_raw_fd());
         fabric.chain(self.news.as_ref().map(News::descriptor)).collect()
     }
 
-    /// Does all outstanding work: doorbells, messages, timers, events. With `releases`, writes late
-    /// completions. Returns whether there was any work.
+    /// Does all outstanding work: doorbells, messages, timers, events. With `releases`, also writes the
+    /// completions that the plan of faults holds back. Returns whether there was any work.
     pub(crate) fn work(&mut self, pace: Pace, releases: bool) -> bool {
         self.follow_port();
         let mut moved = std::mem::take(&mut self.changed);
@@ -449,7 +450,8 @@ impl State {
         let rung = self.doorbells.look();
         moved |= !rung.is_empty();
         // A call that finds no changed doorbell records takes the messages of peers. Of successive calls that
-        // find changed records, every second call takes the messages too.
+        // find changed records, every second call takes the messages too, so that busy doorbells do not hold
+        // up peers.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
         if !self.peers_wait {
             moved |= self.receive();

@@ -115,7 +115,7 @@ pub(crate) enum Devx {
     Mkey(MkeyIndex),
     /// A region of registered memory.
     Region {
-        /// The index of its mkey.
+        /// The index of the region's mkey.
         index: MkeyIndex,
         /// The handle of the umem.
         umem: u32,

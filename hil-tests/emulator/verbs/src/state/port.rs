@@ -73,7 +73,8 @@ impl State {
         self.port = port;
         self.announce();
         if let Some(news) = &self.news {
-            // A failure does no harm: the next program that starts also writes the files.
+            // A failure to write the files of `/sys` does no harm: the next program that starts also writes
+            // them.
             let _ = sysfs::write(self.fabric.directory(), news.view(), &self.ports);
         }
         events.into_iter().for_each(|kind| self.report_on_device(NUMBER.into(), kind));

@@ -135,7 +135,7 @@ fn what_the_library_is_for_works_on_them() {
         queue.ring_doorbell();
         assert_eq!(next(&mut completions, &mut queue).id, 4);
 
-        // Only objects that a command made have DEVX events.
+        // Only objects that a DEVX command made have DEVX events, and libibverbs has made this queue pair.
         let events = device.events().unwrap();
         let refused = queue.control().notify(&events, &[EventKind::QP_ACCESS], 1);
         assert!(matches!(refused, Err(DevxError::Adopt(AdoptError::NotMadeHere))), "{refused:?}");
@@ -195,7 +195,7 @@ fn adoption(theirs: &VerbsQp) -> AdoptError {
 fn queues_that_are_not_idle_are_refused() {
     adopting("adopt::queues_that_are_not_idle_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
-        // The message waits, since no buffer is posted yet.
+        // The message waits, because no receive request is posted yet.
         theirs.post_message();
         std::thread::sleep(MOMENT.unwrap());
         assert_eq!(adoption(&theirs), AdoptError::SendsOutstanding { announced: 1, next: 0 });
@@ -299,7 +299,7 @@ fn queues_that_could_overrun_are_refused() {
 
 #[test]
 fn queues_that_receive_into_completions_are_refused() {
-    // This value is the default of libmlx5.
+    // With this value, the default of libmlx5, the device may write received data into completion entries.
     with("MLX5_SCATTER_TO_CQE", "1", "adopt::queues_that_receive_into_completions_are_refused", || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
         assert_eq!(adoption(&theirs), AdoptError::ScatterToCqe);

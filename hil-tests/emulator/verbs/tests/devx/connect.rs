@@ -148,7 +148,8 @@ fn an_address_that_leads_nowhere_is_refused() {
         let other = ConnectOptions { source_gid_index: 200, ..options() };
         assert_eq!(control.address(&other).unwrap().gid, [0; 16]);
         refused(&far, &other);
-        // With a MAC address in the options, no GID is resolved, and the device refuses the command.
+        // With a MAC address in the options, no GID is resolved. The device itself then refuses the command,
+        // because the entry of the GID table is empty.
         let refusal = refused(&far, &ConnectOptions { mac: Some(MAC), ..other });
         assert!(matches!(refusal, DevxError::Command(CommandError::Status { .. })), "{refusal:?}");
         let greedy = ConnectOptions { log_max_dest_rd_atomic: Some(LogMaxRdAtomic::MAX), ..options() };

@@ -137,7 +137,7 @@ fn no_queue_pair_has_an_index_where_completions_lack_it() {
 #[test]
 fn nothing_has_atomics_where_there_are_none() {
     lacking("contexts::nothing_has_atomics_where_there_are_none", "atomic", |device| {
-        // The bench's queue pair gives its peer the right to atomics.
+        // `Bench::new` makes a queue pair that gives its peer the right to atomics.
         unsupported(Bench::new(QueuePairSpec::default()), "atomics");
         let pd = device.alloc_pd().unwrap();
         let buffer = pd.alloc_buffer(4096, Access::LOCAL_WRITE).unwrap();

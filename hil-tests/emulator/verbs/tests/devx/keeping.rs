@@ -50,7 +50,8 @@ fn large_buffers_are_in_huge_pages_where_there_are_any() {
         assert_eq!((buffer.address() % (2 << 20), buffer.len()), (0, (4 << 20) + 1));
         let mut last = [1];
         assert_eq!((buffer.read(4 << 20, &mut last), last), (Ok(()), [0]));
-        // The requested advice shows as a flag of the mapping, if the kernel knows it.
+        // The buffer's advice to the kernel to use huge pages (`madvise`) shows as the flag `hg` of the
+        // mapping, if the kernel has huge pages.
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let range = |line: &str| {
             let (first, rest) = line.split_once('-')?;

@@ -503,7 +503,7 @@ fn half_way(name: &str, crypto: &str) {
     };
     prepared(name, prepare, || {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        // These objects are older, and must work after each failure.
+        // These objects are made before the failures, and must work after each failure.
         let mut other = Bench::new(QueuePairSpec::default()).unwrap();
         let page = page(&other.pd, &[9; 64]).unwrap();
         everything().unwrap();

@@ -314,7 +314,7 @@ impl Worker {
         self.mkeys.put(handle, completions.last().unwrap()).unwrap();
     }
 
-    /// Reads 64 bytes by an RDMA READ with `rkey`. Returns whether the key permits it.
+    /// Reads 64 bytes by an RDMA READ with `rkey`. Returns whether the key permits the READ.
     fn reads(&mut self, rkey: Key) -> bool {
         self.page.write(1024, &[0; 64]).unwrap();
         let sge = self.page.sge(1024..1088).unwrap();
@@ -504,7 +504,7 @@ fn a_cache_keeps_what_is_in_use() {
         let index = mkey.key().index();
         one.mkeys.put_unused(unused).unwrap();
         one.mkeys.give_back();
-        // The store's other mkeys were returned earlier.
+        // The store's other mkeys were returned earlier, so the store hands them out first.
         let use_another = |_| {
             other.mkeys.give_back();
             other.use_one().index()

@@ -37,7 +37,8 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
             verbs::fail(0, 0, 0);
             let outstanding = if refused {
                 outcome.unwrap_err();
-                // In INIT, the queue pair can be connected. Executed requests are not executed again.
+                // A queue pair can be connected from INIT, and it is in INIT only if the third command has
+                // failed. Executed requests are not executed again.
                 let is_connected = queue.control().connect_loopback().is_ok();
                 assert_eq!(is_connected, nth == 3);
                 if nth > 1 {

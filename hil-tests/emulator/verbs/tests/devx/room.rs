@@ -55,7 +55,8 @@ fn what_may_complete_is_counted() {
             completion.work(),
             Some(work) if matches!(work.outcome, Done::Failed(_))
         )));
-        // Dropped mkeys return their entries at the next poll of the queue.
+        // The completion entries that are reserved for dropped mkeys become free at the next poll of the
+        // queue.
         drop((mkeys, more));
         assert_eq!(cq.free_entries(), 0);
         take(&mut reader, &mut queue, 0);

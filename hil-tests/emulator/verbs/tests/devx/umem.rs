@@ -364,7 +364,8 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
         let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
         assert_eq!(list.length(), 4076 * 16);
 
-        // `devx` passes on any request of up to 65535 bytes. The device or the kernel refuses this request.
+        // `devx` passes on any request of up to 65535 bytes. The kernel or the device then refuses the
+        // unknown opcode.
         for (bytes, is_too_long) in [(65535, false), (65536, true)] {
             let error = device.execute(&Long(bytes)).unwrap_err();
             match error {
@@ -383,7 +384,7 @@ fn what_the_kernel_s_interface_cannot_carry_is_refused() {
 fn an_object_of_one_context_is_not_anothers() {
     preloaded("umem::an_object_of_one_context_is_not_anothers", || {
         let [one, other] = [(); 2].map(|()| Device::open(None).unwrap());
-        // Domains are numbered over all contexts.
+        // Protection domains are numbered over all contexts.
         let [pd, own] = [&one, &other].map(|device| device.alloc_pd().unwrap());
         let make = |pd: &ProtectionDomain| {
             let command = CreatePsv::<1>::new(pd.number().unwrap());

@@ -306,7 +306,8 @@ fn a_reply_to_a_process_that_has_ended_ends_in_an_event() {
 }
 
 /// If a gateway serves the directory, a search for an address goes on after the call that has begun it: the
-/// call does not stop the other calls of the process.
+/// call does not stop the other calls of the process. The locked file `fabric.lock` stands for a running
+/// gateway.
 #[test]
 fn a_search_for_an_address_does_not_wait_for_the_gateway() {
     preloaded("connections::a_search_for_an_address_does_not_wait_for_the_gateway", || {
@@ -315,8 +316,9 @@ fn a_search_for_an_address_does_not_wait_for_the_gateway() {
         lock.lock().unwrap();
         let client = Client::new();
         never_wait(client.file);
-        // The search ends 300 ms after the beginning of the call. A call that takes longer ends with an
-        // event. A busy machine may delay a few calls, so one of ten has to be shorter.
+        // The search ends with an event, 300 ms after the call has begun. If there is no event when the call
+        // returns, the call has not waited for the search. A busy machine may delay a few calls, so one of
+        // ten has to be short.
         let is_short = (0..10).any(|_| {
             let id = client.create(1);
             client.resolve(id, [192, 0, 2, 77], 1, 300).unwrap();
@@ -349,7 +351,8 @@ fn the_number_of_a_closed_file_is_free() {
             let client = Client::new();
             client.create(1);
             let mut other = way(client.file);
-            // The stand-in would refuse this write as a malformed command.
+            // If the stand-in still took this descriptor for an rdma_cm file, it would refuse the write as a
+            // malformed command.
             assert_eq!(write_command(client.file, b"a line of a log file"), Ok(()));
             other.rewind().unwrap();
             assert_eq!(std::io::read_to_string(other).unwrap(), "a line of a log file");

@@ -137,8 +137,8 @@ fn the_function_s_own_port_has_roce() {
         assert_eq!((output[0], output[16 + 3] & 1), (0, 1), "status, roce_en");
         let guid = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
         assert_eq!((&output[16 + 0x28..16 + 0x30], &output[16 + 0x38..16 + 0x40]), (&guid[..], &guid[..]));
-        // The device refuses the vport of another function. The kernel refuses a command that it never passes
-        // on.
+        // The device refuses the vport of another function (EREMOTEIO). The kernel itself refuses the command
+        // 0x755, which it passes on to no device (EINVAL).
         input[8] = 0x80;
         assert_eq!(context.other(&input, &mut output), Err(libc::EREMOTEIO));
         input[..2].copy_from_slice(&[0x07, 0x55]);

@@ -150,8 +150,8 @@ fn the_peer_of_a_port_that_is_down_is_unreachable() {
     });
 }
 
-/// The C program checks all failures of `mlx5_faults.h`, and the results of its functions without an
-/// emulator. The header also compiles as C++.
+/// The C program `failures.c` checks all failures of `mlx5_faults.h`, and the results of the header's
+/// functions without an emulator. The header also compiles as C++.
 #[test]
 fn c_programs_see_each_failure() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

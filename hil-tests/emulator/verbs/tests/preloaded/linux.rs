@@ -489,7 +489,7 @@ fn queue_pairs() {
         assert_eq!((flags(4, 2), flags(2, 2)), (Ok(()), Err(libc::EINVAL)), "own multicasts");
         assert_eq!(flags(4, 1 << 8), Err(libc::EINVAL), "of raw packets");
         assert_eq!(flags(4, 1 << 11), Err(libc::EOPNOTSUPP), "padded writes");
-        // The next requests differ in the driver's flags.
+        // The next requests differ from the valid request in the driver's flags.
         assert_eq!(with(&[(28, 1 << 1)]), Ok(()), "scatter to CQE");
         assert_eq!(with(&[(28, 1 << 2)]), Err(libc::EINVAL), "tunnels");
         assert_eq!(with(&[(28, 1 << 3)]), Err(libc::EINVAL), "a register that is not there");
@@ -499,11 +499,12 @@ fn queue_pairs() {
         assert_eq!(with(&[(29, 1 << 4)]), Err(libc::EINVAL), "an unknown flag");
         assert_eq!(with(&[(28, 1)]), Err(libc::EOPNOTSUPP), "signatures of requests");
         assert_eq!(with(&[(54, 1)]), Err(libc::EINVAL), "a reserved field");
-        // The next requests differ in the user index, in the form of completion entries of version 1.
+        // The next requests differ from the valid request in the user index, which completion entries of
+        // version 1 carry.
         assert_eq!(with(&[(32, 7)]), Ok(()));
         assert_eq!(with(&[(32, 0xff), (33, 0xff), (34, 0xff)]), Err(libc::EINVAL), "none");
         assert_eq!(with(&[(35, 1)]), Err(libc::EINVAL), "25 bits");
-        // The next requests differ in the sizes and addresses of the rings.
+        // The next requests differ from the valid request in the sizes and addresses of the rings.
         assert_eq!(create(&[], 0, Vec::new()), Err(libc::EINVAL), "slots without receives");
         assert_eq!(create(&[(20, 0), (24, 0)], 0, Vec::new()), Ok(()), "neither");
         assert_eq!(with(&[(20, 0)]), Err(libc::EINVAL), "receives without slots");
@@ -577,7 +578,8 @@ fn mappings_of_the_file() {
         assert_eq!(map(4096, READ, SHARED, INFO | 4096), Err(libc::EOPNOTSUPP), "another version");
         assert_eq!(map(4096, READ, SHARED, 1 << 20), Err(libc::ENOSYS), "contiguous pages");
         assert_eq!(map(4096, WRITE, SHARED, 8 << 20), Err(libc::EINVAL), "memory of the device");
-        // The context has one page for doorbells from the start. Three commands map the page.
+        // The context has one page for doorbells from the start. Three commands in the offset (0, 2 and 3)
+        // map this page.
         for command in [0, 2, 3] {
             assert_eq!(map(4096, WRITE, SHARED, command << 20), Ok(()), "{command}");
             assert_eq!(map(4096, WRITE, SHARED, command << 20 | 4096), Err(libc::EINVAL), "{command}");

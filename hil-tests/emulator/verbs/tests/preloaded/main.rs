@@ -199,7 +199,8 @@ fn what_a_context_holds_goes_with_it() {
             end.connect(end.qpn);
             close(end.context.0);
         }
-        // Numbers of queue pairs are reused when all are used up. This loop uses only a few of them.
+        // Numbers of queue pairs are reused only when all are used up. The loop has used few of them, so
+        // nobody gets the number of the queue pair that is closed below.
         let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
         // The device itself has 9 descriptors, which stay.
         assert!(after <= before + 9, "{before} descriptors before, {after} after");
@@ -364,7 +365,7 @@ fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
         verbs::close_all(descriptor + 1..=u32::MAX);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, DONE);
-        // A context in the range is closed, and the next context is a new one.
+        // A context in the range is closed, and its descriptor's number is free for another file.
         let other = Context::new();
         other.pd();
         verbs::close_all(other.0.unsigned_abs()..=other.0.unsigned_abs());

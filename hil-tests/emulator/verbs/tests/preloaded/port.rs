@@ -114,8 +114,8 @@ fn counters_count_what_the_port_does() {
     });
 }
 
-/// The device asks a peer without a receive request again every millisecond. An attempt counts after the time
-/// of the peer's timer: 10.24 ms for code 20.
+/// While the peer has no receive request, the device repeats the request every millisecond. All repetitions
+/// within the time of the peer's RNR timer (10.24 ms for code 20) count as one attempt.
 #[test]
 fn a_peer_without_a_receive_has_the_time_that_it_asks_for() {
     preloaded("port::a_peer_without_a_receive_has_the_time_that_it_asks_for", || {
@@ -131,7 +131,7 @@ fn a_peer_without_a_receive_has_the_time_that_it_asks_for() {
         while counter("hw_counters/req_cqe_error").0 == 0 {
             std::thread::yield_now();
         }
-        // The first request, and two attempts of 11 ms.
+        // The first request is followed by two attempts of 11 ms each, and each attempt has 11 repetitions.
         assert_eq!(counter("hw_counters/out_of_buffer").0, 1 + 2 * 11);
     });
 }

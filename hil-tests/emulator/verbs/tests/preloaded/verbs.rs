@@ -1,5 +1,5 @@
-//! A minimal user of the kernel's interface for the tests: builds calls, posts requests, polls completions,
-//! all without libibverbs.
+//! A minimal user of the kernel's interface for the tests. It builds calls, posts requests and polls
+//! completions without libibverbs.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};

@@ -113,7 +113,8 @@ pub(super) fn general(call: &mut Call<'_>, command: &Request) -> Result<(), Errn
     if is_general { Ok(()) } else { Err(refused(opcode)) }
 }
 
-/// Reports a command that Linux never passes to a device, and returns the errno with which Linux refuses it.
+/// Reports a command that Linux passes to no device by this kind of call, and returns the errno with which
+/// Linux refuses it.
 fn refused(opcode: u16) -> Errno {
     notice::once(&format!("Linux lets the command {opcode:#05x} through to no device in this way"));
     Errno::INVAL

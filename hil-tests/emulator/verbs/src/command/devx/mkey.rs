@@ -11,14 +11,15 @@ use mlx5_softdev::{Access, Placement};
 const PAGE: u64 = 4096;
 
 /// Carries out CREATE_MKEY: makes an mkey whose entries a later UMR writes, or whose entries are in the
-/// command, or which maps registered memory (umem). Returns it with its number.
+/// command, or which maps registered memory (umem). Returns the mkey and its number.
 pub(crate) fn create(call: &mut Call<'_>, command: &Request) -> Result<(Object, u32), Refused> {
     let MkeyCommand { attributes, space } = MkeyCommand::read(command)?;
     let device = &mut call.state.device;
     let key = match space {
         KeySpace::Umem { start, length, number, offset } => {
             let memory = queue::inside(call, number, offset, length)?;
-            // The region's first address and its memory must have the same offset in a page.
+            // The region's first address in requests (`start`) and the address of its memory must have the
+            // same offset in a page.
             if memory.address % PAGE != start % PAGE {
                 return Err(Refused::PARAMETER);
             }

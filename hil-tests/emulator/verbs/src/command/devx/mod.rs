@@ -87,8 +87,8 @@ pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Carries out DEVX_SUBSCRIBE_EVENT: subscribes to events of an object that a command made. An event arrives
-/// on a channel, or signals an eventfd. A call without an object can only subscribe to port changes. It
-/// succeeds, but the stand-in never reports port changes to subscribers.
+/// on a channel, or signals an eventfd. A call without an object can only subscribe to port changes. This
+/// call succeeds, but the stand-in never reports port changes to subscribers.
 pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let channel = call.channel(0x1000, |kind| matches!(kind, Kind::Devx { .. }))?.ok_or(Errno::INVAL)?;
     let subject = match call.request.has(0x1001) {
@@ -188,9 +188,9 @@ enum Named {
     Srq,
 }
 
-/// Refuses a command that names an object of another context. The kernel writes the context's number into the
-/// command, by which a device tells the users of its objects apart (`uid`; hil-tests/DEVICE.md, "User
-/// contexts").
+/// Refuses a command that names an object of another context. On Linux, the kernel writes the number of the
+/// context into each command (`uid`). The device then refuses objects that a command with another `uid` has
+/// made (hil-tests/DEVICE.md, "User contexts").
 fn owns(call: &mut Call<'_>, command: &Request) -> Result<(), Refused> {
     const SHARED: u8 = 1;
     let opcode = command.opcode();

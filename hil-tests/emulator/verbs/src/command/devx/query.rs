@@ -65,7 +65,7 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Refused>, Errno> {
     Ok(match (command.opcode(), object) {
         (opcode::QUERY_QP, Object::Qp(qp)) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
-            // A query of a DEK that was imported wrapped needs a valid login.
+            // A device that imports wrapped keys answers a query of a DEK only with a valid login.
             let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
             if wrapped && valid_login(call).is_none() {
                 Err(Error::NoLogin.into())

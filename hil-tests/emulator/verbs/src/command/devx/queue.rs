@@ -134,7 +134,7 @@ const IN_UMEMS: &[(u16, usize, u8)] = &[
 /// Sets the bits of [`IN_UMEMS`] in a command. The kernel always sets them, and UCX leaves them clear (kernel
 /// `devx.c`, `devx_set_umem_valid`).
 pub(crate) fn in_umems(command: &mut Request) {
-    // The lowest two bits of the access mode: 1 is a region on pages (MTT).
+    // The byte holds the lowest two bits of the access mode. Their value 1 means a region of pages (MTT).
     let is_region = |request: &Request| request.u8(0x12).is_ok_and(|access| access & 3 == 1);
     let opcode = command.opcode();
     if opcode == opcode::CREATE_MKEY && !is_region(command) {
@@ -147,7 +147,7 @@ pub(crate) fn in_umems(command: &mut Request) {
     }
 }
 
-/// Carries out CREATE_CQ: makes a completion queue. Returns it with its number.
+/// Carries out CREATE_CQ: makes a completion queue. Returns the queue and its number.
 pub(crate) fn create_cq(call: &mut Call<'_>, command: &Request) -> Result<(Object, u32), Refused> {
     let command = CqCommand::read(command)?;
     let ring = place(call, command.ring, command.bytes())?;
@@ -177,8 +177,8 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &Request) -> Result<(Objec
     Ok((Object::Cq(cq), number))
 }
 
-/// Carries out CREATE_QP: makes a queue pair, which must be a reliable connection. Returns it with its
-/// number.
+/// Carries out CREATE_QP: makes a queue pair, which must be a reliable connection. Returns the queue pair and
+/// its number.
 pub(crate) fn create_qp(call: &mut Call<'_>, command: &Request) -> Result<(Object, u32), Refused> {
     let command = QpCommand::read(command, call.state.device.profile())?;
     if command.transport != Transport::ReliableConnection {

@@ -6,7 +6,7 @@ use crate::command::call::Call;
 use crate::state::object::{Object, Srq};
 use mlx5_softdev::commands::{Refused, Request, RmpCommand, limit_of_rmp};
 
-/// Carries out CREATE_RMP: makes a shared receive queue. Returns it with its number.
+/// Carries out CREATE_RMP: makes a shared receive queue. Returns the queue and its number.
 pub(crate) fn create(call: &mut Call<'_>, command: &Request) -> Result<(Object, u32), Refused> {
     let command = RmpCommand::read(command)?;
     let ring = place(call, command.ring, command.bytes())?;

@@ -1,5 +1,5 @@
 //! The entry of the fuzz target `rdma-cm`: a program writes commands that arbitrary bytes encode to its
-//! rdma_cm files. Another process listens meanwhile.
+//! rdma_cm files. Another process, which a second device plays, listens meanwhile.
 //!
 //! Afterwards the program closes its files. No `rdma_cm_id` may be left, and a new connection to the other
 //! process must come about.
@@ -109,7 +109,7 @@ pub fn run(bytes: &[u8]) {
     });
 }
 
-/// Opens an rdma_cm file. Nobody counts the file's events.
+/// Opens an rdma_cm file. The signals of its events go to `/dev/null`, because nobody waits for them.
 fn open(state: &mut State, file: u32) {
     let signal = OpenOptions::new().write(true).open("/dev/null").expect("a file");
     state.open_connections(file, signal);
@@ -143,7 +143,8 @@ fn serve(state: &mut State) -> bool {
 
 /// Connects a new `rdma_cm_id` of the first process to the other process.
 fn connect(state: &mut State, other: &mut State, service: SocketAddr) {
-    // Requests of earlier connections are no requests of this one.
+    // Both sides first finish the work of earlier connections, whose requests must not count as requests of
+    // the new connection.
     for _ in 0..2 * BRIEF {
         state.work(Pace::Clock, false);
         serve(other);
@@ -168,7 +169,8 @@ fn connect(state: &mut State, other: &mut State, service: SocketAddr) {
             return;
         }
         if round > 8 * BRIEF {
-            // A full listener makes the requester wait.
+            // The listener may have been full. The requester then pauses before its next attempt, and this
+            // loop gives it time.
             std::thread::sleep(Duration::from_micros(100));
         }
     }

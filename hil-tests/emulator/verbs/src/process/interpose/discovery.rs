@@ -1,5 +1,5 @@
 //! Discovery of the device: programs find the device in files that this library writes while the loader loads
-//! it, instead of in the kernel's list.
+//! this library, instead of in the kernel's list.
 #![allow(unsafe_code)]
 
 use super::{mappings, paths};

@@ -85,8 +85,8 @@ macro_rules! next {
         if found.is_null() {
             return $crate::process::interpose::next::fail($crate::ground::errno::Errno(libc::ENOSYS));
         }
-        // SAFETY: the C library's function of this name takes these arguments. A surplus mode argument does
-        // no harm in the calling conventions of Linux.
+        // SAFETY: the C library's function of this name takes these arguments. The argument `mode` of `open`,
+        // which a caller may leave out, does no harm in the calling conventions of Linux.
         unsafe {
             std::mem::transmute::<
                 *mut std::ffi::c_void,

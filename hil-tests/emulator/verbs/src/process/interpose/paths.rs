@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Addresses below this address are not read, because no string can be there. Wrong programs pass such
+/// Addresses below this address are not read, because no string can be there. Faulty programs pass such
 /// addresses.
 const FIRST_PAGE: usize = 4096;
 
@@ -26,7 +26,7 @@ static DEVICES: OnceLock<usize> = OnceLock::new();
 
 /// Stores the number of devices.
 pub(super) fn keep_devices(count: usize) {
-    // The loader calls this once, so the value is never set twice.
+    // The loader calls this function once, so the value is never set twice.
     let _ = DEVICES.set(count);
 }
 
@@ -36,7 +36,7 @@ fn devices() -> usize {
 
 /// Stores the directory to which this library has written its files, or the reason of the failure.
 pub(super) fn keep(tree: Result<CString, String>) {
-    // The loader calls this once, so the value is never set twice.
+    // The loader calls this function once, so the value is never set twice.
     let _ = TREE.set(tree);
 }
 

@@ -120,8 +120,8 @@ fn capture(path: &Path) -> std::io::Result<Capture> {
     Ok(capture)
 }
 
-/// Returns the endpoint of a queue pair on the wire: the device's addresses, each with the number of the
-/// process's slot added.
+/// Returns the endpoint of a queue pair on the wire: the device's addresses, to each of which the process's
+/// number in the fabric (its slot) is added.
 fn endpoint(number: u32) -> Endpoint {
     let moved = |last: [u8; 2]| u16::from_be_bytes(last).wrapping_add(slot_of(number) as u16).to_be_bytes();
     let [a, b, c, d, rest @ ..] = port::mac(0);
@@ -133,7 +133,8 @@ fn endpoint(number: u32) -> Endpoint {
     Endpoint { mac: [a, b, c, d, e, f], address, number }
 }
 
-/// Returns the attributes for the capture that verbs or commands of the device have set for a queue pair.
+/// Returns the attributes of a queue pair that the capture needs: those of the queue pair context. An MTU
+/// that verbs (MODIFY_QP) have set takes precedence.
 fn route(qp: &Qp) -> Route {
     let route = Route::of(&qp.context);
     match qp.attributes.path_mtu {

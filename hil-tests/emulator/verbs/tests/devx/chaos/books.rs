@@ -149,7 +149,7 @@ impl Books {
         self.receives.push_back(id);
     }
 
-    /// Returns the number of outstanding work requests in the queue.
+    /// Returns the number of outstanding work requests in the send queue.
     pub(super) fn outstanding(&self) -> u32 {
         self.sends.iter().map(|posted| posted.parts).sum()
     }

@@ -32,7 +32,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// cannot be destroyed keeps its memory for ever.
 const REFUSING: u64 = 16;
 
-/// The most lives with the faults of a seed. A life without faults follows them.
+/// The most lives (from the opening of a device to its closing) with the faults of a seed. A life without
+/// faults follows them.
 const LIVES: usize = 4;
 
 /// The seeds that run before the measured seeds, until the libraries have allocated all memory that they
@@ -96,7 +97,7 @@ fn each_request_is_told_of_once() {
     prepared("chaos::each_request_is_told_of_once", prepare, || {
         std::thread::spawn(watch);
         on_drop_error(|_| ());
-        // The stand-in's device must exist before `verbs::by_hand` stops its threads.
+        // The stand-in's device must exist before `verbs::by_hand` keeps all threads from the device's work.
         Device::open(None).unwrap();
         verbs::by_hand();
         WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
