@@ -190,7 +190,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "dist-chroot", lane: Side, tier: Nightly, programs: &["xtask-artefacts"],
            packages: || [VERBS, PEERS].concat(),
            run: || with_root(|| task("xtask-artefacts", &["dist", "--check-chroot", "--twice"])),
-           what: "the archive of the stand-in in a new Debian system, without root; two builds are equal" },
+           what: "the archive of the stand-in in a new Debian, without root; two builds are equal" },
     Step { name: "dist-validate", lane: Side, tier: Nightly, programs: &["xtask-artefacts"],
            packages: || [VERBS].concat(),
            run: || validation_archives().into(),
