@@ -186,7 +186,7 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
                     XtsEngine::MultiBlockLittleEndian => flag(0x8d, 0), // aes_xts_multi_block_le_tweak
                 };
                 put(&mut bytes, &engine);
-                put(&mut bytes, &flag(0x77, 0)); // a transaction signature and AES-XTS in one mkey (0x74.7)
+                put(&mut bytes, &flag(0x77, 0)); // a transaction signature with AES-XTS (PRM 0x74.7)
                 if profile.tweak_inc_64 {
                     put(&mut bytes, &flag(0x7e, 0)); // aes_xts_tweak_inc_64
                 }

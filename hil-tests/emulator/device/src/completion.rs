@@ -41,7 +41,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Sets the function that decides from now on about each request, before the device executes the request.
-    /// `arbiter` gets the number of the queue pair.
+    /// `arbiter` gets the work queue of the request (send or receive), and the number of the queue pair.
     pub fn set_arbiter(&mut self, arbiter: impl FnMut(Side, u32) -> Ruling + Send + 'static) {
         self.gate.set_arbiter(arbiter);
     }
@@ -210,8 +210,8 @@ fn is_full(cq: &Cq) -> bool {
     cq.producer.wrapping_sub(cq.consumer) & INDEX_MASK >= cq.entries()
 }
 
-/// Writes the entry at the producer index, its last byte last. Returns `None` if the ring is full, or if the
-/// ring or its doorbell record is outside of the memory.
+/// Writes the entry at the producer index, the byte with its owner bit last. Returns `None` if the ring is
+/// full, or if the ring or its doorbell record is outside of the memory.
 fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> {
     if !cq.attributes.ignore_overrun && is_full(cq) {
         let mut consumer = [0; 4];

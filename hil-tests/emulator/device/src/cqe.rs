@@ -132,8 +132,8 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, status: Status) -> Entr
 
 /// Returns the entry of a signature error. The fields "actual" hold the signature in the data, and the fields
 /// "expected" hold the computed signature, as tests of hardware expect. `qpn` is the queue pair of the
-/// transfer, `key` the mkey with its tag. Linux looks up the queue pair, and compares the key with the key of
-/// its region.
+/// transfer, `key` the mkey with its tag. Linux looks up the queue pair by `qpn`, and compares `key` with the
+/// key of the memory region.
 pub(crate) fn signature_error(qpn: u32, key: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);

@@ -281,7 +281,7 @@ fn many<N: ArraySize>(blocks: &mut [Block], cipher: impl Fn(&mut Array<Block, N>
     }
 }
 
-/// Adds masks to blocks in GF(2^128).
+/// Adds masks to blocks in GF(2^128). This addition is an XOR.
 #[inline(always)]
 fn add(to: &mut [Block], from: &[Block], masks: &[u8]) {
     let (to, from) = (Array::slice_as_flattened_mut(to), Array::slice_as_flattened(from));

@@ -51,8 +51,8 @@ pub enum Error {
     BadKey,
     /// All numbers for objects of this kind are used up.
     Exhausted,
-    /// An mkey with entries of one length allows atomics, and an entry is in a region whose order is relaxed
-    /// (DEVICE.md, "Atomics over relaxed order").
+    /// A new mkey allows atomics and has entries of one length, and one of its entries names a region with
+    /// relaxed ordering (DEVICE.md, "Atomics over relaxed order").
     AtomicOverRelaxed,
 }
 
@@ -170,8 +170,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sets the port's table of GIDs: a datagram comes from the entry that its address vector names, and may
-    /// go to any entry. An empty table changes nothing. A new device has only the GID of its profile.
+    /// Sets the port's table of GIDs. The address vector of a sent datagram selects the GID that is its
+    /// source address. Datagrams to any GID of the table reach this port. An empty table changes nothing. A
+    /// new device has only the GID of its profile.
     pub fn set_gids(&mut self, table: Vec<[u8; 16]>) {
         self.gids.set(table);
     }
@@ -188,9 +189,9 @@ impl<M: Memory> Device<M> {
         self.gids.reach(gid);
     }
 
-    /// Puts the device on a network of devices, from now on and after resets of the function. Queue pairs get
-    /// numbers from `first` to `last`, which no other device of the network has. A GID that is not the port's
-    /// leads to another device.
+    /// Puts the device on a network of devices, from now on and after resets of the PCI function. Queue pairs
+    /// get numbers from `first` to `last`. The caller ensures that no other device of the network has these
+    /// numbers. A GID that is not the port's leads to another device.
     ///
     /// # Errors
     /// [`Error::BadAttribute`] for numbers that no queue pair can have.
@@ -201,8 +202,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Restores the queue pair numbers and the GIDs that [`Device::join`] has set, after a reset of the
-    /// function.
+    /// Restores the range of queue pair numbers and the GIDs that [`Device::join`] has set, after a reset of
+    /// the PCI function.
     pub(crate) fn apply_network(&mut self) {
         if let Some((first, last)) = self.network {
             self.objects.qps.set_range(first, last);
@@ -215,7 +216,7 @@ impl<M: Memory> Device<M> {
         self.gids.own()
     }
 
-    /// Sets the device's faults from now on. Loaded DEKs stay as they are.
+    /// Sets the deliberate faults of the device from now on. DEKs that are already loaded do not change.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
     }
@@ -291,8 +292,8 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for an mkey with crypto on a device
-    /// without crypto, [`Error::BadAttribute`] for too many entries, or for entries of one length on an mkey
-    /// that cannot have them; [`Error::Exhausted`].
+    /// without crypto, [`Error::BadAttribute`] for too many entries, for entries of one length on an mkey
+    /// that cannot have them, or for a feature that the device lacks; [`Error::Exhausted`].
     pub fn create_mkey(&mut self, attributes: MkeyAttributes) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         if attributes.crypto && self.profile.crypto == CryptoMode::None {
@@ -319,8 +320,8 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR
-    /// configures, for more entries than there is room for, or for a space that the entries do not cover;
-    /// [`Error::AtomicOverRelaxed`].
+    /// configures or that the device lacks, for more entries than there is room for, or for a space that the
+    /// entries do not cover; [`Error::AtomicOverRelaxed`]; [`Error::Exhausted`].
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         check_entries(&attributes)?;
@@ -367,7 +368,7 @@ impl<M: Memory> Device<M> {
     /// Creates 1 to 4 PSVs and returns their numbers (CREATE_PSV).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for the count.
+    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for the count; [`Error::Exhausted`].
     pub fn create_psvs(&mut self, pd: u32, count: u32) -> Result<Vec<u32>, Error> {
         self.known_pd(pd)?;
         if !(1..=4).contains(&count) {
@@ -410,7 +411,8 @@ impl<M: Memory> Device<M> {
     /// [`mlx5_mkey::wire::cqe::Cqe::UNWRITTEN`].
     ///
     /// # Errors
-    /// [`Error::BadAttribute`] for the number or the size of entries; [`Error::Exhausted`].
+    /// [`Error::BadAttribute`] for the number or the size of entries, or for a queue that ignores overruns on
+    /// a device without this feature; [`Error::Exhausted`].
     pub fn create_cq(&mut self, attributes: CqAttributes) -> Result<u32, Error> {
         if attributes.log_entries > 22 {
             return Err(Error::BadAttribute("CQ size"));

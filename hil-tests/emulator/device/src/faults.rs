@@ -55,7 +55,7 @@ faults! {
     escapes_ignored,
     /// SET_PSV changes nothing.
     psv_not_reset_by_set_psv,
-    /// The keytag is not compared.
+    /// The keytag in the crypto BSF is not compared with the keytag of the DEK.
     keytag_ignored,
     /// The length of a request counts memory bytes, not wire bytes.
     length_counts_memory_bytes,
@@ -114,7 +114,7 @@ faults! {
     /// On a queue pair with `drain_sigerr`, the send queue also stops for a signature error in data that the
     /// peer writes.
     drained_by_the_peers_data,
-    /// A transfer whose tweaks would carry into the upper half is refused.
+    /// A transfer is refused if counting its data units changes the upper half of the tweak.
     tweak_carry_refused,
     /// Each transfer begins with the tweak of the mkey's first data unit, at any offset.
     tweak_of_each_transfer,

@@ -96,7 +96,7 @@ pub(crate) struct Wqe {
     bytes: Vec<u8>,
 }
 
-/// The modifier of an MMO that copies (`MLX5_OPC_MOD_MMO_DMA`).
+/// The opcode modifier of an MMO request that copies memory (`MLX5_OPC_MOD_MMO_DMA`).
 const MODIFIER_COPY: u8 = 1;
 
 /// The most blocks of a send ring that are read at once.
@@ -240,7 +240,8 @@ impl Wqe {
                 Operation::Atomic { remote, width, change, scatter: scatter(rest)? }
             }
             Opcode::MMO => {
-                // Assumption: a copy ignores the opaque buffer, where other operations leave their results.
+                // Assumption: a copy ignores the opaque buffer, into which other MMO operations write their
+                // results.
                 rest.skip(OCTOWORD_BYTES)?;
                 let operation = Operation::Copy { from: rest.take()?, to: rest.take()? };
                 rest.end()?;

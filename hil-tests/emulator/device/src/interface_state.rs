@@ -15,11 +15,11 @@ pub(crate) const QPC_BYTES: usize = 0xe8;
 pub(crate) enum Checksum {
     /// No signature is checked (0).
     Off,
-    /// The mode before SET_HCA_CAP (1). Assumption: an entry must be signed. A block must be signed unless
-    /// both its signatures are 0, since Linux signs no block before SET_HCA_CAP.
+    /// The mode before SET_HCA_CAP (1). Assumption: an entry of the command queue must be signed. A mailbox
+    /// block must be signed unless both its signatures are 0, since Linux signs no block before SET_HCA_CAP.
     #[default]
     Initial,
-    /// The signatures of all entries and blocks are checked (3).
+    /// The signatures of all entries and mailbox blocks are checked (3).
     On,
 }
 
@@ -53,7 +53,8 @@ pub(crate) struct Interface {
     pub(crate) cqs: BTreeMap<u32, Notify>,
     /// Objects with a number and no other state, by the opcode that creates them and their number.
     pub(crate) numbers: BTreeSet<(u16, u32)>,
-    /// The user context of each object. Objects of the host itself are not listed.
+    /// The number (`uid`) of the user context that each object belongs to. Objects of the host itself,
+    /// context 0, are not listed.
     pub(crate) owners: BTreeMap<(Kind, u32), u16>,
     /// Memory of users for rings and doorbell records, by the number of the umem.
     pub(crate) umems: BTreeMap<u32, Umem>,
@@ -71,8 +72,8 @@ pub(crate) struct Interface {
     pub(crate) current: Option<Vec<u8>>,
     /// The finished commands that no event has reported yet: bit n is entry n of the command queue.
     pub(crate) completed: u32,
-    /// A request of the firmware for pages: the function, and the number of pages. A negative number returns
-    /// pages.
+    /// A page request of the firmware to the host: the number of the PCI function, and the number of pages. A
+    /// negative number asks the host to take pages back.
     pub(crate) page_request: Option<(u16, i32)>,
     /// Whether the firmware has asked for additional pages while it runs.
     pub(crate) more_pages: bool,
@@ -99,7 +100,8 @@ pub(crate) struct Kind(pub(crate) u16);
 /// Memory that a user has registered for rings and doorbell records (PRM `umem`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Umem {
-    /// The first address on the device's bus, possibly in a window.
+    /// The first address of the memory. If its pages do not follow each other, the address is in a window of
+    /// the device's bus, in which they do.
     pub(crate) address: u64,
     pub(crate) length: u64,
     /// Whether the device may write to all pages of the umem.

@@ -4,7 +4,8 @@
 /// programs of this project recognise that a device is no hardware.
 pub const PSID: &str = "MLX5SOFTDEV00001";
 
-/// The data units and the tweaks that the AES-XTS engine takes (DEVICE.md, "Engines").
+/// The kind of AES-XTS engine: the number of data units that it takes in a transfer, and the byte order of
+/// the tweak in the BSF (DEVICE.md, "Engines").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XtsEngine {
     /// Many data units in a transfer; the BSF holds the tweak in big endian (capability
@@ -40,7 +41,7 @@ pub enum Timestamps {
     FreeRunning,
     /// Real time (1).
     RealTime,
-    /// Both formats (2). Assumption: the device prefers the free-running clock.
+    /// Both formats (2). Assumption: the device then prefers the free-running clock.
     Both,
 }
 
@@ -73,7 +74,7 @@ pub enum Port {
     InfiniBand,
 }
 
-/// The LID of an InfiniBand port, and of its subnet manager. The subnet has no other ports.
+/// The LID that commands report for an InfiniBand port, and for its subnet manager.
 pub(crate) const LID: u16 = 1;
 
 /// The key of the port's only partition.
@@ -175,8 +176,9 @@ pub struct DeviceProfile {
     pub log_max_reads: u8,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
-    /// The most ranges of memory that one data segment may fall into, so that a request ends in bounded time.
-    /// 16 entries before the data, or without bytes, count as a range.
+    /// The limit for the ranges of memory that one data segment falls into. It bounds the time of a request.
+    /// Each key that an entry of an mkey names counts as a range too. 16 skipped entries (before the data, or
+    /// without bytes) count as one range.
     pub max_ranges: u32,
 }
 

@@ -20,7 +20,8 @@ impl<M: Memory> Device<M> {
     /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for domain or queues, [`Error::BadAttribute`] for sizes.
+    /// [`Error::NoSuchObject`] for domain or queues, [`Error::BadAttribute`] for sizes, for a receive queue
+    /// without a completion queue, or for a user index that the device lacks; [`Error::Exhausted`].
     pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, Error> {
         self.known_pd(attributes.pd)?;
         for number in [attributes.send_cqn].into_iter().chain(attributes.recv_cqn) {
@@ -183,7 +184,8 @@ impl<M: Memory> Device<M> {
         }
         let from = qp.state;
         qp.state = to;
-        // Software may have changed requests while the queue stood still.
+        // Software may have changed requests in the ring while the queue stood still, so the device forgets
+        // the blocks that it has read ahead.
         qp.read_ahead = ReadAhead::default();
         qp.copied_ahead = None;
         match to {
@@ -226,8 +228,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Sets the first block of a reset queue pair, as for a queue pair that migrates from another device
-    /// (`hw_sq_wqebb_counter`).
+    /// Sets the number of the first block that a reset queue pair will execute, as for a queue pair that
+    /// migrates from another device (`hw_sq_wqebb_counter`).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::InUse`] unless the queue pair is in [`QpState::Reset`].

@@ -20,7 +20,7 @@ pub enum Refusal {
     ProtectionDomain = 0x04,
     /// The key is bound to another queue pair.
     QueuePair = 0x05,
-    /// The key does not give the right.
+    /// The key does not give the right that the access needs.
     Right = 0x06,
     /// The range is outside of the key's space, or the key's layout has too few bytes for it.
     Bounds = 0x07,
@@ -36,9 +36,10 @@ pub enum Refusal {
     QueuePairRight = 0x0c,
     /// The message is longer than its buffer or than the device allows.
     Length = 0x10,
-    /// The start is inside a block or data unit.
+    /// The start of the transfer is inside a block or data unit.
     Alignment = 0x11,
-    /// The end is inside a protected block ([`crate::PartialBlocks::Refuse`]).
+    /// The end of the transfer is inside a protected block ([`crate::PartialBlocks::Refuse`]), or the
+    /// transfer is a part of a transaction.
     PartialBlock = 0x12,
     /// AES-XTS cannot take this length by the rule for job sizes.
     JobSize = 0x13,
@@ -52,7 +53,7 @@ pub enum Refusal {
     CryptoUnconfigured = 0x21,
     /// The DEK does not exist, or is in another protection domain.
     Dek = 0x22,
-    /// The keytag is not the DEK's.
+    /// The keytag in the BSF is not the keytag of the DEK.
     Keytag = 0x23,
     /// A signature PSV is missing or in another protection domain.
     Psv = 0x24,

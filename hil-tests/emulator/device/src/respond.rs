@@ -298,7 +298,8 @@ impl<M: Memory> Device<M> {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.state = QpState::Error;
             // Outstanding requests still complete when their answers come. If the queue pair is its own peer,
-            // one of them is the request that was refused here.
+            // one of them is the request that was refused here. If the peer had no receive request, no answer
+            // comes: the requests are flushed.
             if qp.outstanding.is_not_ready() {
                 qp.outstanding.clear();
             }

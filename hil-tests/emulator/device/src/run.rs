@@ -7,8 +7,8 @@ use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
-/// The most rounds over the queue pairs in one run. Requests may cause further requests without end, so the
-/// next run continues.
+/// The most rounds over the queue pairs in one run. Without a limit, a run might never end, since requests
+/// may cause further requests. The next run continues with them.
 const MAX_ROUNDS: u32 = 1 << 17;
 
 impl<M: Memory> Device<M> {
@@ -45,12 +45,13 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Runs the queue pairs that have work, until none can proceed, and repeats requests without a receive.
-    /// A run stands for a millisecond: a repetition counts as an attempt once the time of the peer's timer is
-    /// over.
+    /// Runs the queue pairs that have work, until none can proceed, and repeats requests for which the peer
+    /// had no receive request. A run stands for a millisecond: a repetition counts as an attempt once the
+    /// time of the peer's timer is over.
     ///
-    /// Requests in a send ring are work from their doorbell on ([`Device::doorbell`]). Receive requests have
-    /// no doorbell: a run looks for receive requests of queue pairs in the error state, and flushes them.
+    /// The device executes requests in a send ring only after their doorbell ([`Device::doorbell`]). Receive
+    /// requests have no doorbell: a run looks for receive requests of queue pairs in the error state, and
+    /// flushes them.
     pub fn run(&mut self) {
         for number in core::mem::take(&mut self.waiting) {
             self.ask_again(number);
@@ -61,7 +62,7 @@ impl<M: Memory> Device<M> {
         self.settle();
     }
 
-    /// Does the work of [`Device::run`] without its repetitions and its millisecond: continues queue pairs
+    /// Does the work of [`Device::run`], but repeats no requests, and no time passes: continues queue pairs
     /// whose state has changed, and flushes receive requests of queue pairs in the error state.
     pub fn settle(&mut self) {
         let pending = |number: &u32| self.pending_receives(*number) > 0;
@@ -70,8 +71,8 @@ impl<M: Memory> Device<M> {
         self.progress();
     }
 
-    /// Returns whether a queue pair is in the error state. Its later receive requests have no doorbell, so
-    /// [`Device::settle`] has to look for them.
+    /// Returns whether any queue pair is in the error state. Receive requests that are posted to this queue
+    /// pair later have no doorbell, so [`Device::settle`] has to look for them.
     pub fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }

@@ -8,7 +8,8 @@ use crc::{Algorithm, CRC_16_T10_DIF, CRC_32_ISCSI, CRC_64_XZ, Crc, Table};
 /// The longest signature in bytes.
 pub const MAX_SIGNATURE: usize = 8;
 
-// "Input reflected, output not": the bit order that sets the device's CRC32 apart from that of zlib.
+// The input is reflected, and the output is not. This bit order sets the device's CRC32 apart from the CRC32
+// of zlib.
 const CRC32: Algorithm<u32> = Algorithm {
     width: 32,
     poly: 0x04c1_1db7,
@@ -19,8 +20,7 @@ const CRC32: Algorithm<u32> = Algorithm {
     check: 0,
     residue: 0,
 };
-// CRC-64/NVME ("AD93D23594C93659, reflected, final ones"). The algorithm is written out because the seed
-// varies.
+// CRC-64/NVME: another polynomial than CRC-64/XZ, with the same reflection and the same final inversion.
 const CRC64: Algorithm<u64> = Algorithm { poly: 0xad93_d235_94c9_3659, ..CRC_64_XZ };
 
 static GUARD: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);

@@ -173,8 +173,8 @@ fn transaction(
 
 /// Decodes a block format selector to the rule for the signatures of a domain.
 ///
-/// Assumption: tags come from the PSV, which SET_PSV writes. Seeds come from the BSF: a provider that once
-/// inverted only the seed bit changed the values that devices computed.
+/// Assumption: tags come from the PSV, which SET_PSV writes. Seeds come from the BSF: an old libmlx5 inverted
+/// the seed bit of the BSF alone, and devices then computed other values.
 fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<Rule, Reason> {
     if bfs == 0 {
         if !InlineValid::from_bits(inline.vld_refresh.get()).valid() {
@@ -233,7 +233,7 @@ fn cipher<'a>(
         CryptoBsf::UNIT_1_MIB => 1 << 20,
         selector => BlockSize::from_selector(selector).ok_or(Reason::UnitSelector { selector })?.bytes(),
     };
-    // Assumption: a DEK of another protection domain does not exist for the mkey.
+    // Assumption: the device refuses a DEK that is not in the mkey's protection domain.
     let number = bsf.dek.get();
     let dek = objects.deks.get(number).ok_or(Reason::UnknownDek { dek: number })?;
     if dek.pd != pd && !faults.dek_domain_ignored {

@@ -84,12 +84,13 @@ pub(crate) struct Walk<'a, V> {
     /// The costs that the walk may still have: [`RANGE`] for each range of memory and each key in an entry,
     /// and 1 for each entry that the walk passes over.
     pub(crate) budget: u64,
-    /// The most ranges of memory and keys in entries.
+    /// The most ranges of memory and keys in entries. Only a refusal uses this number: `budget` has the
+    /// limit.
     pub(crate) limit: u32,
     pub(crate) visit: V,
 }
 
-/// The cost of a range. An entry without any byte of the range costs 1.
+/// The cost of a range of memory, and of a key in an entry. An entry that the walk passes over costs 1.
 pub(crate) const RANGE: u64 = 16;
 
 impl<V: FnMut(u64, u64) -> Result<(), Reason>> Walk<'_, V> {

@@ -18,7 +18,7 @@ fn objects_are_told_that_there_are() {
 
 /// `atomic_caps` has compare-and-swap and fetch-and-add of 8 bytes, with old values in the host's byte order,
 /// and masked atomics of 4 and 8 bytes where the device has them. The second structure of general
-/// capabilities is all zeros.
+/// capabilities has only the fields for send queues without a doorbell record, where the device has them.
 #[test]
 fn kinds_with_little_in_them_are_there() {
     let profile = DeviceProfile::default();

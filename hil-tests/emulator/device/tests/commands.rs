@@ -102,8 +102,8 @@ impl Setup {
     /// Allocates the ring of an event queue of `1 << log` entries, and returns the CREATE_EQ that names it.
     pub(crate) fn eq(&mut self, log: u8) -> Words {
         let ring = self.entries(log);
-        // The lowest bit of the byte decides that the device owns the entry. In the first entry, the other
-        // bits are 0.
+        // CREATE_EQ needs the value 1 in the last byte of the first entry: the bit of an entry that is not
+        // written yet, with zeros in the other bits.
         self.host.put(ring + 63, &[1]);
         // All user contexts may use the event queue, as Linux sets it up.
         let words = Words::new(0x301, PAGES).u16(2, 0xffff).u8(0x1c, log).u24(0x1d, self.uar);
@@ -144,7 +144,7 @@ impl Setup {
             drain_sigerr: false,
             rnr_retry: Retries::Infinite,
         };
-        // `log_rq_stride` counts from 16 bytes on.
+        // A `log_rq_stride` of 2 means slots of 16 << 2 bytes.
         let words = Words::new(0x500, PAGES)
             .u24(QPC + 0x5, self.host.pd)
             .u8(QPC + 0x9, LOG_RQ << 3 | 2)
@@ -391,7 +391,7 @@ fn a_completion_queue_ignores_overruns_if_asked() {
         let (events, producer) = (setup.host.device.take_events(), setup.host.device.cq_producer(cqn));
         let expected = if ignores { (vec![], Ok(5)) } else { (vec![Event::CqError(cqn)], Ok(2)) };
         assert_eq!((events, producer), expected);
-        // The fifth completion is in the first entry, in the third lap.
+        // With `oi`, the fifth completion is in the first entry, in the third lap of the ring of two entries.
         let counter = setup.host.get(ring.address + 60, 2);
         assert_eq!(counter, if ignores { [0, 4] } else { [0, 0] });
     }
@@ -424,8 +424,8 @@ fn a_queue_pair_has_good_fields() {
     setup.good(good);
 }
 
-/// Without a receive queue, the memory begins with the send ring. The receive CQ is optional, but stored if
-/// the command names one.
+/// Without a receive queue, the memory of the rings begins with the send ring. The receive CQ is optional,
+/// but stored if the command names one.
 #[test]
 fn a_queue_pair_may_do_without_receives() {
     let mut setup = Setup::new();
@@ -714,7 +714,8 @@ fn atomics_over_relaxed_order_have_their_number() {
     is_refused(&mut setup, &words);
 }
 
-/// A key over all addresses of the bus ignores its length.
+/// A key over all addresses of the bus needs the flag `length64`. The device ignores the length in the
+/// command.
 #[test]
 fn an_mkey_of_physical_addresses_is_of_all_memory() {
     let mut setup = Setup::new();
@@ -811,8 +812,8 @@ fn a_region_is_on_pages_wherever_they_are() {
         .u64(MKC + 0x10, 0x7f00)
         .u64(MKC + 0x18, 0x300)
         .u8(MKC + 0x3b, 12)
-        // The lower bits of an entry are rights.
         .u64(0x110 - 8, 0);
+    // The two lowest bits of a page entry are rights. With 3, the device may read and write the page.
     let words = with_page(with_page(words, pages + 0x2000 + 3), pages + 3);
     setup.refused(without_page(words.clone()), BAD_INPUT_LENGTH, "a page too few");
     setup.refused(words.clone().u8(MKC + 0x3b, 11), BAD_PARAMETER, "pages of 2 KiB");
@@ -858,8 +859,8 @@ fn a_driver_has_queue_pairs_of_its_own() {
     }
 }
 
-/// The completion of a management datagram names the partition in its low 16 bits at 0x24 (`handle_responder`
-/// in `cq.c` of Linux's mlx5_ib).
+/// The completion of a management datagram has the key of the partition (P_Key) in the low 16 bits of the
+/// word at offset 0x24 (`handle_responder` in `cq.c` of Linux's mlx5_ib).
 #[test]
 fn a_management_datagram_names_its_partition() {
     const GID: [u8; 16] = [7; 16];
@@ -979,7 +980,8 @@ fn a_port_tells_what_it_is() {
     }
 }
 
-/// On InfiniBand, a path leads to a LID, on Ethernet to a GID. A path to another address leads to no peer.
+/// On InfiniBand, a path leads to a LID, on Ethernet to a GID. A path to another address than the port's own
+/// leads to no peer.
 #[test]
 fn a_path_leads_here_or_to_nobody() {
     for (port, here) in

@@ -12,7 +12,8 @@ fn tweak() -> [u8; 16] {
     TWEAK.to_be_bytes()
 }
 
-/// A row of the man page's table: the bytes in memory and on the wire, and the configuration.
+/// A row of the table in the man page `mlx5dv_wr_set_mkey_crypto`: the bytes in memory and on the wire, and
+/// the configuration.
 struct Row {
     name: &'static str,
     order: u8,

@@ -121,7 +121,8 @@ impl Region {
             ref_tag: REFERENCE.into(),
             sig_type: InlineDif::SIG_CRC,
             rp_inv_seed: 0x80,
-            // The reference tag grows, and the application tag escapes.
+            // The reference tag grows by one for each block. An application tag of ffff switches the checks
+            // of its block off.
             dif_flags: 0x41,
             // No bit of the application tag is compared.
             app_bitmask_check: 0.into(),
@@ -131,8 +132,8 @@ impl Region {
         let bsf = SignatureBsf {
             bsf_size_sbs: 0x80 | if memory && wire { 0x10 } else { 0 },
             check_byte_mask: check,
-            // The copy mask selects guard, application tag and reference tag, because memory and wire have
-            // the same values.
+            // If both domains have T10-DIF, the field has the copy mask instead of a block size. The mask
+            // selects all bytes, because memory and wire have the same values.
             wire: if memory && wire { 0xff } else { u8::from(wire) },
             memory: u8::from(memory),
             // The bytes of the first entry: the data, with the protection information if both are stored
@@ -195,9 +196,9 @@ impl Source {
     }
 }
 
-/// A kernel registers data and protection information directly, or through another key over a list, whose UMR
-/// makes no checks. The wire has blocks and protection information, or blocks alone. A region over data alone
-/// adds protection information to the wire: its transfers are longer than its length.
+/// A kernel registers data and protection information directly, or through an inner key over a list. The UMR
+/// of the inner key makes no checks. The wire has blocks and protection information, or blocks alone. A
+/// region over data alone adds protection information to the wire: its transfers are longer than its length.
 #[test]
 fn a_region_of_linux_passes_strips_and_inserts() {
     let source = Source::new();

@@ -256,7 +256,7 @@ fn nothing_but_enable_is_heard_at_reset_and_enable_nowhere_else() {
         (entry[0x20], device.phase())
     };
     let of = |opcode: u16, op_mod: u16| Words::new(opcode, 16).u16(6, op_mod).0;
-    // These commands need an enabled function: QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that
+    // These commands are refused before ENABLE_HCA: QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that
     // takes pages back, DISABLE_HCA.
     let others = [of(0x10a, 0), of(0x100, 1), of(0x107, 1), Words(of(0x108, 2)).u32(8, 7).0, of(0x105, 0)];
     for request in &others {
@@ -335,7 +335,7 @@ fn a_driver_chooses_what_is_signed() {
     assert_eq!(choose(&mut device, 3), 0);
     assert_eq!(bare(query(1), true).give(&mut device)[0x3f], 1 << 1, "a block without signatures");
     assert_eq!(query(1).give(&mut device)[0x3f], 0);
-    // A reset of the function also resets this choice.
+    // A reset of the PCI function also resets the choice of SET_HCA_CAP.
     device.reset_function();
     assert_eq!(device.phase(), Phase::Reset);
     while device.read_register(0x1fc) >> 31 != 0 {}

@@ -401,7 +401,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "BsfOrder" => {
             let base = Config::new(&b.both).access(LW).list(&[(at, 1040, key)]);
             let config = base.signature(t10, Sig::None, 0xff).crypto(1, 2, [0; 16], b.dek);
-            // A second crypto BSF replaces the signature BSF.
+            // The first BSF gets the code of a crypto BSF, so that the request has two crypto BSFs.
             (Some(config), None, None, set(BSF, &[0xc1]), Refuses)
         }
         "RawDataSize" => dif(set(BSF + 4, &[0, 0, 0, 9]), Executes),

@@ -551,7 +551,7 @@ fn a_device_has_a_longest_message() {
             }
         }
     }
-    // A peer with a higher limit sends the message.
+    // The peer is another device with a higher limit. This device refuses the longer one of its messages.
     let b = host.q[B].qpn;
     for (sequence, length) in [(0, LONGEST), (1, LONGEST + 1)] {
         let data = std::sync::Arc::new(vec![1; length as usize]);

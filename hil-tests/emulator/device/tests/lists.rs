@@ -184,7 +184,8 @@ fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
     }
 }
 
-/// Entries that the data does not touch count too: a list may have many of them, and many lists may name it.
+/// Entries that hold none of the data also count toward the limit of ranges, since a list may have many such
+/// entries, and many lists may name this list.
 #[test]
 fn entries_without_data_count_among_the_ranges() {
     for (max_ranges, is_strided, empty, outcome) in [

@@ -66,7 +66,8 @@ fn entries_have_numbers_of_more_than_16_bits() {
         assert_eq!(host.send_from(equal, first * 64, count as u32 * 64), expected, "{first}");
     }
     while host.poll_send(A).is_some() {}
-    // The low 16 bits of the offset alone name another entry, number 0.
+    // The numbers 0x1_0000 and 0 have the same low 16 bits, but are different entries: this UMR writes entry
+    // 0.
     host.post(A, part(equal, 0, 64, &[entry(50)]));
     assert_eq!(host.send_from(equal, 0, 64), data[450..514]);
 }

@@ -121,7 +121,7 @@ fn numbers_are_used_again_late_or_at_once() {
     assert_eq!(register(&mut host), Err(Error::Exhausted));
     destroy(&mut host, 0x101);
     destroy(&mut host, 0x102);
-    // The search for the next number begins behind the last one.
+    // The search for a free number begins behind the number that was assigned last, 0x100.
     assert_eq!((register(&mut host), register(&mut host)), (Ok(0x101), Ok(0x102)));
     host.device.reuse_numbers();
     for number in [0x102, 0x100, 0x101] {

@@ -111,7 +111,8 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     // The receive requests are posted before the second request is repeated. The third request must not take
     // a receive request before the second request does.
     let rest = [pair.receive(), pair.receive()];
-    // The third request has no answer.
+    // The peer answers that the first request is done, and that it had no receive request for the second. The
+    // third request gets no answer.
     assert_eq!(pair.back(), 2);
     assert_eq!(pair.one.good(A).counter(), counters[0]);
     assert_eq!(pair.there(), 0, "it waits for the timer");
@@ -128,8 +129,9 @@ fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
     assert_eq!(arrived, [1, 2, 3, 4]);
 }
 
-/// The peer answers the first request of all, which has no receive request, and not the one that follows it.
-/// A fabric that holds back answers could deliver a second answer long after both requests are repeated.
+/// The peer answers only the first of two requests, for which it has no receive request. If it also answered
+/// the second, a fabric that holds back answers could deliver this answer long after both requests are
+/// repeated.
 #[test]
 fn what_follows_a_first_request_without_a_receive_has_no_answer() {
     let mut pair = Two::new();

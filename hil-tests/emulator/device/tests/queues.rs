@@ -353,8 +353,8 @@ fn a_full_completion_queue_is_not_overwritten() {
     assert!(host.poll_send(A).is_none());
 }
 
-/// On a queue that ignores overruns, software sees every completion also if it never updates the consumer
-/// index.
+/// On a completion queue that ignores overruns, software sees every completion also if it never updates the
+/// consumer index.
 #[test]
 fn a_queue_that_ignores_overruns_goes_on() {
     let mut host = Host::new();
@@ -376,7 +376,7 @@ fn a_queue_that_ignores_overruns_goes_on() {
     assert!(host.device.take_events().is_empty());
 }
 
-/// A collapsed queue keeps only its last entry, at the start of its ring.
+/// A collapsed completion queue keeps only its last entry, at the start of its ring.
 #[test]
 fn a_collapsed_queue_keeps_its_last_entry() {
     let mut host = Host::new();
@@ -524,7 +524,7 @@ fn states_and_their_transitions() {
     modify(&mut host, S::ReadyToSend).unwrap();
     host.device.run();
     host.good(A);
-    // A request that waits for its peer delays the event.
+    // A SEND for which the peer has no receive request yet delays the event SQ_DRAINED.
     host.post(A, send(Opcode::SEND, 0, &[]));
     host.ring(A);
     modify(&mut host, S::SendQueueDrained).unwrap();

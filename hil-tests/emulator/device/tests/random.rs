@@ -105,7 +105,7 @@ proptest! {
                 let octowords = 4 * (imm as u8 & 1);
                 wqe = wqe.with(&[0x80u8, 0, 0, 0, 0, octowords, 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
             }
-            // The only MMO operation is a copy.
+            // An MMO request is a copy if its opcode modifier is 1. The device refuses other modifiers.
             if opcode == 0x2f {
                 wqe.0[0] = 1;
             }

@@ -131,8 +131,8 @@ fn list(mkey: &Mkey, entries: &[(u64, u32, Key)], length: u64) -> Wqe {
     config.umr()
 }
 
-/// One UMR writes entries in the request, and another UMR replaces some of them. The word that holds the
-/// length of a list entry, or the code of an interleaved layout, is ignored.
+/// One UMR writes all entries of a key with entries of one length, and another UMR replaces some of them. The
+/// device ignores the lengths in the entries.
 #[test]
 fn umrs_write_entries_of_one_length() {
     let mut host = Host::new();

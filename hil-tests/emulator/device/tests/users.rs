@@ -167,8 +167,8 @@ fn nop(qp: u32, index: u16) -> [u8; 64] {
     block
 }
 
-/// A doorbell alone announces the requests of a queue pair without a doorbell record: the beginning of the
-/// last request, or the number of the next block without a size.
+/// A doorbell alone announces the requests of a queue pair without a doorbell record. The doorbell has either
+/// the beginning of the last request, or the number of the block after it, with a size of 0.
 #[test]
 fn a_doorbell_alone_announces_requests() {
     let mut setup = Setup::with(mlx5_softdev::DeviceProfile { doorbell_alone: true, ..Default::default() });
@@ -202,8 +202,7 @@ fn a_doorbell_alone_announces_requests() {
     }
     assert_eq!(ring(&mut setup, 0x808, &next(4)), 3, "a later word of a block");
     assert_eq!(ring(&mut setup, 0x600, &next(4)), 4);
-    // A queue pair with a record has no doorbell at this place, and a device without the capability refuses
-    // the mode.
+    // A device without the capability refuses queue pairs without a doorbell record.
     let mut setup = Setup::new();
     let user = User::new(&mut setup);
     user.clear(&mut setup.host, 0x800);
@@ -469,7 +468,8 @@ fn a_page_of_doorbells_rings_the_queues_of_its_own() {
     assert_eq!(raised(host), 0, "the completion queue is not armed");
     arm(host, user.uar, 0x20, cq);
     assert_eq!(raised(host), 1);
-    // The host has not taken the event, so that arming would raise an interrupt.
+    // The host has not taken the event, so arming the event queue raises an interrupt at once. A doorbell in
+    // another UAR page does not arm the queue.
     host.device.write_uar(register(user.uar, 0x40), &(eq << 24).to_be_bytes());
     assert_eq!(raised(host), 0, "the event queue is not armed");
     host.device.write_uar(register(setup.uar, 0x40), &(eq << 24).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Reads commands on mkeys, signature values and data encryption keys, and builds their replies.
+//! Reads commands on mkeys, PSVs and data encryption keys, and builds their replies.
 
 use super::reply::{HEADER, Refused, with};
 use super::request::Request;
@@ -69,9 +69,9 @@ impl MkeyCommand {
     /// Reads the command.
     ///
     /// # Errors
-    /// [`Refused`] for an unknown access mode, for a region whose addresses do not fit 64 bits, and for a
-    /// region in the state free that no UMR may change. Assumption: the device refuses a region of this last
-    /// kind.
+    /// [`Refused`] for an unknown access mode, for pages of less than 4 KiB, for a region whose addresses do
+    /// not fit 64 bits, and for a region in the state free that no UMR may change. Assumption: the device
+    /// refuses a region of this last kind.
     pub fn read(request: &Request) -> Result<Self, Refused> {
         let context = MkeyContext::read_from_bytes(request.bytes(MKC, size_of::<MkeyContext>())?);
         let context = context.map_err(|_| Refused::INPUT_LENGTH)?;
@@ -129,12 +129,12 @@ fn pages(
     Ok(KeySpace::Pages { start, length, log_page, umr, entries })
 }
 
-/// The fields of CREATE_PSV, which creates signature values.
+/// The fields of CREATE_PSV, which creates PSVs (protection signature values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsvCommand {
     /// The protection domain.
     pub pd: u32,
-    /// The number of values.
+    /// The number of PSVs to create.
     pub count: u32,
 }
 
@@ -148,7 +148,7 @@ impl PsvCommand {
     }
 }
 
-/// Returns the reply to CREATE_PSV with the numbers of the new values.
+/// Returns the reply to CREATE_PSV with the numbers of the new PSVs.
 pub fn psv_reply(numbers: &[u32]) -> Vec<u8> {
     let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
     with(0x20, 0x10, &numbers)
@@ -161,7 +161,7 @@ const OBJECT: usize = 256;
 /// of a valid login of the user, which a device with wrapped keys needs.
 ///
 /// # Errors
-/// [`Refused`] as [`DekAttributes::read`] has them.
+/// [`Refused`] for each error of [`DekAttributes::read`].
 pub fn dek(request: &Request, crypto: CryptoMode, login: Option<u32>) -> Result<DekAttributes<'_>, Refused> {
     let object = request.bytes(HEADER, request.0.len().saturating_sub(HEADER))?;
     DekAttributes::read(object, crypto, login).map_err(|error| match error {

@@ -1,6 +1,6 @@
-//! Requests of commands as values. Each function of this module reads one kind of command, checks its fields,
-//! and changes nothing. The command queue of the PCI function and the stand-in for Linux's uverbs interface
-//! both read commands by these functions. The two differ in how they find the memory and the objects that a
+//! Reads commands into values. Each function of this module reads one kind of command, checks its fields, and
+//! changes nothing. The command queue of the PCI function and the stand-in for Linux's uverbs interface both
+//! read commands by these functions. The two differ in how they find the memory and the objects that a
 //! command names.
 //!
 //! The functions read fields at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md, "The

@@ -38,7 +38,8 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    // RST2INIT_QP sets the path, the rights and the Q_Key. INIT2INIT_QP sets none of them.
+    // RST2INIT_QP sets the path, the rights and the Q_Key. INIT2INIT_QP sets only fields of `OPTIONS`, and
+    // the properties that the function `properties` reads.
     Step {
         opcode: 0x502,
         from: Some(&[QpState::Reset]),
@@ -46,7 +47,7 @@ const STEPS: &[Step] = &[
         sets: &[0x18..0x44, 0x91..0x93, 0xa8..0xac],
     },
     Step { opcode: 0x50e, from: Some(&[QpState::Init]), to: QpState::Init, sets: &[] },
-    // INIT2RTR_QP sets sizes, the peer, the path and properties of the responder.
+    // INIT2RTR_QP sets the MTU, the longest message, the peer, the path and properties of the responder.
     Step {
         opcode: 0x503,
         from: Some(&[QpState::Init]),
@@ -71,8 +72,9 @@ const STEPS: &[Step] = &[
 /// bits. RTR2RTS_QP sets these bits.
 const TIME_OUT: (usize, u8) = (0x20, 0xf8);
 
-/// The number of the peer's reads in flight: the offset of its byte in the context, and the mask of its bits.
-/// INIT2RTR_QP sets these bits. The other bits of the byte belong to the right to atomics (`atomic_mode`).
+/// The most RDMA READs of the peer in flight: the offset of the field's byte in the context, and the mask of
+/// its bits. INIT2RTR_QP sets these bits. The other bits of the byte belong to the right to atomics
+/// (`atomic_mode`).
 const READS: (usize, u8) = (0x91, 0xf0);
 
 /// The offset of the path's port number in a context (`vhca_port_num`). If INIT2RTR_QP has the number 0

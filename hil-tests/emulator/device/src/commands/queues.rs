@@ -34,7 +34,8 @@ impl CqCommand {
     pub fn read(request: &Request) -> Result<Self, Refused> {
         let (flags, more) = (request.u8(0x11)?, request.u8(0x12)?);
         let log_entries = request.u8(0x1c)? & 0x1f;
-        // Bits 0xc0 are set for a `cqe_sz` above 1 (128 bytes), bit 0x40 is `cqe_comp_en`.
+        // Bits 0xc0 of `flags` are set for a `cqe_sz` above 1 (128 bytes). Bit 0x40 of `more` is
+        // `cqe_comp_en`.
         if flags & 0xc0 != 0 || more & 0x40 != 0 || log_entries > LOG_MAX_ENTRIES {
             return Err(Refused::PARAMETER);
         }

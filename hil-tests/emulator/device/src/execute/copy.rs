@@ -56,7 +56,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Copies the range `from` to the range `to`. If any byte may not be written, none is.
+    /// Copies the range `from` to the range `to`. If a byte of the target may not be written, the copy is
+    /// refused and writes no byte.
     pub(super) fn copy(
         &mut self,
         qpn: u32,

@@ -43,8 +43,9 @@ pub(crate) enum Outcome {
     },
 }
 
-/// Returns the number of calls of [`Device::run`], one for each millisecond, after which a request without a
-/// receive may be repeated (Linux, `ib_rvt_rnr_table` of rdmavt). Code 1 is 10 microseconds, not 15.
+/// Returns the number of calls of [`Device::run`], one for each millisecond, after which a request may be
+/// repeated whose peer had no receive request (Linux, `ib_rvt_rnr_table` of rdmavt). The table has 10
+/// microseconds for code 1, and the formula has 15. Both are one call.
 const fn runs(timer: u8) -> u32 {
     let timer = timer & 0x1f;
     let microseconds = match timer {
@@ -468,8 +469,8 @@ impl<M: Memory> Device<M> {
     /// Stops the send queue after a signature error, or after the last outstanding request if the user has
     /// asked for draining.
     ///
-    /// Assumption: the queue stops directly behind the failing request, with or without a fence (the man page
-    /// allows a later stop), and only for errors that the requester finds.
+    /// Assumption: the queue stops directly behind the request with the signature error, with or without a
+    /// fence (the man page allows a later stop), and only for errors that the requester finds.
     pub(crate) fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;

@@ -13,7 +13,7 @@ use crate::object::Pd;
 use crate::profile::Port;
 use alloc::vec::Vec;
 
-/// Opcodes of commands about the function, its pages and its port (`MLX5_CMD_OP_*` of Linux).
+/// Opcodes of commands about the PCI function, its pages and its port (`MLX5_CMD_OP_*` of Linux).
 mod opcode {
     pub(super) const QUERY_HCA_CAP: u16 = 0x100;
     pub(super) const QUERY_ADAPTER: u16 = 0x101;
@@ -181,7 +181,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Checks that a command names function 0, which is the only function.
+    /// Checks that a command names PCI function 0, the driver's own function. The device has no other.
     fn own_function(&self, request: &Request) -> Result<(), Refused> {
         if request.u32(8)? == 0 { Ok(()) } else { Err(Refused::PARAMETER) }
     }

@@ -1,5 +1,5 @@
-//! Delivery of commands: checks of owner bits, tokens and signatures in entries and mailbox blocks, and the
-//! delivery of replies.
+//! Delivery of commands from the command queue: checks owner bits, tokens and signatures of its entries and
+//! of mailbox blocks, and writes the replies.
 
 use super::opcode;
 use crate::commands::reply::LEAST;
@@ -13,8 +13,8 @@ use crate::wiped::Wiped;
 use alloc::vec::Vec;
 use zeroize::Zeroize;
 
-/// Sizes in bytes: of an entry, of the part of a request or reply in an entry, of the part in a mailbox
-/// block, and of a block.
+/// Sizes in bytes: of a command queue entry, of the part of a request or reply that is in the entry, of the
+/// part in a mailbox block, and of a mailbox block.
 const ENTRY: usize = 64;
 const INLINE: usize = 16;
 const DATA: usize = 512;

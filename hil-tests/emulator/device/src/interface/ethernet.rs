@@ -27,7 +27,7 @@ pub(super) const NUMBERS: &[u16] = &[
     opcode::CREATE_FLOW_GROUP,
 ];
 
-/// The commands that have no effect on a port without a network, and the queries whose answer is all zeros.
+/// The commands that have no effect on this device, and the queries whose answer is all zeros.
 const WITHOUT_EFFECT: &[u16] = &[
     opcode::QUERY_Q_COUNTER,
     opcode::MODIFY_NIC_VPORT_CONTEXT,
@@ -111,8 +111,8 @@ const OTHERS: &[(u16, &[Field])] = &[
 /// The number of entries of the table of GIDs.
 const GIDS: usize = 256;
 
-/// The numbers of send queues of packets. Doorbells name these queues and queue pairs in the same way. Queue
-/// pairs have lower numbers on this device.
+/// The range of numbers for send queues of packets. A doorbell names a send queue of packets or a queue pair
+/// by the same field, so their numbers must differ. Queue pairs have lower numbers on this device.
 const SEND_QUEUES: core::ops::Range<u32> = 0xf0_0000..0x100_0000;
 
 /// Offset of the work queue in CREATE_SQ (PRM `sqc`, `wq`).
@@ -121,8 +121,7 @@ const WQ: usize = 0x50;
 /// The number of bytes of a block of a send queue.
 const BLOCK: u64 = 64;
 
-/// Adds the capabilities that a driver of an Ethernet port needs to the structure `found` of a kind. Returns
-/// the result.
+/// Adds the fields of an Ethernet port to `found`, the capability structure of this kind. Returns the result.
 pub(super) fn with_offloads(kind: u16, mut found: Vec<u8>) -> Vec<u8> {
     OTHERS.iter().filter(|(of, _)| *of == kind).for_each(|(_, fields)| put_all(&mut found, fields));
     found

@@ -98,7 +98,8 @@ impl Layout {
     }
 }
 
-/// Returns the ones' complement sum of 16-bit words. An odd last byte counts as the upper half of a word.
+/// Returns the sum of big-endian 16-bit words. An odd last byte counts as the upper half of a word. The
+/// function `fold` makes the sum a ones' complement sum of 16 bits.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let last = rest.first().map_or(0, |byte| u64::from(*byte) << 8);

@@ -1,5 +1,5 @@
-//! The command interface of a bare machine: registers, the command queue, and the states from reset to
-//! running.
+//! The interface of the PCI function for drivers, such as Linux's or one on a bare machine: registers, the
+//! command queue, the states from reset to running, doorbells and event queues.
 //!
 //! The interface reads fields at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md,
 //! "The command interface of a bare device"). It shares no code with the library's encoders of commands.
@@ -60,7 +60,7 @@ mod driver {
     pub(super) const SOFTWARE_RESET: u32 = 7;
 }
 
-/// A flag of INITIALIZING: a driver may reset the device by the state of its interface
+/// A flag of the register INITIALIZING: a driver may reset the device by the state of the driver's interface
 /// (`MLX5_FW_RESET_SUPPORTED_OFFSET` of Linux).
 const RESETS: u32 = 1 << 30;
 
@@ -69,7 +69,7 @@ const STARTING: u32 = 3;
 
 impl<M: Memory> Device<M> {
     /// Reads a register of the initialization segment at an offset in bytes. The value is in host byte order.
-    /// Other offsets read as 0.
+    /// Offsets without a register read as 0.
     pub fn read_register(&mut self, offset: usize) -> u32 {
         let interface = &mut self.interface;
         match offset {
@@ -94,9 +94,10 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes a register. A write to the doorbell executes the named commands at once. While the firmware is
-    /// starting, writes are ignored. A driver resets the device by the state of its interface (`health.c` of
-    /// Linux); the interface is then disabled until the driver sets the address of a queue.
+    /// Writes a register. A write to the doorbell executes the commands in the named entries of the command
+    /// queue at once. While the firmware is starting, writes are ignored. A driver resets the device by the
+    /// state of its interface (`health.c` of Linux). The interface is then disabled until the driver sets the
+    /// address of a command queue.
     pub fn write_register(&mut self, offset: usize, value: u32) {
         if self.interface.asked <= STARTING {
             return;
@@ -127,8 +128,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Resets the function: destroys all objects and the state of the command interface. The firmware starts
-    /// again. Settings of the device, such as its profile and its clock, stay.
+    /// Resets the PCI function: destroys all objects and the state of the command interface. The firmware
+    /// starts again. Settings of the device, such as its profile and its clock, stay.
     pub fn reset_function(&mut self) {
         self.drop_objects();
         self.interface = Interface::default();
@@ -146,7 +147,7 @@ impl<M: Memory> Device<M> {
         self.outbound = Outbound::default();
         self.gids = Gids::new(self.profile.port_gid);
         self.apply_network();
-        // Waiting completion entries belong to queues that no longer exist.
+        // The completion entries that the gate holds back belong to queues that no longer exist.
         drop(self.gate.open());
         self.memory.close_all();
         let interface = &mut self.interface;

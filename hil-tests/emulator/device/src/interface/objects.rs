@@ -115,7 +115,7 @@ impl<M: Memory> Device<M> {
     pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
         let numbers = match opcode {
             opcode::CREATE_XRC_SRQ => 0x10_0000..0x20_0000,
-            // A counter has a byte for its number.
+            // Commands name a set of counters by one byte.
             opcode::ALLOC_Q_COUNTER => 1..0x100,
             _ => 1..0xffff,
         };

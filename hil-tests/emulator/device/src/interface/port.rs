@@ -1,4 +1,4 @@
-//! Executes commands about the function and its port: about the adapter, registers of the port, and the
+//! Executes commands about the PCI function and its port: about the adapter, registers of the port, and the
 //! port's addresses (`fw.c`, `vport.c` and `port.c` of Linux's mlx5_core).
 
 use super::ethernet;
@@ -16,7 +16,7 @@ type Answer = Result<Vec<u8>, Refused>;
 /// A capability of the port: connection management (`IB_PORT_CM_SUP`).
 const CONNECTIONS: u32 = 1 << 16;
 
-/// Fields of `cmd_hca_cap` that only a driver of the function needs.
+/// Fields of `cmd_hca_cap` that only a driver of the PCI function needs.
 const GENERAL: &[Field] = &[
     number(0x1c, 0, 8, 22),   // log_max_eq_sz
     number(0x1f, 4, 4, 7),    // log_max_eq
@@ -34,8 +34,8 @@ const GENERAL: &[Field] = &[
 /// Fields of `cmd_hca_cap` for an InfiniBand port: commands replace management packets (`ib_virt`).
 const INFINIBAND: &[Field] = &[flag(0x34, 2)];
 
-/// Adds to the general capabilities (`found`) the fields that only a driver of the function needs. Returns
-/// the result.
+/// Adds to the general capabilities (`found`) the fields that only a driver of the PCI function needs.
+/// Returns the result.
 pub(super) fn with_host(mut found: Vec<u8>, port: Port) -> Vec<u8> {
     put_all(&mut found, GENERAL);
     if port == Port::InfiniBand {
@@ -108,7 +108,7 @@ impl<M: Memory> Device<M> {
             // The port is up, independent of the requested state.
             (register::PAOS, true) => put(2, &[1, 1]),
             (register::PAOS | register::PMTU, false) => {}
-            // The port neither sends nor obeys pauses.
+            // The port neither sends nor obeys pause frames.
             (register::PFCC, true) => {}
             (register::PPCNT, true) => self.put_port_counters(&mut data)?,
             (register::PVLC, true) => [7, 0xb, 0xf].into_iter().for_each(|at| put(at, &[1])),
@@ -172,8 +172,8 @@ impl<M: Memory> Device<M> {
         Ok(reply::with(HEADER + 4, HEADER, &pkey.to_be_bytes()))
     }
 
-    /// MAD_IFC: takes a management packet for the port itself. The device answers like a node without the
-    /// attribute (InfiniBand 13.4.7).
+    /// MAD_IFC: takes a management packet for the port itself. The device answers that it lacks the attribute
+    /// that the packet names (InfiniBand 13.4.7).
     pub(super) fn manage(request: &Request) -> Answer {
         const MAD: usize = 256;
         const RESPONSE: u8 = 0x80;

@@ -74,7 +74,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// DESTROY_RQ: destroys a receive queue, and closes its ring.
+    /// DESTROY_RQ: destroys a receive queue, and removes the window of its ring from the device's bus.
     pub(super) fn destroy_rq(&mut self, request: &Request) -> Result<Vec<u8>, Refused> {
         let number = request.u24(9)?;
         if !self.interface.numbers.remove(&(opcode::CREATE_RQ, number)) {

@@ -85,7 +85,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Records the umems of a new queue's ring and doorbell record, so that they cannot be destroyed before
-    /// the queue. Returns the queue's number. If the creation has failed, closes the ring.
+    /// the queue. Returns the queue's number. If the creation has failed (`made`), removes the window of a
+    /// ring on pages from the device's bus.
     pub(super) fn with_ring(
         &mut self,
         kind: u16,
@@ -104,7 +105,7 @@ impl<M: Memory> Device<M> {
         Ok(made?)
     }
 
-    /// Closes the ring of a queue that was destroyed, unless the ring is in a umem.
+    /// Removes the window of a destroyed queue's ring from the device's bus, unless the ring is in a umem.
     pub(super) fn close_ring(&mut self, kind: u16, number: u32, ring: u64) {
         let umems = self.interface.over_umems.remove(&(Kind(kind), number));
         if !matches!(umems, Some([Some(_), _])) {

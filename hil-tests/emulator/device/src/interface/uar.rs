@@ -44,9 +44,9 @@ impl<M: Memory> Device<M> {
     /// this work request is the next in the ring, and is a NOP without completion, the device first waits
     /// for the other 56 bytes of the block, in writes of 8 bytes. It then executes this block instead of the
     /// block in the ring (BlueFlame). A driver finds out in this way whether the bus combines writes
-    /// (`mlx5_ib_test_wc` and `mlx5_core_test_wc` of Linux). A fast host may have announced further requests
-    /// when the doorbell arrives. If the rest does not arrive before the next doorbell or before
-    /// [`Device::settle_doorbells`], the device executes the requests in the ring.
+    /// (`mlx5_ib_test_wc` and `mlx5_core_test_wc` of Linux). The device waits even if the doorbell record
+    /// already announces further requests of a fast host. If the other bytes do not arrive before the next
+    /// doorbell or before [`Device::settle_doorbells`], the device executes the requests in the ring.
     pub fn write_uar(&mut self, offset: u64, bytes: &[u8]) {
         let page = u32::try_from(offset / PAGE).unwrap_or(u32::MAX);
         if !self.interface.uars.contains(&page) {
@@ -95,8 +95,8 @@ impl<M: Memory> Device<M> {
     /// octowords at block `index`. A doorbell that announces no new request, or more than the ring has, is
     /// ignored.
     ///
-    /// Assumption: the doorbell is the beginning of the last request (rdma-core's tests), or the number of
-    /// the next block without a size (NVSHMEM `ibgda_ring_db`).
+    /// Assumption: software writes to the doorbell either the first 8 bytes of the last request (rdma-core's
+    /// tests), or the number of the block after it, with a size of 0 (NVSHMEM `ibgda_ring_db`).
     fn announce(&mut self, number: u32, index: u16, octowords: u8) {
         let producer = index.wrapping_add(u16::from(octowords & MAX_WQE_OCTOWORDS).div_ceil(4));
         let Some(qp) = self.objects.qps.get(number) else { return };

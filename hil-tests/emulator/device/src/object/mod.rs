@@ -1,4 +1,4 @@
-//! The objects of the device, in tables by number. This module moves no data.
+//! The objects of the device, such as mkeys and queue pairs, in tables by number.
 
 pub(crate) mod cq;
 pub(crate) mod dek;
@@ -19,9 +19,9 @@ const MAX_NUMBER: u32 = 0x00ff_ffff;
 /// Objects of one kind by number.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    /// The numbers in rising order, and at the same place in `objects` the object of each. A `BTreeMap` would
-    /// be compiled anew for each kind of object, in each crate that names the type of a device's memory. The
-    /// objects are boxed, so that a removal moves few bytes.
+    /// The numbers in rising order. `objects` has the object of each number at the same place. Two vectors
+    /// replace a `BTreeMap`, whose code would be compiled anew for each kind of object, in each crate that
+    /// names the type of a device's memory. The objects are boxed, so that a removal moves few bytes.
     numbers: Vec<u32>,
     objects: Vec<Box<T>>,
     first: u32,
@@ -54,8 +54,8 @@ impl<T> Table<T> {
 
     /// Stores an object under a new number, and returns the number. `None` if the numbers are used up.
     pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
-        // Without `reuses`, the search begins after the last number, so that a number is reused as late as
-        // possible.
+        // Without `reuses`, the search begins after the number that was assigned last, so that a number is
+        // reused as late as possible.
         if self.reuses {
             self.next = self.first;
         }

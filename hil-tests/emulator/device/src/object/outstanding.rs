@@ -29,10 +29,10 @@ pub(crate) struct Waiting {
     /// Whether the peer had no receive request for the request. The next [`crate::Device::run`] then sends
     /// the request again.
     pub(crate) not_ready: bool,
-    /// The number of repetitions after the time that the peer has asked for. Further ones, which come before
-    /// this time is over, do not count.
+    /// The number of repetitions that came after the waiting time that the peer has asked for. Repetitions
+    /// before the end of this time do not count.
     pub(crate) attempts: u8,
-    /// The number of calls of [`crate::Device::run`] until this time is over.
+    /// The number of calls of [`crate::Device::run`] until this waiting time is over.
     pub(crate) pause: u32,
     /// The number of attempts for which the gate (a function that tests set) answers in place of the peer
     /// that no receive request is posted.

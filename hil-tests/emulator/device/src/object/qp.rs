@@ -129,7 +129,8 @@ impl Peer {
 pub enum Retries {
     /// The number of repetitions has no limit.
     Infinite,
-    /// This number of repetitions. Each [`crate::Device::run`] repeats the request once.
+    /// This number of repetitions. Each [`crate::Device::run`] repeats the request once. Repetitions before
+    /// the end of the waiting time that the peer has asked for do not count.
     Count(u8),
 }
 
@@ -237,8 +238,8 @@ pub(crate) struct Qp {
     pub(crate) sequence: u32,
     /// Sequence number that the peer's next request must have. `None` if no request has come yet.
     pub(crate) expected: Option<u32>,
-    /// The code for the time that a peer waits before it repeats a request without a receive (PRM
-    /// `min_rnr_nak`).
+    /// The code for the time that a peer waits before it repeats a request for which this queue pair had no
+    /// receive request (PRM `min_rnr_nak`).
     pub(crate) rnr_timer: u8,
     /// Whether the user has asked to drain the send queue, and waits for the event.
     pub(crate) draining: bool,
