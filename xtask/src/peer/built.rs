@@ -1,7 +1,7 @@
 //! Peers that are built here from sources: the tests of the crate sideway, a program whose queues sideway
 //! makes and this library takes over, and a program over librpma.
 
-use super::device::{Device, LIMIT, Tell};
+use super::device::{COMPARED, Device, LIMIT, Tell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,9 +27,8 @@ const PASSED: u32 = 68;
 /// The source of the program whose queues sideway makes.
 const ADOPTED: &str = "hil-tests/peer/sideway/adopted.rs";
 
-/// The source of the program over librpma, and the text that both programs print on success.
+/// The source of the program over librpma.
 const RPMA: &str = "hil-tests/peer/rpma/rpma.c";
-const COMPARED: &str = "all data compared";
 
 /// Builds and runs all peers.
 pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
@@ -110,12 +109,7 @@ impl Device<'_> {
         check(gcc)?;
         let mut command = self.program(&built, "none");
         command.args(["127.0.0.1", &free_port()?.to_string()]);
-        let end = self.start("rpma-run", command)?.finish(LIMIT)?;
-        if end.status.success() && end.output.contains(COMPARED) {
-            Ok(COMPARED.into())
-        } else {
-            Err(end.to_string())
-        }
+        self.compared("rpma-run", command, &[COMPARED])
     }
 
     /// Returns a call of cargo that runs programs of the crate on the device. cargo itself and the compiler
@@ -149,12 +143,7 @@ impl Device<'_> {
         let program = workspace.join("target/debug/adopted");
         let mut command = self.program(&program.to_string_lossy(), "none");
         command.env("MLX5_SCATTER_TO_CQE", "0");
-        let end = self.start("adopted", command)?.finish(LIMIT)?;
-        if end.status.success() && end.output.contains(COMPARED) {
-            Ok(COMPARED.into())
-        } else {
-            Err(end.to_string())
-        }
+        self.compared("adopted", command, &[COMPARED])
     }
 
     fn show_gids(&self, workspace: &Path) -> Result<String, String> {

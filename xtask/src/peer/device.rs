@@ -18,6 +18,9 @@ pub(super) const PYTHON: &str = "/usr/bin/python3";
 /// The time limit of a program. No program needs half of this time.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
+/// The text that our programs around another project's library print when they have compared their data.
+pub(super) const COMPARED: &str = "all data compared";
+
 /// The software device on which programs run: the library that replaces the kernel (the stand-in), and the
 /// folder for logs, keys and all other files of the run.
 pub(crate) struct Device<'a> {
@@ -39,6 +42,17 @@ impl Device<'_> {
     /// Starts a program, and writes its output to a log of this name.
     pub(super) fn start(&self, name: &str, command: Command) -> Result<Running, String> {
         Running::start(command, &self.folder.join(name).with_extension("log"))
+    }
+
+    /// Runs a program that compares its data. The program must print all of `proofs`. `name` is that of its
+    /// log.
+    pub(super) fn compared(&self, name: &str, command: Command, proofs: &[&str]) -> Result<String, String> {
+        let end = self.start(name, command)?.finish(LIMIT)?;
+        match proofs.iter().find(|proof| !end.output.contains(**proof)) {
+            None if end.status.success() => Ok(COMPARED.into()),
+            None => Err(end.to_string()),
+            Some(proof) => Err(format!("did not print `{proof}`: {end}")),
+        }
     }
 
     /// Runs a server and then a client of perftest or rdma-core, with a common port. Returns the output of

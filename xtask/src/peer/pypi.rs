@@ -1,9 +1,8 @@
 //! Peers that are distributed as Python packages: Open MPI over UCX, and Mooncake. Both compare their data.
 
-use super::device::{Device, LIMIT, PYTHON, Tell};
+use super::device::{COMPARED, Device, PYTHON, Tell};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use xtask::debian;
 use xtask::run::{check, program, root};
 
@@ -13,9 +12,6 @@ const PACKAGES: &[&str] =
 
 /// The folder of our Python programs that use these packages.
 const PROGRAMS: &str = "xtask/src/peer/python";
-
-/// The text that each of these programs prints on success.
-const COMPARED: &str = "all data compared";
 
 /// UCX prints this text if it can intercept all memory mappings of the program. For that, UCX patches the
 /// code of the C library. Without the interception, UCX does not cache registered memory.
@@ -33,13 +29,13 @@ pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
         command.args(["--allow-run-as-root", "--oversubscribe", "-n", "2"]);
         command.args(script(&bin, "ranks.py"));
         command.env("UCX_TLS", format!("{transport},self")).env("UCX_MEM_LOG_LEVEL", "info");
-        let outcome = device.compared(command, &[COMPARED, HOOKED]);
+        let outcome = device.compared("pypi", command, &[COMPARED, HOOKED]);
         tell(&format!("Open MPI 5, UCX 1.20 ({transport})"), outcome);
     }
     let [python, transfer] = script(&bin, "transfer.py");
     let mut command = device.program(&python.to_string_lossy(), "plaintext");
     command.arg(transfer);
-    tell("Mooncake's transfer engine", device.compared(command, &[COMPARED]));
+    tell("Mooncake's transfer engine", device.compared("pypi", command, &[COMPARED]));
     Ok(())
 }
 
@@ -65,16 +61,4 @@ fn install() -> Result<PathBuf, String> {
     check(pip)?;
     fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
     Ok(home)
-}
-
-impl Device<'_> {
-    /// Runs a program that compares its data. The program must print all of `proofs`.
-    fn compared(&self, command: Command, proofs: &[&str]) -> Result<String, String> {
-        let end = self.start("pypi", command)?.finish(LIMIT)?;
-        match proofs.iter().find(|proof| !end.output.contains(**proof)) {
-            None if end.status.success() => Ok(COMPARED.into()),
-            None => Err(end.to_string()),
-            Some(proof) => Err(format!("did not print `{proof}`: {end}")),
-        }
-    }
 }
