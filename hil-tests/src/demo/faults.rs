@@ -78,8 +78,9 @@ all! {
     atomic_masks_ignored false "masked atomics ignore their masks",
     check_free_ignored false "CHECK_FREE refuses nothing",
     check_qpn_ignored false "CHECK_QPN refuses nothing",
-    // Each fault below breaks a rule that scenarios assume and no source states. The demo's man pages state
-    // the rule for job sizes, but not that a device refuses other sizes.
+    // Each fault below breaks a rule that the scenarios assume, but that no document and no driver states.
+    // One rule is stated in part: the man page `mlx5dv_wr_set_mkey_crypto` says which lengths are valid
+    // (`job_size_ignored`), but not that a device refuses others.
     bad_entries_found_late false "what comes before a bad entry of a layout is written",
     invalidation_refused_otherwise false "a refused invalidation has other syndromes",
     leftover_rows_refused false "pairs of cipher and signature in no table are refused",

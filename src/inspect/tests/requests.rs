@@ -88,7 +88,8 @@ pub(super) fn alike() -> Vec<u8> {
     full_with(BlockSignature::both(dif(1, 2), dif(1, 2)), CRYPTO)
 }
 
-/// Returns a copy of 64 bytes, as rdma-core writes it (`mlx5_wr_memcpy`). The opaque buffer has key 0x5200.
+/// Returns a request that copies 64 bytes, as rdma-core writes it (`mlx5_wr_memcpy`). The key of its opaque
+/// buffer is 0x5200.
 pub(super) fn memcpy() -> Vec<u8> {
     let control = [1, 0, 5, 0x2f, 0, 1, 0x23, 4, 0, 0, 0, 8, 0, 0, 0, 0];
     let metadata = [0, 0, 0, 0, 0, 0, 0x52, 0, 0, 0, 0, 0, 0, 0, 0x70, 0];

@@ -82,9 +82,9 @@ codes! {
     INPUT_ALIGNMENT = 0x5, "input pointer not aligned";
     /// The firmware failed.
     FIRMWARE = 0x6, "internal error of the firmware";
-    /// The request has a wrong length.
+    /// The length of the request is wrong.
     INPUT_LENGTH = 0x7, "bad request length";
-    /// The reply has a wrong length.
+    /// The length of the room for the reply is wrong.
     OUTPUT_LENGTH = 0x8, "bad reply length";
     /// Reserved bytes are not 0.
     RESERVED = 0x9, "reserved fields not clear";

@@ -110,6 +110,7 @@ mod tests {
         gids.set_at(0, [0; 16]);
         assert!(!gids.is_own(first));
     }
+
     #[test]
     fn named_gids_lead_to_others_and_then_all_do() {
         let mut gids = Gids::new([1; 16]);

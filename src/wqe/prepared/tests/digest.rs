@@ -230,7 +230,7 @@ fn m70_a_digest_with_aes_xts_is_that_of_spdk() {
                 dek: DekId::from_low_bits(0x99),
                 keytag: Keytag::default(),
             };
-            // The mkey also maps the bytes of a digest in memory.
+            // If the digest lies in memory, the mkey of the last part maps the bytes of the digest too.
             let bytes = 4096 + if part.ends() { digest_bytes } else { 0 };
             let (wire, memory) = if domain == Wire { (0x4000_0022, 0) } else { (0, 0x4000_0022) };
             let bsfs = [spdk_digest(3, 4096, bits, wire, memory), spdk_crypto(code, 4096, tweak)].concat();

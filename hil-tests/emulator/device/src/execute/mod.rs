@@ -43,9 +43,9 @@ pub(crate) enum Outcome {
     },
 }
 
-/// Returns the number of calls of [`Device::run`], one for each millisecond, after which a request may be
-/// repeated whose peer had no receive request (Linux, `ib_rvt_rnr_table` of rdmavt). The table has 10
-/// microseconds for code 1, and the formula has 15. Both are one call.
+/// Returns after how many calls of [`Device::run`] the requester may repeat a request that found no receive
+/// request at its peer. A call stands for one millisecond. The times are those of Linux (`ib_rvt_rnr_table`
+/// of rdmavt) but for code 1: 10 microseconds there, and 15 here. Both round up to one call.
 const fn runs(timer: u8) -> u32 {
     let timer = timer & 0x1f;
     let microseconds = match timer {

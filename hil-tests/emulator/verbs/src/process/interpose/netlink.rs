@@ -54,7 +54,8 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
     descriptor
 }
 
-/// Returns whether a call to a socket is for this library.
+/// Returns whether this library must answer a call: the descriptor is one of its netlink sockets, and the
+/// program makes the call, not this library itself.
 fn is_ours(descriptor: c_int) -> bool {
     descriptors::is_netlink(descriptor) && !owner::is_inside()
 }

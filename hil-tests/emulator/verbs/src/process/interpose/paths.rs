@@ -26,7 +26,8 @@ static DEVICES: OnceLock<usize> = OnceLock::new();
 
 /// Stores the number of devices.
 pub(super) fn keep_devices(count: usize) {
-    // The loader calls this function once, so the value is never set twice.
+    // Only the constructor of this library calls this function, and the loader runs the constructor once. The
+    // value is therefore never set twice.
     let _ = DEVICES.set(count);
 }
 
@@ -36,7 +37,8 @@ fn devices() -> usize {
 
 /// Stores the directory to which this library has written its files, or the reason of the failure.
 pub(super) fn keep(tree: Result<CString, String>) {
-    // The loader calls this function once, so the value is never set twice.
+    // Only the constructor of this library calls this function, and the loader runs the constructor once. The
+    // value is therefore never set twice.
     let _ = TREE.set(tree);
 }
 
