@@ -77,9 +77,10 @@ impl Judge {
         for name in names.lines().filter_map(|line| line.strip_suffix(": test")) {
             let file = folder.path().join("reached");
             let start = Instant::now();
-            let mut command = Command::new(&built.program);
-            command.args(["--exact", name]).current_dir(&built.folder).envs(SAME);
-            answer(with(command, "MUTANTS_REACHED", &file.to_string_lossy()))?;
+            // The limits are in force here too: a test that needs more would fail with every mutant.
+            let mut command = limited(built, MOST);
+            command.args(["--exact", name]).env("MUTANTS_REACHED", &file);
+            answer(command)?;
             let took = start.elapsed();
             let reached = fs::read_to_string(&file).unwrap_or_default();
             let _ = fs::remove_file(&file);
@@ -125,8 +126,13 @@ impl Judge {
     }
 }
 
-fn with(mut command: Command, name: &str, value: &str) -> Command {
-    command.env(name, value);
+/// Returns a command that runs a test program with a limit of CPU time and a limit of memory. A limit of
+/// elapsed time would stop good tests on a busy machine.
+fn limited(built: &Built, limit: Duration) -> Command {
+    // A shell may accept one limit in each call of `ulimit` (dash), so there are two calls.
+    let script = format!("ulimit -t {} && ulimit -v {MEMORY} && exec \"$@\"", limit.as_secs().max(1));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).arg(&built.program).current_dir(&built.folder).envs(SAME);
     command
 }
 
@@ -141,15 +147,12 @@ pub(crate) fn ask(
     let log = folder.path().join("log");
     let failed = |error: io::Error| format!("{}: {error}", built.program.display());
     let out = File::create(&log).map_err(failed)?;
-    let mut command = Command::new("sh");
-    // The limit is CPU time. A limit of elapsed time would stop good tests on a busy machine.
-    let limits = format!("ulimit -t {} -v {MEMORY}; exec \"$@\"", limit.as_secs().max(1));
-    command.args(["-c", &limits, "sh"]).arg(&built.program);
+    let mut command = limited(built, limit);
     command.args(["--test-threads=1", "-Zunstable-options", "--fail-fast"]);
     if !tests.is_empty() {
         command.arg("--exact").args(tests);
     }
-    command.current_dir(&built.folder).envs(SAME).stdout(out).stderr(Stdio::null());
+    command.stdout(out).stderr(Stdio::null());
     if let Some(mutant) = mutant {
         command.env("MUTANT", mutant.to_string());
     }
@@ -180,6 +183,14 @@ fn last_test(output: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn test_programs_run_under_both_limits() {
+        let built = Built { name: String::new(), program: "sh".into(), folder: ".".into() };
+        let mut command = limited(&built, Duration::from_secs(7));
+        command.args(["-c", "ulimit -t; ulimit -v"]);
+        assert_eq!(answer(command).unwrap(), format!("7\n{MEMORY}"));
+    }
 
     #[test]
     fn the_test_that_stops_is_named() {
