@@ -189,28 +189,6 @@ impl<M: Memory> Device<M> {
         self.gids.reach(gid);
     }
 
-    /// Puts the device on a network of devices, from now on and after resets of the PCI function. Queue pairs
-    /// get numbers from `first` to `last`. The caller ensures that no other device of the network has these
-    /// numbers. A GID that is not the port's leads to another device.
-    ///
-    /// # Errors
-    /// [`Error::BadAttribute`] for numbers that no queue pair can have.
-    pub fn join(&mut self, first: u32, last: u32) -> Result<(), Error> {
-        self.set_numbers(Numbered::Qp, first, last)?;
-        self.network = Some((first, last));
-        self.gids.reach_all();
-        Ok(())
-    }
-
-    /// Restores the range of queue pair numbers and the GIDs that [`Device::join`] has set, after a reset of
-    /// the PCI function.
-    pub(crate) fn apply_network(&mut self) {
-        if let Some((first, last)) = self.network {
-            self.objects.qps.set_range(first, last);
-            self.gids.reach_all();
-        }
-    }
-
     /// Returns the GIDs of the port.
     pub fn gids(&self) -> impl Iterator<Item = [u8; 16]> {
         self.gids.own()
@@ -374,7 +352,11 @@ impl<M: Memory> Device<M> {
         if !(1..=4).contains(&count) {
             return Err(Error::BadAttribute("PSV count"));
         }
-        (0..count).map(|_| self.objects.psvs.insert(Psv::new(pd)).ok_or(Error::Exhausted)).collect()
+        let psvs = &mut self.objects.psvs;
+        if psvs.free() < count {
+            return Err(Error::Exhausted);
+        }
+        (0..count).map(|_| psvs.insert(Psv::new(pd)).ok_or(Error::Exhausted)).collect()
     }
 
     /// Destroys a PSV.

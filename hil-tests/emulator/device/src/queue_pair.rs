@@ -23,6 +23,12 @@ impl<M: Memory> Device<M> {
     /// [`Error::NoSuchObject`] for domain or queues, [`Error::BadAttribute`] for sizes, for a receive queue
     /// without a completion queue, or for a user index that the device lacks; [`Error::Exhausted`].
     pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, Error> {
+        let qp = self.new_qp(attributes)?;
+        self.objects.qps.insert(qp).ok_or(Error::Exhausted)
+    }
+
+    /// Checks the attributes of a new queue pair, and returns the queue pair, which has no number yet.
+    pub(crate) fn new_qp(&self, attributes: QpAttributes) -> Result<Qp, Error> {
         self.known_pd(attributes.pd)?;
         for number in [attributes.send_cqn].into_iter().chain(attributes.recv_cqn) {
             self.objects.cqs.get(number).ok_or(Error::NoSuchObject { what: "CQ", number })?;
@@ -48,7 +54,7 @@ impl<M: Memory> Device<M> {
             ReceiveQueue::Own(_) => {}
         }
         let real_time = self.profile.timestamps.are_real_time(1);
-        self.objects.qps.insert(Qp { real_time, ..Qp::new(attributes) }).ok_or(Error::Exhausted)
+        Ok(Qp { real_time, ..Qp::new(attributes) })
     }
 
     /// Sets the format of a queue pair's time stamps (`ts_format`). Initially, time stamps have the format

@@ -3,6 +3,7 @@
 
 use crate::commands::*;
 use crate::common::*;
+use mlx5_softdev::Error;
 use std::sync::{Arc, Mutex};
 
 /// Logarithm of the number of blocks of the send queue.
@@ -257,6 +258,19 @@ fn a_frame_of_another_port_lands_in_a_receive() {
     setup.good(Words::new(0x90a, 16).u24(9, queue));
     setup.refused(Words::new(0x90a, 16).u24(9, queue), BAD_RESOURCE, "twice");
     setup.host.device.deliver_frame(&frame);
+}
+
+/// Queue pairs have no numbers of send queues, which begin at 0xf0_0000.
+#[test]
+fn a_device_joins_no_network_with_the_numbers_of_send_queues() {
+    let mut setup = Setup::new();
+    let refused = Err(Error::BadAttribute("object numbers"));
+    for (first, last) in [(0xef_0040, 0xf0_0000), (0xf0_0040, 0xf0_ffff), (0xff_0040, 0xff_ffff)] {
+        assert_eq!(setup.host.device.join(first, last), refused, "{first:#x} to {last:#x}");
+    }
+    setup.host.device.join(0xef_0040, 0xef_ffff).unwrap();
+    let (words, _) = setup.qp();
+    assert_eq!(setup.good(words), 0xef_0040);
 }
 
 /// A device on a network sends a request as frames: cut to size, and with the checksums that the host left

@@ -104,6 +104,26 @@ fn what_was_destroyed_is_not_there_any_more() {
     assert!(host.device.query_psv(psv).is_err());
 }
 
+/// A request for more PSVs than there are free numbers creates none, and the next PSV gets the number that it
+/// would have had without this request.
+#[test]
+fn psvs_are_created_all_or_none() {
+    let mut host = Host::new();
+    let pd = host.pd;
+    host.device.set_numbers(Numbered::Psv, 0x100, 0x104).unwrap();
+    assert_eq!(host.device.create_psvs(pd, 3), Ok(vec![0x100, 0x101, 0x102]));
+    for count in [3, 4] {
+        assert_eq!(host.device.create_psvs(pd, count), Err(Error::Exhausted), "{count}");
+    }
+    assert!([0x103, 0x104].iter().all(|number| host.device.query_psv(*number).is_err()));
+    assert_eq!(host.device.create_psvs(pd, 1), Ok(vec![0x103]));
+    // A PSV whose number is outside of the range takes no number of the range.
+    host.device.set_numbers(Numbered::Psv, 0x101, 0x104).unwrap();
+    host.device.destroy_psv(0x102).unwrap();
+    assert_eq!(host.device.create_psvs(pd, 3), Err(Error::Exhausted));
+    assert_eq!(host.device.create_psvs(pd, 2), Ok(vec![0x102, 0x104]));
+}
+
 /// The number of a destroyed object is reused as late as possible, or at once after `reuse_numbers`.
 #[test]
 fn numbers_are_used_again_late_or_at_once() {

@@ -231,6 +231,17 @@ fn a_queue_pair_that_waits_for_room_can_be_reset() {
 }
 
 #[test]
+fn a_reset_of_the_function_leaves_no_request_that_waits() {
+    let mut host = Host::new();
+    host.device.set_arbiter(|_, _| Ruling::After(1));
+    host.post(A, Wqe::new(Opcode::NOP, 0));
+    host.ring(A);
+    assert!(host.device.is_waiting());
+    host.device.reset_function();
+    assert!(!host.device.is_waiting());
+}
+
+#[test]
 fn a_reset_of_the_function_leaves_no_message_and_no_entry() {
     let mut one = unreliable();
     one.device.connect(one.q[A].qpn, Peer::Remote(7)).unwrap();

@@ -19,12 +19,13 @@ mod rings;
 mod uar;
 mod users;
 
-use crate::device::Device;
+use crate::device::{Device, Error};
 use crate::gids::Gids;
 use crate::interface_state::{Interface, Phase, Traffic};
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::outbound::Outbound;
+use ethernet::SEND_QUEUES;
 pub use frames::transport_checksum;
 
 /// Offsets of registers in BAR 0, in bytes.
@@ -135,11 +136,36 @@ impl<M: Memory> Device<M> {
         self.interface = Interface::default();
     }
 
+    /// Puts the device on a network of devices, from now on and after resets of the PCI function. Queue pairs
+    /// get numbers from `first` to `last`. The caller ensures that no other device of the network has these
+    /// numbers. A GID that is not the port's leads to another device.
+    ///
+    /// # Errors
+    /// [`Error::BadAttribute`] for an empty range, or for numbers from 0xf0_0000 on, which belong to the send
+    /// queues of packets.
+    pub fn join(&mut self, first: u32, last: u32) -> Result<(), Error> {
+        if first > last || last >= SEND_QUEUES.start {
+            return Err(Error::BadAttribute("object numbers"));
+        }
+        self.network = Some((first, last));
+        self.apply_network();
+        Ok(())
+    }
+
+    /// Sets the range of queue pair numbers and the GIDs of the network, if the device is on a network.
+    fn apply_network(&mut self) {
+        if let Some((first, last)) = self.network {
+            self.objects.qps.set_range(first, last);
+            self.gids.reach_all();
+        }
+    }
+
     /// Destroys all objects, with their events and the messages between them.
     fn drop_objects(&mut self) {
         self.objects = Objects::new();
         self.active.clear();
         self.waiting.clear();
+        self.stalled.clear();
         self.failed.clear();
         self.local.clear();
         self.events.clear();

@@ -5,7 +5,7 @@ use crate::commands::{QpCommand, QpStep, Refused, Request, context_reply, reply}
 use crate::device::{Device, Error};
 use crate::interface_state::Kind;
 use crate::memory::Memory;
-use crate::object::qp::{Peer, Qp, QpAttributes, ReceiveQueue};
+use crate::object::qp::{Peer, QpAttributes, ReceiveQueue};
 use crate::profile::Port;
 use alloc::vec::Vec;
 
@@ -102,8 +102,7 @@ impl<M: Memory> Device<M> {
     /// Creates a queue pair, and returns its number. `number` is its fixed number, if it has one.
     fn create_qp_numbered(&mut self, attributes: QpAttributes, number: Option<u32>) -> Result<u32, Error> {
         let Some(number) = number else { return self.create_qp(attributes) };
-        let made = self.create_qp(attributes)?;
-        let qp = self.objects.qps.remove(made).unwrap_or_else(|| Qp::new(attributes));
+        let qp = self.new_qp(attributes)?;
         self.objects.qps.insert_at(number, qp).ok_or(Error::InUse)
     }
 }

@@ -47,6 +47,13 @@ impl<T> Table<T> {
         self.first <= number && number <= self.last
     }
 
+    /// Returns how many numbers of the range are free.
+    pub(crate) fn free(&self) -> u32 {
+        let below = self.numbers.partition_point(|number| *number < self.first);
+        let taken = self.numbers.partition_point(|number| *number <= self.last) - below;
+        (self.last - self.first + 1).saturating_sub(taken as u32)
+    }
+
     /// Reuses the numbers of removed objects at once from now on.
     pub(crate) const fn reuse(&mut self) {
         self.reuses = true;
