@@ -3,7 +3,7 @@
 //! These are pure functions over one block. The crate `crc` computes the CRCs. With `seed_ones`, a CRC starts
 //! from all ones, otherwise from 0.
 
-use crc::{Algorithm, CRC_16_T10_DIF, CRC_32_ISCSI, CRC_64_XZ, Crc, Table};
+use crc::{Algorithm, CRC_16_T10_DIF, CRC_32_ISCSI, CRC_64_NVME, Crc, Table};
 
 /// The longest signature in bytes.
 pub const MAX_SIGNATURE: usize = 8;
@@ -20,13 +20,11 @@ const CRC32: Algorithm<u32> = Algorithm {
     check: 0,
     residue: 0,
 };
-// CRC-64/NVME: another polynomial than CRC-64/XZ, with the same reflection and the same final inversion.
-const CRC64: Algorithm<u64> = Algorithm { poly: 0xad93_d235_94c9_3659, ..CRC_64_XZ };
 
 static GUARD: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);
 static ENGINE_CRC32: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC32);
 static ENGINE_CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
-static ENGINE_CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC64);
+static ENGINE_CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_NVME);
 
 /// Computes the T10-DIF guard of a block (SBC-3).
 pub fn t10_guard(block: &[u8], seed_ones: bool) -> u16 {
