@@ -41,7 +41,6 @@ const FOR_ALL: &[u16] = &[0x100, 0x752, 0x762];
 /// Opcodes of commands that create objects (`devx_is_obj_create_cmd`). [`create`] handles the commands that
 /// Linux accepts only under conditions.
 const CREATING: &[u16] = &[
-    0x200, // CREATE_MKEY
     0x400, // CREATE_CQ
     0x500, // CREATE_QP
     0x700, // CREATE_SRQ
