@@ -26,7 +26,8 @@ pub(super) fn is_ours(device: &str) -> bool {
 
 /// Describes a device: its identity, then its capabilities.
 pub(super) fn device(name: &str, is_ours: bool, device: &Device) -> Vec<Finding> {
-    let nature = match attribute(name, "board_id") {
+    let psid = attribute(name, "board_id");
+    let nature = match psid {
         _ if is_ours => "a software device of mlx5-mkey, no hardware",
         Some(_) => "hardware",
         None => "unknown, because its file board_id cannot be read",
@@ -37,7 +38,7 @@ pub(super) fn device(name: &str, is_ours: bool, device: &Device) -> Vec<Finding>
     let mut about: Vec<Finding> = vec![
         ("device".into(), name.into()),
         ("nature".into(), nature.into()),
-        ("PSID".into(), read("board_id")),
+        ("PSID".into(), psid.unwrap_or_else(unknown)),
         ("type".into(), read("hca_type")),
         ("firmware".into(), read("fw_ver")),
         ("port 1".into(), port),
