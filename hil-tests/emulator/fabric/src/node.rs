@@ -585,6 +585,20 @@ mod tests {
         assert!(!member.is_up(0));
     }
 
+    /// The hub refuses a member that proves the secret with a proof of the hub, over the same random numbers.
+    #[test]
+    fn a_member_has_to_make_a_proof_of_its_own() {
+        for (whose, is_up) in [(OF_HUB, false), (OF_MEMBER, true)] {
+            let mut hub = Node::new(Role::Hub, secret(SECRET));
+            hub.connect(0, [2; 32]);
+            let mut bytes = Vec::new();
+            Frame::Hello([1; 32]).encode(&mut bytes);
+            Frame::Proof(secret(SECRET).proof(whose, &[1; 32], &[2; 32])).encode(&mut bytes);
+            hub.receive(0, &bytes);
+            assert_eq!(hub.is_up(0), is_up);
+        }
+    }
+
     #[test]
     fn channels_lead_through_the_hub_and_end_with_their_members() {
         let mut fabric = Fabric::new(&[SECRET, SECRET]);
