@@ -58,8 +58,8 @@ pub(crate) struct Interface {
     pub(crate) owners: BTreeMap<(Kind, u32), u16>,
     /// Memory of users for rings and doorbell records, by the number of the umem.
     pub(crate) umems: BTreeMap<u32, Umem>,
-    /// The umems of the ring and of the doorbell record, for each queue that has at least one of them in a
-    /// umem.
+    /// The umems of the ring and of the doorbell record, for each queue. `None` stands for a place outside of
+    /// umems.
     pub(crate) over_umems: BTreeMap<(Kind, u32), [Option<u32>; 2]>,
     /// The eight opaque bytes that a user has stored with each DEK, by the number of the DEK.
     pub(crate) opaques: BTreeMap<u32, [u8; 8]>,

@@ -20,7 +20,7 @@ const BAD_INPUT_LENGTH: u8 = 0x50;
 
 /// Offsets in commands: of the list of pages in CREATE_EQ, CREATE_CQ and CREATE_QP, of the context of a queue
 /// pair, and of the context of an mkey.
-const PAGES: usize = 0x110;
+pub(crate) const PAGES: usize = 0x110;
 pub(crate) const QPC: usize = 0x18;
 pub(crate) const MKC: usize = 0x10;
 
@@ -112,7 +112,7 @@ impl Setup {
 
     /// Allocates the ring and the doorbell record of a completion queue of `1 << log` entries. Returns the
     /// CREATE_CQ that names them, and the ring.
-    fn cq(&mut self, log: u8) -> (Words, Ring) {
+    pub(crate) fn cq(&mut self, log: u8) -> (Words, Ring) {
         let (address, record) = (self.entries(log), self.host.alloc(8));
         let words = Words::new(0x400, PAGES).u8(0x1c, log).u24(0x1d, self.uar).u32(0x24, self.eq);
         let words = with_pages(words.u64(0x48, record), address, 64 << log);
@@ -337,6 +337,35 @@ fn a_queue_is_on_pages_of_memory_wherever_they_are() {
         }
         // The list has more pages than the ring needs.
         setup.good(with_page(words.clone(), first + 4096 * count as u64));
+    }
+}
+
+/// A ring may begin inside its first page, at a multiple of a 64th of the page.
+#[test]
+fn a_ring_begins_inside_its_first_page() {
+    for log_page in 0..2 {
+        let mut setup = Setup::new();
+        let page = 4096 << log_page;
+        let [entries, rings] = [(); 2].map(|()| setup.entries(9).next_multiple_of(page));
+        let list = |mut words: Words, at: u64| {
+            words.0.truncate(PAGES);
+            (0..3).fold(words, |words, number| with_page(words, at + number * page))
+        };
+        let (words, ring) = setup.cq(LOG_CQ);
+        let cqn = setup.good(list(words.u8(0x28, log_page).u16(0x1a, 3 << 6), entries));
+        let (words, queue) = setup.qp();
+        let words = words.u8(QPC + 0x14, log_page).u16(QPC + 0x92, 5 << 6).u24(QPC + 0x7d, cqn);
+        let qpn = setup.good(list(words, rings));
+        for step in [to_init(qpn, 0), to_receive(qpn, qpn), to_send(qpn, 7)] {
+            setup.good(step);
+        }
+        let sq = rings + 5 * page / 64 + (queue.attributes.sq - queue.receives_at());
+        let attributes = QpAttributes { sq, ..queue.attributes };
+        let send_cq = Ring { cqn, address: entries + 3 * page / 64, ..ring };
+        setup.host.q[A] = Queue { qpn, attributes, send_cq, ..queue };
+        setup.host.post(A, Wqe::new(Opcode::NOP, 0));
+        setup.host.ring(A);
+        setup.host.good(A);
     }
 }
 
@@ -775,6 +804,32 @@ fn a_dek_has_its_size_and_keytag() {
     setup.good(short.u8(0x10 + 0xb, 3));
 }
 
+/// Commands on objects query a DEK and give it another key, which SYNC_CRYPTO puts in force. A query returns
+/// the opaque bytes of the DEK's user, and no key.
+#[test]
+fn a_dek_is_queried_and_gets_another_key() {
+    let mut setup = Setup::new();
+    let other: [u8; 32] = pattern(32, 7).try_into().unwrap();
+    let create = dek(setup.host.pd, 0, 3, &XTS_KEY).bytes(0x10 + 0x30, b"opaque..");
+    let number = setup.good(create.clone());
+    let query = Words::new(0xa02, 16).u16(6, 0xc).u32(8, number);
+    let expected = [&[0; 0x30][..], b"opaque..", &[0; 0x100 - 0x38]].concat();
+    assert_eq!(told(&mut setup, query, 0x100), expected);
+    let modify = dek(setup.host.pd, 0, 3, &other).u16(0, 0xa01).u32(8, number);
+    for fields in [0, 2, 3] {
+        setup.refused(modify.clone().u64(0x10, fields), BAD_PARAMETER, "the key is the only field");
+    }
+    setup.good(modify.u64(0x10, 1));
+    let sync = |kind| Words::new(0xb12, 16).u16(0xe, kind);
+    for kind in [0, 2] {
+        setup.refused(sync(kind), BAD_PARAMETER, "not the kind of all keys");
+    }
+    setup.good(sync(1));
+    assert_eq!(encrypted(&mut setup, number, [0; 8]), Some(xts128(&other, &pattern(512, 1), 512, 0)));
+    let mut setup = Setup::with(DeviceProfile { crypto: CryptoMode::None, ..Default::default() });
+    setup.refused(sync(1), BAD_PARAMETER, "a device without encryption");
+}
+
 /// Returns a setup whose port is of this kind and has a GID.
 fn with_port(port: Port) -> Setup {
     let mut setup = Setup::new();
@@ -809,7 +864,7 @@ fn a_region_is_on_pages_wherever_they_are() {
     let words = Words::new(0x200, 0x110)
         .u8(MKC + 2, 0x3d)
         .u24(MKC + 0xd, pd)
-        .u64(MKC + 0x10, 0x7f00)
+        .u64(MKC + 0x10, 0x6f00)
         .u64(MKC + 0x18, 0x300)
         .u8(MKC + 0x3b, 12)
         .u64(0x110 - 8, 0);
@@ -818,17 +873,23 @@ fn a_region_is_on_pages_wherever_they_are() {
     setup.refused(without_page(words.clone()), BAD_INPUT_LENGTH, "a page too few");
     setup.refused(words.clone().u8(MKC + 0x3b, 11), BAD_PARAMETER, "pages of 2 KiB");
     setup.refused(words.clone().u64(MKC + 0x10, u64::MAX - 0xff), BAD_PARAMETER, "behind 2^64");
+    setup.refused(words.clone().u8(0xc, 0x40), BAD_PARAMETER, "pages of a umem");
+    // A region has no room for a BSF, even if the command asks for signatures and encryption.
+    let flags = words.clone().u8(MKC + 0xc, 0x40).u32(MKC + 0x20, 8).u8(MKC + 0x3c, 1 << 3);
+    let [plain, flagged] = [words.clone(), flags].map(|words| MkeyIndex::from_low_bits(setup.good(words)));
+    let view = |index| setup.host.device.query_mkey(index).unwrap();
+    assert_eq!(view(plain), view(flagged));
     let key = setup.good(words) << 8;
     let key = mlx5_mkey::types::Key::from_raw(key);
     let host = &mut setup.host;
     let data = pattern(0x300, 5);
     let (from, source) = host.filled(&data);
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x7f00, key, &[segment(from, 0x300, source)]));
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x6f00, key, &[segment(from, 0x300, source)]));
     host.ring(A);
     host.good(A);
     assert_eq!(host.get(pages + 0x2f00, 0x100), data[..0x100]);
     assert_eq!(host.get(pages, 0x200), data[0x100..]);
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x8100, key, &[segment(from, 0x101, source)]));
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x7100, key, &[segment(from, 0x101, source)]));
     host.ring(A);
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER_ERROR, "behind its end");
 }

@@ -11,6 +11,7 @@ mod copy;
 mod crypto;
 mod datagram;
 mod drivers;
+mod events;
 mod faults;
 mod integrity;
 mod interface;

@@ -136,6 +136,20 @@ fn queues_are_in_the_memory_of_their_user() {
     setup.refused(user.cq(eq, 0x800), BAD_RESOURCE, "the umem is gone");
 }
 
+/// The end of a queue, or a refused queue, at the beginning of a umem leaves the umem as it was.
+#[test]
+fn a_umem_outlives_the_queue_at_its_beginning() {
+    let mut setup = Setup::new();
+    let user = User::new(&mut setup);
+    let eq = setup.eq;
+    user.clear(&mut setup.host, 0);
+    for _ in 0..2 {
+        let cq = setup.good(user.cq(eq, 0));
+        setup.good(by(user.uid, named(0x401, cq)));
+        setup.refused(user.qp(0x777, 0), BAD_RESOURCE, "no completion queue");
+    }
+}
+
 #[test]
 fn shared_receives_are_in_the_memory_of_their_user() {
     let mut setup = Setup::new();

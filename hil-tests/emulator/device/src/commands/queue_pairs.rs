@@ -453,21 +453,69 @@ mod tests {
         assert_eq!(told(&command, &none), [Ok(Some(false)), Err(3)], "something else is selected");
     }
 
+    /// A queue pair stops at a signature error if CREATE_QP asks for this, or INIT2INIT_QP, which has to
+    /// select the property.
+    #[test]
+    fn a_queue_pair_drains_at_signature_errors_if_asked() {
+        let can = DeviceProfile::default();
+        let cannot = DeviceProfile { drain_sigerr: false, ..can };
+        let command = |opcode: u16, mask: u32, flags: u8| {
+            let mut command = vec![0; 0x120];
+            command[..2].copy_from_slice(&opcode.to_be_bytes());
+            command[OPTIONAL..OPTIONAL + 4].copy_from_slice(&mask.to_be_bytes());
+            command[QPC + 4] = flags;
+            Request(command.into())
+        };
+        let created = |flags, profile| {
+            QpCommand::read(&command(0x500, 0, flags), profile).map(|made| made.attributes(0, 0).drain_sigerr)
+        };
+        let changed = |mask, flags, before, profile| {
+            let (mut context, of) = ([0; QPC_BYTES], (QpState::Init, Transport::ReliableConnection));
+            context[4] = before;
+            let step = QpStep::read(&command(INIT2INIT, mask, flags), of, &context, profile);
+            step.map(|step| (step.drains, step.context[4]))
+        };
+        for (flags, drains) in [(0x04, true), (0xfb, false)] {
+            assert_eq!(created(flags, &can), Ok(drains));
+            assert_eq!(changed(1 << 11, flags, 0xfb, &can), Ok((Some(drains), 0xfb | flags & 0x04)));
+            assert_eq!(changed(1 << 11, flags, 0x04, &can), Ok((Some(drains), flags & 0x04)));
+            assert_eq!(changed(0, flags, 0x0f, &cannot), Ok((None, 0x0f)), "not selected");
+        }
+        assert_eq!(created(0x04, &cannot), Err(Refused::PARAMETER));
+        assert_eq!(created(0xfb, &cannot), Ok(false));
+        assert_eq!(changed(1 << 11, 0x04, 0, &cannot), Err(Refused::PARAMETER));
+        assert_eq!(changed(1 << 11, 0xfb, 0, &cannot), Ok((Some(false), 0)));
+    }
+
+    #[test]
+    fn a_query_returns_the_context_with_the_present_state() {
+        let mut context = [0; QPC_BYTES];
+        context[..2].copy_from_slice(&[0xa5, 0x07]);
+        let view =
+            QpView { state: QpState::SendQueueError, hw_sq_wqebb_counter: 0x102, hw_rq_counter: 0x304 };
+        let reply = context_reply(&context, &view);
+        assert_eq!(reply[QPC..QPC + 2], [0x45, 0x07]);
+        assert_eq!(reply[QPC + 0xb4..QPC + 0xbc], [1, 2, 0, 0, 0, 0, 3, 4]);
+    }
+
     #[test]
     fn a_step_sets_the_fields_of_its_command() {
         let profile = DeviceProfile::default();
         let mut context = [0; QPC_BYTES];
         context[PORT] = 1;
-        let read = |opcode: u16, state, context: &Context, set: &[(usize, u8)]| {
+        let read_for = |transport, opcode: u16, state, context: &Context, set: &[(usize, u8)]| {
             let mut command = vec![0; 0x120];
             command[..2].copy_from_slice(&opcode.to_be_bytes());
             set.iter().for_each(|(at, value)| command[QPC + at] = *value);
             let request = Request(command.into());
-            QpStep::read(&request, (state, Transport::ReliableConnection), context, &profile)
+            QpStep::read(&request, (state, transport), context, &profile)
+        };
+        let read = |opcode, state, context: &Context, set: &[(usize, u8)]| {
+            read_for(Transport::ReliableConnection, opcode, state, context, set)
         };
         let receive = [(8, 5 << 5 | 30), (0x17, 7), (0x91, 4 << 5)];
         let step = read(0x503, QpState::Init, &context, &receive).unwrap();
-        assert_eq!(step.peer, Some((7, [0; 44])));
+        assert_eq!((step.peer, step.retries), (Some((7, [0; 44])), None));
         assert_eq!((step.to, step.context[PORT]), (QpState::ReadyToReceive, 1), "the port stays");
         for wrong in [[(8, 30), (0x17, 7), (0x91, 0)], [(8, 5 << 5 | 31), (0x17, 7), (0x91, 0)]] {
             assert_eq!(read(0x503, QpState::Init, &context, &wrong), Err(Refused::PARAMETER));
@@ -476,6 +524,12 @@ mod tests {
         let send = [(0x20, 0xff), (0x72, 7 << 5)];
         let step = read(0x504, QpState::ReadyToReceive, &step.context, &send).unwrap();
         assert_eq!((step.retries, step.context[0x20]), (Some(Retries::Infinite), 0xf8));
+        // Only reliable connections read and retry.
+        let many = [(0x71, 7 << 5), (0x72, 7 << 5)];
+        let unreliable = Transport::UnreliableConnection;
+        let step = read_for(unreliable, 0x504, QpState::ReadyToReceive, &context, &many).unwrap();
+        assert_eq!(step.retries, None);
+        assert_eq!(read(0x504, QpState::ReadyToReceive, &context, &many), Err(Refused::PARAMETER));
         assert_eq!(read(0x50c, QpState::ReadyToSend, &context, &[]), Err(Refused::OPCODE));
     }
 }

@@ -131,3 +131,47 @@ pub fn limit_of_rmp(request: &Request) -> Result<Option<u16>, Refused> {
     const LIMIT: u8 = 1;
     if request.u8(0x17)? & LIMIT != 0 { request.u16(0x56).map(Some) } else { Ok(None) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    /// Returns a request of zeros with these bytes in it.
+    fn request(bytes: &[(usize, u8)]) -> Request {
+        let mut request = vec![0; 0x110];
+        bytes.iter().for_each(|(at, value)| request[*at] = *value);
+        Request(request.into())
+    }
+
+    #[test]
+    fn a_completion_queue_has_up_to_2_22_entries_of_64_or_128_bytes() {
+        let bytes =
+            |flags, log| CqCommand::read(&request(&[(0x11, flags), (0x1c, log)])).map(|cq| cq.bytes());
+        assert_eq!([bytes(0, 3), bytes(0x20, 3), bytes(0, 22)], [Ok(512), Ok(1024), Ok(64 << 22)]);
+        assert_eq!(bytes(0, 23), Err(Refused::PARAMETER));
+    }
+
+    #[test]
+    fn a_shared_receive_queue_has_the_slots_of_its_command() {
+        let read = |kind, log_slots, log_stride| {
+            RmpCommand::read(&request(&[(0x50, kind), (0x55, 0xe3), (0x73, log_slots), (0x71, log_stride)]))
+        };
+        for (kind, topology) in [(0, Topology::LinkedList), (0x10, Topology::Cyclic)] {
+            let rmp = read(kind, 16, 5).unwrap();
+            assert_eq!((rmp.topology, rmp.bytes()), (topology, 32 << 16));
+            assert_eq!(rmp.ring, Place::Pages { log_page: 0, offset: 3 });
+        }
+        let sizes: Vec<_> = (0..16).filter(|log| read(0, 16, *log).is_ok()).collect();
+        assert_eq!(sizes, [5, 6, 7, 8, 9, 10]);
+        assert_eq!(read(0, 17, 5), Err(Refused::PARAMETER));
+        assert_eq!(read(0x20, 4, 5), Err(Refused::PARAMETER));
+    }
+
+    #[test]
+    fn a_limit_is_armed_if_the_mask_selects_it() {
+        let limit = |mask| limit_of_rmp(&request(&[(0x17, mask), (0x56, 1), (0x57, 2)]));
+        assert_eq!([limit(1), limit(0), limit(0xfe)], [Ok(Some(0x102)), Ok(None), Ok(None)]);
+    }
+}

@@ -96,11 +96,9 @@ impl<M: Memory> Device<M> {
     ) -> Result<u32, Refused> {
         let umem = place.umem();
         match made {
-            Ok(number) if umem.is_some() || record.is_some() => {
-                self.interface.over_umems.insert((Kind(kind), number), [umem, record]);
-            }
+            Ok(number) => _ = self.interface.over_umems.insert((Kind(kind), number), [umem, record]),
             Err(_) if umem.is_none() => self.memory.close(ring),
-            _ => {}
+            Err(_) => {}
         }
         Ok(made?)
     }
