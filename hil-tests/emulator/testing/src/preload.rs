@@ -38,6 +38,14 @@ pub fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
 }
 
+/// Runs `body` as [`preloaded`] does, with these environment variables.
+pub fn preloaded_with(variables: &[(&str, &str)], name: &str, body: impl FnOnce()) {
+    let prepare = |command: &mut Command, _: &Path| {
+        command.envs(variables.iter().copied());
+    };
+    prepared(name, prepare, body);
+}
+
 /// Runs `body` in a separate program with the stand-in for the kernel (`libmlx5_uverbs.so`) preloaded. Before
 /// the start, `prepare` may change the command of this program; it also gets the test's directory.
 pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {

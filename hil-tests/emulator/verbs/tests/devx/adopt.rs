@@ -2,47 +2,24 @@
 
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
-use super::{MOMENT, TIMEOUT};
+use super::{MOMENT, next_work, nop};
 use mlx5_mkey::command::QpState;
-use mlx5_mkey::devx::{
-    AdoptError, AdoptSpec, Cq, CqReader, Device, DevxError, EventKind, MkeySpec, QueuePair, QueuePairSpec,
-};
+use mlx5_mkey::devx::{AdoptError, AdoptSpec, Cq, Device, DevxError, EventKind, MkeySpec, QueuePairSpec};
 use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
-use mlx5_mkey::queue::{ArmFor, Completion, Message, Outcome, QpRouter, RequestKind, WorkCompletion};
+use mlx5_mkey::queue::{ArmFor, Message, Outcome, RequestKind};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
-use mlx5_testing::preload::{preloaded, prepared};
-use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
+use mlx5_testing::preload::{preloaded, preloaded_with};
 
 /// The specification of most tests: at most 8 requests may be outstanding. The completion queue has 16
 /// entries, 4 of them for receive requests.
 const SPEC: AdoptSpec = AdoptSpec { signal_all: false, max_requests: Some(8) };
 
-/// Runs a test with libmlx5 set to receive into memory only, never into completion entries.
+/// The setting of libmlx5 with which it receives into memory only, never into completion entries.
+pub(super) const INTO_MEMORY: (&str, &str) = ("MLX5_SCATTER_TO_CQE", "0");
+
 fn adopting(name: &str, body: impl FnOnce()) {
-    with("MLX5_SCATTER_TO_CQE", "0", name, body);
-}
-
-fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
-    let prepare = |command: &mut Command, _: &Path| {
-        command.env(variable, value);
-    };
-    prepared(name, prepare, body);
-}
-
-/// Waits for the next completion, which must be the completion of a request.
-fn next(completions: &mut CqReader, queue: &mut QueuePair) -> WorkCompletion {
-    let end = Instant::now() + TIMEOUT.unwrap();
-    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
-    loop {
-        match completions.poll(&mut router) {
-            Some(Ok(Completion::Work(work))) => return work,
-            Some(other) => panic!("{other:?}"),
-            None => assert!(Instant::now() < end, "no completion"),
-        }
-    }
+    preloaded_with(&[INTO_MEMORY], name, body);
 }
 
 #[test]
@@ -71,7 +48,7 @@ fn queues_continue_where_libibverbs_stopped() {
                 let (sge, remote) = (theirs.sge(), theirs.remote());
                 queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
                 queue.ring_doorbell();
-                let work = next(&mut completions, &mut queue);
+                let work = next_work(&mut completions, &mut queue);
                 let outcome = Outcome::Sent { kind: RequestKind::RdmaWrite, bytes: 64 };
                 assert_eq!((work.id, work.outcome), (id, outcome), "after {before}");
                 assert_eq!(theirs.written(), id);
@@ -82,7 +59,8 @@ fn queues_continue_where_libibverbs_stopped() {
                 queue.publish_receives();
                 queue.request(200 + id).signaled().send(&[sge]).unwrap();
                 queue.ring_doorbell();
-                let mut both = [next(&mut completions, &mut queue), next(&mut completions, &mut queue)];
+                let mut both =
+                    [next_work(&mut completions, &mut queue), next_work(&mut completions, &mut queue)];
                 both.sort_by_key(|work| work.id);
                 assert_eq!(both.map(|work| work.id), [100 + id, 200 + id], "after {before}");
                 let received = Outcome::Received { message: Message::Send, bytes: 64 };
@@ -115,7 +93,7 @@ fn what_the_library_is_for_works_on_them() {
         let whole = Sge { address: 0, length: 64, lkey: object.mkey.key() };
         queue.request(2).signaled().rdma_write(remote, &[whole]).unwrap();
         queue.ring_doorbell();
-        assert_eq!(next(&mut completions, &mut queue).id, 2);
+        assert_eq!(next_work(&mut completions, &mut queue).id, 2);
         assert_eq!(theirs.written(), 0x5a5a);
 
         // After a failure, the queue pair can be reset and connected anew, like a queue pair that `devx` has
@@ -126,14 +104,14 @@ fn what_the_library_is_for_works_on_them() {
             .rdma_write(Remote { rkey: Key::from_raw(0xffff_fe00), ..remote }, &[sge])
             .unwrap();
         queue.ring_doorbell();
-        assert!(matches!(next(&mut completions, &mut queue).outcome, Outcome::Failed(_)));
+        assert!(matches!(next_work(&mut completions, &mut queue).outcome, Outcome::Failed(_)));
         assert_eq!(queue.control().query().unwrap().state, QpState::ERROR);
         let outstanding = queue.reset(&mut [&mut completions]).unwrap();
         assert_eq!((outstanding.sends.len(), outstanding.receives.len()), (0, 0));
         queue.control().connect_loopback().unwrap();
         queue.request(4).signaled().rdma_write(remote, &[sge]).unwrap();
         queue.ring_doorbell();
-        assert_eq!(next(&mut completions, &mut queue).id, 4);
+        assert_eq!(next_work(&mut completions, &mut queue).id, 4);
 
         // Only objects that a DEVX command made have DEVX events, and libibverbs has made this queue pair.
         let events = device.events().unwrap();
@@ -162,11 +140,10 @@ fn events_come_to_the_channel_of_the_maker() {
             let (mut queue, mut completions, device) = theirs.adopt(SPEC).unwrap();
             for id in 0..100 {
                 completions.arm(ArmFor::Any).unwrap();
-                queue.request(id).signaled().nop().unwrap();
-                queue.ring_doorbell();
+                nop(&mut queue, id);
                 theirs.take_event();
                 completions.event_received().unwrap();
-                assert_eq!(next(&mut completions, &mut queue).id, id);
+                assert_eq!(next_work(&mut completions, &mut queue).id, id);
             }
             let (_own, mut reader) = device.create_cq(4).unwrap();
             for refused in [reader.arm(ArmFor::Any), reader.event_received()] {
@@ -300,7 +277,8 @@ fn queues_that_could_overrun_are_refused() {
 #[test]
 fn queues_that_receive_into_completions_are_refused() {
     // With this value, the default of libmlx5, the device may write received data into completion entries.
-    with("MLX5_SCATTER_TO_CQE", "1", "adopt::queues_that_receive_into_completions_are_refused", || {
+    let name = "adopt::queues_that_receive_into_completions_are_refused";
+    preloaded_with(&[("MLX5_SCATTER_TO_CQE", "1")], name, || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
         assert_eq!(adoption(&theirs), AdoptError::ScatterToCqe);
         theirs.destroy();
@@ -309,10 +287,8 @@ fn queues_that_receive_into_completions_are_refused() {
 
 #[test]
 fn long_completion_entries_are_read_as_short_ones() {
-    let prepare = |command: &mut Command, _: &Path| {
-        command.env("MLX5_SCATTER_TO_CQE", "0").env("MLX5_CQE_SIZE", "128");
-    };
-    prepared("adopt::long_completion_entries_are_read_as_short_ones", prepare, || {
+    let name = "adopt::long_completion_entries_are_read_as_short_ones";
+    preloaded_with(&[INTO_MEMORY, ("MLX5_CQE_SIZE", "128")], name, || {
         for before in [0, 3, 16, 17] {
             let mut theirs = VerbsQp::connected(Sizes::SMALL);
             for _ in 0..before {
@@ -327,7 +303,7 @@ fn long_completion_entries_are_read_as_short_ones() {
                 queue.ring_doorbell();
                 theirs.take_event();
                 completions.event_received().unwrap();
-                assert_eq!(next(&mut completions, &mut queue).id, id, "after {before}");
+                assert_eq!(next_work(&mut completions, &mut queue).id, id, "after {before}");
                 assert_eq!(theirs.written(), id);
             }
             drop((queue, completions, device));

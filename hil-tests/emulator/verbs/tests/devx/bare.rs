@@ -3,18 +3,14 @@
 //! `devx` does not use.
 #![allow(unsafe_code)]
 
+use crate::umem::{LENGTH, create_cq, create_qp, divided};
 use crate::verbs::Opened;
 use crate::{MOMENT, TIMEOUT};
-use mlx5_mkey::command::{
-    Command, CqSize, CqeSize, CreateCq, CreateQp, LogPageSize, Pdn, QpAccess, SendRingSize, TimestampFormat,
-    UarPage, UmemId, UmemSlice, UserIndex,
-};
+use mlx5_mkey::command::{Command, CreateQp, Pdn, QpAccess, UarPage, UmemId, UmemSlice};
 use mlx5_mkey::queue::{
-    ArmFor, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig,
-    SendSlot, UarCqDoorbell, UarDoorbell,
+    ArmFor, CompletionQueue, QpRouter, SendQueue, SendQueueConfig, SendSlot, UarCqDoorbell, UarDoorbell,
 };
 use mlx5_mkey::types::{Cqn, Qpn};
-use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
 use mlx5_testing::loopback::{encoded, loopback};
 use mlx5_testing::preload::preloaded;
 use std::ffi::{c_int, c_void};
@@ -36,13 +32,6 @@ struct Uar {
 /// protection domains.
 #[repr(C)]
 struct Dv([*mut c_void; 16]);
-
-/// The layout of the memory in bytes: offsets of records and send ring, and the length. The ring of the
-/// completion queue begins at 0.
-const CQ_RECORD: usize = 4096;
-const QP_RECORD: usize = CQ_RECORD + 64;
-const SEND_RING: usize = 8192;
-const LENGTH: usize = 12_288;
 
 /// Offsets of the completion queues' numbers in CREATE_QP.
 const SEND_CQN: usize = 0x18 + 0x7c;
@@ -104,47 +93,11 @@ impl Bare {
         ) -> *const u32);
         // SAFETY: libmlx5 has made both structures. The first field of a umem is its number.
         let (uar, umem) = unsafe { (&*uar, UmemId(*umem)) };
-        let at = |offset: usize| UmemSlice { umem, offset: offset as u64 };
         let page = UarPage::new(uar.page_id).unwrap();
-        // SAFETY: the memory is leaked, aligned, and each part of it goes to one queue.
-        let (ring, send_ring, cq_record, qp_record) = unsafe {
-            for entry in 0..64 {
-                memory.cast::<Cqe>().add(entry).write(Cqe::UNWRITTEN);
-            }
-            (
-                std::slice::from_raw_parts_mut(memory.cast::<Cqe>(), 64),
-                std::slice::from_raw_parts_mut(memory.add(SEND_RING).cast::<Wqebb>(), 16),
-                &*memory.add(CQ_RECORD).cast::<CqDoorbellRecord>(),
-                &*memory.add(QP_RECORD).cast::<DoorbellRecord>(),
-            )
-        };
-        let page_size = LogPageSize::P4K;
-        let (cq, cqn) = create(
-            &opened,
-            &CreateCq {
-                size: CqSize::new(64).unwrap(),
-                cqe_size: CqeSize::B64,
-                uar: page,
-                event_queue: eqn,
-                entries: at(0),
-                doorbell: at(CQ_RECORD),
-                page_size,
-                ignore_overrun: false,
-            },
-        );
-        let request = CreateQp {
-            pd: Pdn::new(pdn[0] as u32).unwrap(),
-            uar: page,
-            send_cq: cqn,
-            receive_cq: cqn,
-            user_index: UserIndex::default(),
-            send_ring: SendRingSize::new(16).unwrap(),
-            receive_ring: None,
-            rings: at(SEND_RING),
-            doorbell: at(QP_RECORD),
-            page_size,
-            timestamps: TimestampFormat::DeviceDefault,
-        };
+        // SAFETY: the memory is leaked, aligned, and full of zeros.
+        let (ring, send_ring, cq_record, qp_record) = unsafe { divided(memory) };
+        let (cq, cqn) = create(&opened, &create_cq(page, eqn, UmemSlice { umem, offset: 0 }));
+        let request = create_qp(Pdn::new(pdn[0] as u32).unwrap(), page, cqn, umem);
         // Some programs write 0 for the completion queue of a missing receive queue.
         let mut input = encoded(&request);
         let mut set = |at: usize, cqn: u32| {

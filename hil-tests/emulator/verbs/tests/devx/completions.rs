@@ -2,8 +2,8 @@
 //! stamps of completions.
 
 use crate::verbs;
-use crate::{Bench, MOMENT, TIMEOUT};
-use mlx5_mkey::devx::{CqReader, Device, DevxError, QueuePair, QueuePairSpec};
+use crate::{Bench, MOMENT, TIMEOUT, device_and_domain, errno, nop};
+use mlx5_mkey::devx::{CqReader, Device, QueuePair, QueuePairSpec};
 use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::queue::{ClockInfo, Completion, CompletionQueue, CqDoorbellRecord, QpRouter};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
@@ -13,12 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Queue = QueuePair;
-
-/// Posts a NOP, a request that only completes.
-fn nop(queue: &mut Queue, id: u64) {
-    queue.request(id).signaled().nop().unwrap();
-    queue.ring_doorbell();
-}
 
 /// Waits for a completion, and returns the id of its request. Returns `None` if the time is over. A
 /// completion must arrive well before the longest limit.
@@ -36,6 +30,18 @@ fn poll_or_arm(completions: &mut CqReader, queue: &mut Queue) -> Option<u64> {
 
 fn id(completion: Option<Completion>) -> Option<u64> {
     completion.map(|completion| completion.work().unwrap().id)
+}
+
+/// Waits for the next completion, and returns it with its entry.
+pub(super) fn next_entry(completions: &mut CqReader, queue: &mut Queue) -> (Cqe, Completion) {
+    let end = Instant::now() + TIMEOUT.unwrap();
+    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
+    loop {
+        match completions.poll_with_entry(&mut router) {
+            Some((entry, completion)) => return (entry, completion.unwrap()),
+            None => assert!(Instant::now() < end, "no completion"),
+        }
+    }
 }
 
 #[test]
@@ -73,15 +79,9 @@ fn completions_tell_their_time() {
         for id in 0..20 {
             let (before, shown) = (verbs::monotonic(), register.ticks());
             nop(&mut queue, id);
-            let (entry, completion) = loop {
-                let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
-                match completions.poll_with_entry(&mut router) {
-                    Some(found) => break found,
-                    None => assert!(Instant::now() < end, "no completion"),
-                }
-            };
+            let (entry, completion) = next_entry(&mut completions, &mut queue);
             let done = clock.nanoseconds(entry.timestamp.get());
-            assert_eq!(completion.unwrap().work().unwrap().id, id);
+            assert_eq!(completion.work().unwrap().id, id);
             assert!((before..=verbs::monotonic()).contains(&done), "{before} {done}");
             // The register is never behind a time stamp that a program has seen.
             assert!((shown..=register.ticks()).contains(&entry.timestamp.get()), "{shown} {done}");
@@ -112,8 +112,7 @@ struct End {
 
 /// Returns two queue pairs that are connected to each other.
 fn ends() -> (Device, [End; 2]) {
-    let device = Device::open(None).unwrap();
-    let pd = device.alloc_pd().unwrap();
+    let (device, pd) = device_and_domain();
     let ends = [(); 2].map(|()| {
         let (cq, completions) = device.create_cq(256).unwrap();
         End { completions, queue: device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap() }
@@ -216,13 +215,7 @@ fn a_queue_can_do_without_a_channel() {
             let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
             let failed = completions.wait(&mut router, TIMEOUT);
             assert!(verbs::has_failed());
-            assert!(
-                matches!(
-                    &failed,
-                    Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EMFILE)
-                ),
-                "{failed:?}"
-            );
+            assert_eq!(errno(failed), Some(libc::EMFILE));
             assert_eq!(verbs::Counts::now(), before);
         }
         nop(&mut queue, 1);

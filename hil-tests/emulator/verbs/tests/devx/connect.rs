@@ -1,7 +1,7 @@
 //! Tests of connections between queue pairs, by the addresses that both sides exchange.
 
 use super::verbs::{Counts, modify};
-use super::{TIMEOUT, page, says, write};
+use super::{device_and_domain, errno, next_work, page, says, write};
 use mlx5_mkey::command::{
     AckTimeout, Command, FlowLabel, LogAckInterval, LogMaxRdAtomic, PathMtu, Priority, Psn, QpState,
     QpToError, QueryQp, Retries, RnrTimer,
@@ -10,14 +10,13 @@ use mlx5_mkey::devx::{
     AddressError, Buffer, ConnectOptions, CqReader, Device, DevxError, QpAddress, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::CommandError;
-use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
+use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::prm::command::{NumberRequest, Opcode, ReplyHeader, RequestHeader};
 use mlx5_mkey::wire::prm::qp::QueryQpReply;
 use mlx5_mkey::wire::prm::qp_context::Qpc;
 use mlx5_testing::preload::preloaded;
-use std::time::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 type Queue = QueuePair;
@@ -33,8 +32,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let (cq, completions) = device.create_cq(256).unwrap();
         let make = || device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
         let (near, far) = (make(), make());
@@ -45,15 +43,7 @@ impl Pair {
     /// Posts an RDMA WRITE on the first queue pair, and returns the outcome of the request.
     fn outcome(&mut self) -> Outcome {
         write(&mut self.near, 1, &self.page);
-        let end = Instant::now() + TIMEOUT.unwrap();
-        let mut router = QpRouter { queues: &mut self.near, mkeys: &mut [] };
-        loop {
-            match self.completions.poll(&mut router) {
-                Some(Ok(Completion::Work(work))) => return work.outcome,
-                Some(other) => panic!("{other:?}"),
-                None => assert!(Instant::now() < end, "no completion"),
-            }
-        }
+        next_work(&mut self.completions, &mut self.near).outcome
     }
 }
 
@@ -269,14 +259,14 @@ fn commands_of_the_callers_own_are_carried() {
         assert!(matches!(refused, DevxError::Command(CommandError::Status { .. })), "{refused:?}");
         // In a call without an object, the kernel passes on no command about an object. In a call for an
         // object, the kernel passes on no command about another object.
-        let einval = |outcome: Result<(), DevxError>| match outcome {
-            Err(DevxError::Call { cause, .. }) => assert_eq!(cause.raw_os_error(), Some(libc::EINVAL)),
-            other => panic!("{other:?}"),
-        };
-        einval(device.execute(&QueryQp(control.qpn())).map(drop));
-        einval(control.execute_query(&QueryQp(pair.far.qpn())).map(drop));
-        einval(control.execute_query(&Capabilities(1)).map(drop));
-        einval(modify(control, &QpToError(pair.far.qpn())));
+        for refused in [
+            device.execute(&QueryQp(control.qpn())).map(drop),
+            control.execute_query(&QueryQp(pair.far.qpn())).map(drop),
+            control.execute_query(&Capabilities(1)).map(drop),
+            modify(control, &QpToError(pair.far.qpn())),
+        ] {
+            assert_eq!(errno(refused), Some(libc::EINVAL));
+        }
         assert_eq!(control.query().unwrap().state, QpState::INIT);
         modify(control, &QpToError(control.qpn())).unwrap();
         assert_eq!(control.query().unwrap().state, QpState::ERROR);

@@ -1,16 +1,15 @@
 //! Tests of fields in the contexts of objects that depend on the device's capabilities, not on the user's
 //! choice.
 
+use super::completions::next_entry;
 use super::connect::Context;
 use super::umem::created_with;
-use super::{Bench, says, take};
+use super::{Bench, nop, says, unsupported};
 use mlx5_mkey::command::{MkeyEntries, TimestampFormat, TimestampSupport, UserIndex};
 use mlx5_mkey::devx::{CqSpec, Device, DevxError, MkeySpec, QueuePair, QueuePairSpec};
-use mlx5_mkey::error::CommandError;
 use mlx5_mkey::mkey::Access;
-use mlx5_mkey::queue::QpRouter;
 use mlx5_mkey::types::KsmEntrySize;
-use mlx5_testing::preload::prepared;
+use mlx5_testing::preload::preloaded_with;
 
 /// Returns fields that CREATE_QP, INIT2RTR and RTR2RTS have written into the queue pair's context: the format
 /// of time stamps, then logarithms of the longest message, of READs in flight as responder and as requester,
@@ -31,20 +30,14 @@ fn create(device: &Device, spec: QueuePairSpec) -> Result<QueuePair, DevxError> 
 
 fn is_refused_for(device: &Device, format: TimestampFormat, words: &str) {
     let spec = QueuePairSpec { timestamps: Some(format), ..QueuePairSpec::default() };
-    match create(device, spec).map(drop) {
-        Err(error @ DevxError::Command(CommandError::Unsupported { .. })) => {
-            says(&error.to_string(), &[words])
-        }
-        other => panic!("{other:?}"),
-    }
+    unsupported(create(device, spec), words);
 }
 
 #[test]
 fn a_device_of_real_time_only_and_low_limits_is_used_within_them() {
-    let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
-        command.env("MLX5_UVERBS_TIMESTAMPS", "real-time").env("MLX5_UVERBS_LIMITS", "low");
-    };
-    prepared("contexts::a_device_of_real_time_only_and_low_limits_is_used_within_them", prepare, || {
+    let name = "contexts::a_device_of_real_time_only_and_low_limits_is_used_within_them";
+    let variables = [("MLX5_UVERBS_TIMESTAMPS", "real-time"), ("MLX5_UVERBS_LIMITS", "low")];
+    preloaded_with(&variables, name, || {
         let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
         assert_eq!(bench.device.timestamp_support(), TimestampSupport::REAL_TIME);
         assert_eq!(written(&bench), [1, 24, 2, 2, 8]);
@@ -56,15 +49,8 @@ fn a_device_of_real_time_only_and_low_limits_is_used_within_them() {
         let refused = created_with(&bench.device, TimestampFormat::FreeRunning).unwrap_err();
         says(&refused.to_string(), &["CREATE_QP refused", "bad parameter"]);
 
-        bench.queue.request(1).signaled().nop().unwrap();
-        bench.queue.ring_doorbell();
-        let entry = loop {
-            let mut router = QpRouter { queues: &mut bench.queue, mkeys: &mut [] };
-            if let Some((entry, completion)) = bench.completions.poll_with_entry(&mut router) {
-                completion.unwrap();
-                break entry;
-            }
-        };
+        nop(&mut bench.queue, 1);
+        let (entry, _) = next_entry(&mut bench.completions, &mut bench.queue);
         let stamp = entry.timestamp.get();
         assert!(stamp & 0xffff_ffff < 1_000_000_000, "nanoseconds of a second: {stamp:#x}");
     });
@@ -72,17 +58,14 @@ fn a_device_of_real_time_only_and_low_limits_is_used_within_them() {
 
 #[test]
 fn a_device_with_a_free_running_clock_has_its_stamps() {
-    for (support, has_real_time) in [("free-running", false), ("both", true)] {
-        let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
-            command.env("MLX5_UVERBS_TIMESTAMPS", support).env("EXPECT_REAL_TIME", has_real_time.to_string());
-        };
-        prepared("contexts::a_device_with_a_free_running_clock_has_its_stamps", prepare, || {
-            let has_real_time = std::env::var("EXPECT_REAL_TIME").unwrap() == "true";
+    let name = "contexts::a_device_with_a_free_running_clock_has_its_stamps";
+    for support in ["free-running", "both"] {
+        preloaded_with(&[("MLX5_UVERBS_TIMESTAMPS", support)], name, || {
+            let has_real_time = std::env::var("MLX5_UVERBS_TIMESTAMPS").unwrap() == "both";
             let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
             assert_eq!(written(&bench), [0, 30, 4, 4, 8]);
-            bench.queue.request(1).signaled().nop().unwrap();
-            bench.queue.ring_doorbell();
-            take(&mut bench.completions, &mut bench.queue, 1);
+            nop(&mut bench.queue, 1);
+            bench.next();
             let refused = created_with(&bench.device, TimestampFormat::RealTime);
             if has_real_time {
                 refused.unwrap();
@@ -98,22 +81,8 @@ fn a_device_with_a_free_running_clock_has_its_stamps() {
 }
 
 /// Runs `body` on a device that lacks a feature.
-fn lacking(test: &str, feature: &'static str, body: impl FnOnce(&Device)) {
-    let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
-        command.env("MLX5_UVERBS_LACKS", feature);
-    };
-    prepared(test, prepare, || {
-        body(&Device::open(None).unwrap());
-    });
-}
-
-fn unsupported<T>(outcome: Result<T, DevxError>, words: &str) {
-    match outcome.map(drop) {
-        Err(error @ DevxError::Command(CommandError::Unsupported { .. })) => {
-            says(&error.to_string(), &[words])
-        }
-        other => panic!("{other:?}"),
-    }
+fn lacking(test: &str, feature: &str, body: impl FnOnce(&Device)) {
+    preloaded_with(&[("MLX5_UVERBS_LACKS", feature)], test, || body(&Device::open(None).unwrap()));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Tests of DEKs: the cache that finds them by names of the user, replaced values, and logins.
 
-use super::{Bench, Counts, Outcome, page, preloaded, prepared, verbs};
-use mlx5_mkey::command::{Credential, CredentialId, DekKey, DekState, ImportKekId, LoginState, XtsKey};
+use super::{
+    Bench, Counts, Outcome, device_and_domain, page, plain, preloaded, preloaded_with, prepared, verbs,
+};
+use mlx5_mkey::command::{Credential, CredentialId, DekKey, DekState, ImportKekId, LoginState};
 use mlx5_mkey::devx::{
     Dek, DekCache, DekLease, Device, DevxError, MkeySpec, ProtectionDomain, QueuePairSpec,
 };
@@ -18,7 +20,7 @@ const PLAIN: u8 = 0x5a;
 
 fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
     let key: [u8; 64] = std::array::from_fn(|index| byte ^ index as u8);
-    pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, [0; 8])
+    pd.create_dek(plain(&key), [0; 8])
 }
 
 /// Returns whether the device can encrypt with the DEK of a lease.
@@ -119,8 +121,7 @@ fn a_key_gets_another_value() {
         let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
         let (mut dek, other) = (load(&bench.pd, 1).unwrap(), load(&bench.pd, 2).unwrap());
         let both: [[u8; 64]; 2] = [1, 2].map(|byte| std::array::from_fn(|index| byte ^ index as u8));
-        let [one, two] =
-            both.each_ref().map(|key| DekKey::Plain256 { key: XtsKey::new(key).unwrap(), keytag: None });
+        let [one, two] = both.each_ref().map(plain);
         let info = dek.query().unwrap();
         assert_eq!((info.state, info.opaque), (DekState::READY, [0; 8]));
         let [ones, twos] = [&dek, &other].map(|dek| encrypted_by(&mut bench, dek.id()).unwrap());
@@ -145,60 +146,53 @@ fn a_key_gets_another_value() {
 #[test]
 fn a_login_names_the_key_that_wraps() {
     let name = "deks::a_login_names_the_key_that_wraps";
-    prepared(
-        name,
-        |command, _| {
-            command.env("MLX5_UVERBS_CRYPTO", "wrapped");
-        },
-        || {
-            let wrap = |kek: usize, plain: &[u8]| {
-                let keks: [&[u8]; 2] = [&factory::KEK, &factory::ZERO_KEK];
-                crypto::wrap_key(keks[kek], plain).unwrap()
-            };
-            let device = Device::open(None).unwrap();
-            let pd = device.alloc_pd().unwrap();
-            let login = |number: usize, by: usize| {
-                let kek = ImportKekId::new(number as u32).unwrap();
-                let shown = wrap(by, &factory::CREDENTIAL);
-                let shown = Credential::wrapped(shown.first_chunk().unwrap());
-                device.login(CredentialId::new(0).unwrap(), kek, shown)
-            };
-            for number in [0, 1] {
-                let other = 1 - number;
-                let wrong = login(number, other).unwrap();
-                assert_eq!(wrong.state().unwrap(), LoginState::INVALID, "{number}");
-                assert!(matches!(login(number, number), Err(DevxError::LoggedIn)), "one for each context");
-                wrong.log_out().unwrap_or_else(|(error, _)| panic!("{error}"));
-                let right = login(number, number).unwrap();
-                assert_eq!(right.state().unwrap(), LoginState::VALID, "{number}");
-                let load = |kek| {
-                    let key = wrap(kek, &[7; 64]);
-                    pd.create_dek(DekKey::Wrapped256(key.first_chunk().unwrap()), [0; 8]).is_ok()
-                };
-                assert_eq!((load(number), load(other)), (true, false), "{number}");
-            }
-            assert!(login(2, 0).is_err(), "there are two");
-            // Queries and changes of a DEK that was imported wrapped need a login.
-            let key = wrap(0, &[7; 64]);
-            let key = DekKey::Wrapped256(key.first_chunk().unwrap());
-            let session = login(0, 0).unwrap();
-            let mut dek = pd.create_dek(key, [9; 8]).unwrap();
-            assert_eq!(dek.query().unwrap().opaque, [9; 8]);
-            dek.replace(key).unwrap();
-            session.log_out().unwrap_or_else(|(error, _)| panic!("{error}"));
-            for refused in [dek.query().map(drop), dek.replace(key)] {
-                assert!(matches!(refused, Err(DevxError::Command(_))), "{refused:?}");
-            }
-            // Each context has its own login: a second context can log in while the first is logged in.
-            let held = login(0, 0).unwrap();
-            let second = Device::open(None).unwrap();
-            let shown = wrap(0, &factory::CREDENTIAL);
+    preloaded_with(&[("MLX5_UVERBS_CRYPTO", "wrapped")], name, || {
+        let wrap = |kek: usize, plain: &[u8]| {
+            let keks: [&[u8]; 2] = [&factory::KEK, &factory::ZERO_KEK];
+            crypto::wrap_key(keks[kek], plain).unwrap()
+        };
+        let (device, pd) = device_and_domain();
+        let login = |number: usize, by: usize| {
+            let kek = ImportKekId::new(number as u32).unwrap();
+            let shown = wrap(by, &factory::CREDENTIAL);
             let shown = Credential::wrapped(shown.first_chunk().unwrap());
-            let [credential, kek] = [CredentialId::new(0).unwrap().get(), 0];
-            let other =
-                second.login(CredentialId::new(credential).unwrap(), ImportKekId::new(kek).unwrap(), shown);
-            assert_eq!(other.unwrap().state().unwrap(), LoginState::VALID);
-            assert_eq!(held.state().unwrap(), LoginState::VALID);
-        },
-    );
+            device.login(CredentialId::new(0).unwrap(), kek, shown)
+        };
+        for number in [0, 1] {
+            let other = 1 - number;
+            let wrong = login(number, other).unwrap();
+            assert_eq!(wrong.state().unwrap(), LoginState::INVALID, "{number}");
+            assert!(matches!(login(number, number), Err(DevxError::LoggedIn)), "one for each context");
+            wrong.log_out().unwrap_or_else(|(error, _)| panic!("{error}"));
+            let right = login(number, number).unwrap();
+            assert_eq!(right.state().unwrap(), LoginState::VALID, "{number}");
+            let load = |kek| {
+                let key = wrap(kek, &[7; 64]);
+                pd.create_dek(DekKey::Wrapped256(key.first_chunk().unwrap()), [0; 8]).is_ok()
+            };
+            assert_eq!((load(number), load(other)), (true, false), "{number}");
+        }
+        assert!(login(2, 0).is_err(), "there are two");
+        // Queries and changes of a DEK that was imported wrapped need a login.
+        let key = wrap(0, &[7; 64]);
+        let key = DekKey::Wrapped256(key.first_chunk().unwrap());
+        let session = login(0, 0).unwrap();
+        let mut dek = pd.create_dek(key, [9; 8]).unwrap();
+        assert_eq!(dek.query().unwrap().opaque, [9; 8]);
+        dek.replace(key).unwrap();
+        session.log_out().unwrap_or_else(|(error, _)| panic!("{error}"));
+        for refused in [dek.query().map(drop), dek.replace(key)] {
+            assert!(matches!(refused, Err(DevxError::Command(_))), "{refused:?}");
+        }
+        // Each context has its own login: a second context can log in while the first is logged in.
+        let held = login(0, 0).unwrap();
+        let second = Device::open(None).unwrap();
+        let shown = wrap(0, &factory::CREDENTIAL);
+        let shown = Credential::wrapped(shown.first_chunk().unwrap());
+        let [credential, kek] = [CredentialId::new(0).unwrap().get(), 0];
+        let other =
+            second.login(CredentialId::new(credential).unwrap(), ImportKekId::new(kek).unwrap(), shown);
+        assert_eq!(other.unwrap().state().unwrap(), LoginState::VALID);
+        assert_eq!(held.state().unwrap(), LoginState::VALID);
+    });
 }

@@ -2,7 +2,7 @@
 //! descriptor that can be mapped.
 #![allow(unsafe_code)]
 
-use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, take, verbs};
+use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, verbs};
 use mlx5_mkey::devx::{DevxError, MemoryRegion, MkeySpec, ProtectionDomain, QueuePairSpec, on_drop_error};
 use mlx5_mkey::mkey::{Access, MkeyConfig};
 use mlx5_mkey::queue::Outcome as Done;
@@ -115,7 +115,7 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         // The last page has more bytes after the end of the region. A request must not reach these bytes.
         bench.queue.request(5).signaled().rdma_write(into(end - 63), &[sge]).unwrap();
         bench.queue.ring_doorbell();
-        let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
+        let refused = bench.next();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");
         assert_eq!(content(&file), expected);
 
@@ -136,7 +136,7 @@ fn rights_of_a_dma_buf_hold() {
         let remote = Remote { address: IOVA, rkey: region.rkey() };
         bench.queue.request(1).signaled().rdma_write(remote, &[page.sge(0..64).unwrap()]).unwrap();
         bench.queue.ring_doorbell();
-        let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
+        let refused = bench.next();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");
         assert_eq!(content(&file), pattern());
     });

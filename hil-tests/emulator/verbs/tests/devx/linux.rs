@@ -1,30 +1,21 @@
 //! Tests of the library's module `devx` where Linux refuses a command or a kind of page, and of the
 //! alternatives that `devx` then uses.
 
+use super::adopt::INTO_MEMORY;
 use super::verbs::{self, Counts};
 use super::verbs_qp::{Sizes, VerbsQp};
-use super::{Bench, TIMEOUT, draining, page, says, send_badly_signed};
+use super::{Bench, TIMEOUT, device_and_domain, draining, page, says, send_badly_signed};
 use mlx5_mkey::command::{Init2Init, QpState};
-use mlx5_mkey::devx::{AdoptSpec, Device, DevxError, MkeyObject, QueuePair, QueuePairSpec};
+use mlx5_mkey::devx::{AdoptSpec, DevxError, MkeyObject, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{Completion, QpRouter};
 use mlx5_mkey::wire::prm::command::Opcode;
-use mlx5_testing::preload::prepared;
-use std::path::Path;
-use std::process::Command;
+use mlx5_testing::preload::{preloaded, preloaded_with};
 use std::time::Instant;
-
-fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
-    let prepare = |command: &mut Command, _: &Path| {
-        command.env(variable, value);
-    };
-    prepared(name, prepare, body);
-}
 
 #[test]
 fn a_queue_pair_that_could_not_go_on_is_refused_before_it_stops() {
-    with("UNUSED", "", "linux::a_queue_pair_that_could_not_go_on_is_refused_before_it_stops", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+    preloaded("linux::a_queue_pair_that_could_not_go_on_is_refused_before_it_stops", || {
+        let (device, pd) = device_and_domain();
         let (cq, _completions) = device.create_cq(128).unwrap();
         let before = Counts::now();
         let refused = device.create_qp(&pd, &cq, &cq, draining()).map(drop).unwrap_err();
@@ -86,7 +77,7 @@ fn stands(bench: &Bench) -> u16 {
 #[test]
 fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
     let name = "linux::a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error";
-    with("MLX5_SCATTER_TO_CQE", "0", name, || {
+    preloaded_with(&[INTO_MEMORY], name, || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
         let mut bench = adopted(&theirs);
         let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
@@ -112,7 +103,7 @@ fn a_queue_pair_of_libibverbs_goes_on_behind_a_signature_error() {
 #[test]
 fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
     let name = "linux::requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands";
-    with("MLX5_SCATTER_TO_CQE", "0", name, || {
+    preloaded_with(&[INTO_MEMORY], name, || {
         let theirs = VerbsQp::connected(Sizes::SMALL);
         let mut bench = adopted(&theirs);
         let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
@@ -142,7 +133,7 @@ fn requests_of_a_queue_pair_of_libibverbs_are_cancelled_while_it_stands() {
 fn a_queue_pair_has_a_plain_doorbell_where_the_kernel_has_no_other() {
     let name = "linux::a_queue_pair_has_a_plain_doorbell_where_the_kernel_has_no_other";
     for value in ["yes", "no"] {
-        with("MLX5_UVERBS_WRITE_COMBINING", value, name, || {
+        preloaded_with(&[("MLX5_UVERBS_WRITE_COMBINING", value)], name, || {
             let has = std::env::var("MLX5_UVERBS_WRITE_COMBINING").unwrap() == "yes";
             let spec = QueuePairSpec { blue_flame: true, ..QueuePairSpec::default() };
             let mut bench = Bench::new(spec).unwrap();

@@ -1,19 +1,16 @@
 //! Tests of mkeys that share PSVs, of mkeys that threads share, and of pools of memory windows.
 
-use super::{Bench, Counts, TIMEOUT, page, preloaded, verbs};
+use super::{Bench, Counts, TIMEOUT, device_and_domain, next_work, nop, page, preloaded, t10_dif, verbs};
 use mlx5_mkey::devx::{
     Buffer, CqReader, Device, DevxError, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain, QueuePair,
     QueuePairSpec,
 };
 use mlx5_mkey::error::{ConfigError, PoolError, PostError};
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, Domain, Escape, Guard, Mkey, MkeyConfig, Signature, SignatureChange,
-    SignatureError, T10Dif,
-};
+use mlx5_mkey::mkey::{Access, BlockSignature, Mkey, MkeyConfig, SignatureChange};
 use mlx5_mkey::queue::{
     Completion, MkeyPool, Outcome as Done, PoolSlot, PooledMkey, QpRouter, WindowPool, WorkCompletion,
 };
-use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Seed};
+use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::{HashMap, HashSet};
@@ -26,22 +23,9 @@ const SIGNED: usize = 1024;
 /// The offset in a page of the block after the check, with a T10-DIF that has other tags.
 const FOUND: usize = 2048;
 
-/// Returns a T10-DIF domain whose reference tags begin with `ref_tag`.
-fn domain(ref_tag: u32) -> Domain {
-    let dif = T10Dif {
-        guard: Guard::Crc,
-        seed: Seed::Zeros,
-        app_tag: 0xf11e,
-        ref_tag,
-        ref_remap: true,
-        escape: Escape::Never,
-    };
-    Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
-}
-
 /// Configures the mkey at `position` over the block at offset `from`, with `signature`, and writes the data
 /// through the mkey to offset `to`. If there is a signature error, returns the position of its mkey, and the
-/// error.
+/// number of the block.
 fn pass(
     bench: &mut Bench,
     mkeys: &mut [Mkey],
@@ -49,7 +33,7 @@ fn pass(
     page: &Buffer,
     signature: BlockSignature,
     (from, to): (usize, usize),
-) -> Option<(usize, SignatureError)> {
+) -> Option<(usize, u64)> {
     let signature = SignatureChange::Set(signature);
     let config = MkeyConfig { access: Some(Access::ALL), signature, crypto: None };
     let prepared = PreparedConfig::new(mkeys[position].kind(), &config).unwrap();
@@ -71,7 +55,7 @@ fn pass(
             }
             Completion::SignatureError { position, .. } => {
                 assert_eq!(error, None, "one error");
-                error = Some((position, router.mkeys[position].take_error().unwrap().unwrap()));
+                error = Some((position, router.mkeys[position].take_error().unwrap().unwrap().block_index()));
             }
         }
     }
@@ -85,8 +69,8 @@ fn round(
     position: usize,
     page: &mut Buffer,
     corrupt: bool,
-) -> Option<(usize, SignatureError)> {
-    let [of_memory, of_wire] = [0x1000, 0x2000].map(|base| domain(base + position as u32));
+) -> Option<(usize, u64)> {
+    let [of_memory, of_wire] = [0x1000, 0x2000].map(|base| t10_dif(0xf11e, base + position as u32));
     assert_eq!(pass(bench, mkeys, position, page, BlockSignature::wire(of_memory), (PLAIN, SIGNED)), None);
     page.write(FOUND, &[0; 520]).unwrap();
     if corrupt {
@@ -125,8 +109,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
             // Two rounds in a row have an error: PSVs that are set again after an error must also report the
             // next error.
             let corrupt = [2, 3, 6].contains(&number);
-            let error = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
-            let named = error.map(|(position, error)| (position, error.block_index()));
+            let named = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
             assert_eq!(named, corrupt.then_some((position, 0)), "round {number}");
         }
         // The PSVs exist as long as an mkey uses them.
@@ -172,8 +155,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
             let in_use: Vec<_> = (0..number % 4).map(|_| pool.take().unwrap().0).collect();
             let (handle, _) = pool.take().unwrap();
             let corrupt = number % 3 == 1;
-            let error = round(&mut bench, pool.mkeys(), handle.position(), &mut page, corrupt);
-            let named = error.map(|(position, error)| (position, error.block_index()));
+            let named = round(&mut bench, pool.mkeys(), handle.position(), &mut page, corrupt);
             assert_eq!(named, corrupt.then_some((handle.position(), 0)), "round {number}");
             positions.insert(handle.position());
             in_use.into_iter().chain([handle]).for_each(|handle| pool.put_unused(handle).unwrap());
@@ -190,8 +172,7 @@ fn errors_of_mkeys_in_pools_and_caches_are_named() {
             let kept = (number % 4 > 1).then(|| cache.take().unwrap().0);
             let (handle, _) = cache.take().unwrap();
             let corrupt = number % 3 == 1;
-            let error = round(&mut bench, cache.mkeys(), handle.position(), &mut page, corrupt);
-            let named = error.map(|(position, error)| (position, error.block_index()));
+            let named = round(&mut bench, cache.mkeys(), handle.position(), &mut page, corrupt);
             assert_eq!(named, corrupt.then_some((handle.position(), 0)), "round {number}");
             kept.into_iter().chain([handle]).for_each(|handle| cache.put_unused(handle).unwrap());
             cache.give_back();
@@ -348,8 +329,7 @@ impl Worker {
 fn threads_exchange_mkeys() {
     preloaded("pools::threads_exchange_mkeys", || {
         const ROUNDS: usize = 2000;
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let empty = Counts::now();
         let store = store(&pd);
         let with_store = Counts::now();
@@ -409,8 +389,7 @@ fn threads_exchange_mkeys() {
 #[test]
 fn no_peer_reaches_what_another_thread_took() {
     preloaded("pools::no_peer_reaches_what_another_thread_took", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let spec = MkeySpec { max_entries: 4, update_tag: true, ..MkeySpec::default() };
         let store = MkeyStore::new(&pd, 1, spec).unwrap();
         let mut workers = [0, 1].map(|_| Worker::new(&device, &pd, &store));
@@ -451,8 +430,7 @@ fn refuses(peer: &mut Worker, key: Key) {
 #[test]
 fn a_cache_keeps_what_is_in_use() {
     preloaded("pools::a_cache_keeps_what_is_in_use", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let store = store(&pd);
         let with_store = Counts::now();
         let mut one = Worker::new(&device, &pd, &store);
@@ -484,12 +462,10 @@ fn a_cache_keeps_what_is_in_use() {
         let refused = one.mkeys.invalidate(second, one.queue.request(3));
         assert!(matches!(refused, Err(PostError::SendRingFull { .. })));
         one.queue.control().fail().unwrap();
-        one.queue.reset(&mut [&mut one.completions]).unwrap();
-        one.queue.control().connect_loopback().unwrap();
+        one.reconnect();
         // An invalidation that was not executed can be posted again.
         one.mkeys.invalidate(second, one.queue.request(3)).unwrap();
-        one.queue.reset(&mut [&mut one.completions]).unwrap();
-        one.queue.control().connect_loopback().unwrap();
+        one.reconnect();
         one.invalidate(second);
         one.put(second);
         one.mkeys.give_back();
@@ -530,8 +506,7 @@ fn a_cache_keeps_what_is_in_use() {
 #[test]
 fn an_error_at_the_other_completion_queue_is_told() {
     preloaded("pools::an_error_at_the_other_completion_queue_is_told", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let (send_cq, mut sends) = device.create_cq(128).unwrap();
         let (receive_cq, mut receives) = device.create_cq(128).unwrap();
         let spec = QueuePairSpec::default();
@@ -541,7 +516,7 @@ fn an_error_at_the_other_completion_queue_is_told() {
         let page = page(&pd, &[0x5a; 2048]).unwrap();
         let spec = MkeySpec { max_entries: 4, signature: Some(&send_cq), ..MkeySpec::default() };
         let mut object = pd.create_mkey(spec).unwrap();
-        let signature = SignatureChange::Set(BlockSignature::wire(domain(1)));
+        let signature = SignatureChange::Set(BlockSignature::wire(t10_dif(0xf11e, 1)));
         let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature, crypto: None };
         let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
         let index = object.mkey.key().index();
@@ -549,23 +524,18 @@ fn an_error_at_the_other_completion_queue_is_told() {
         let mut receive = |mkey: &mut Mkey, sends: &mut CqReader, receives: &mut CqReader| {
             let place = [page.entry(1024..1536).unwrap()];
             queue.request(1).configure_mkey(mkey, &prepared, &place).unwrap();
-            queue.request(2).signaled().nop().unwrap();
-            queue.ring_doorbell();
-            let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
-            let done = sends.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
-            assert_eq!(done.work().unwrap().id, 2);
+            nop(&mut queue, 2);
+            assert_eq!(next_work(sends, &mut queue).id, 2);
             let sge = Sge { address: 0, length: 520, lkey: mkey.key() };
             queue.post_receive(7, &[sge]).unwrap();
             queue.publish_receives();
             queue.request(3).signaled().send(&[page.sge(0..520).unwrap()]).unwrap();
             queue.ring_doorbell();
+            assert_eq!(next_work(sends, &mut queue).id, 3);
             let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
-            let done = sends.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
-            assert_eq!(done.work().unwrap().id, 3);
             let unknown = receives.wait(&mut router, TIMEOUT).unwrap_err().to_string();
             assert!(unknown.contains("mkey"), "{unknown}");
-            let done = receives.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
-            assert_eq!(done.work().unwrap().id, 7);
+            assert_eq!(next_work(receives, &mut queue).id, 7);
         };
         for reader in [0, 1] {
             receive(&mut object.mkey, &mut sends, &mut receives);
@@ -596,8 +566,7 @@ fn an_error_at_the_other_completion_queue_is_told() {
 #[test]
 fn a_revocation_is_done_when_it_was_executed() {
     preloaded("pools::a_revocation_is_done_when_it_was_executed", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let store = store(&pd);
         let mut worker = Worker::new(&device, &pd, &store);
         let mut other = Worker::new(&device, &pd, &store);

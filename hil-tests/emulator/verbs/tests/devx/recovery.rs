@@ -1,13 +1,13 @@
 //! Tests of the reset of a queue pair, also of a reset that the device refuses half-way.
 
-use super::{Bench, executed, page, preloaded, take, verbs};
+use super::{Bench, executed, next_work, nop, page, preloaded, verbs};
 use mlx5_mkey::devx::{Buffer, CqReader, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::wqe::{Local, Remote};
 
 /// Waits for a completion, which must be without an error, and returns the id of its request.
 fn completed(queue: &mut QueuePair, completions: &mut CqReader) -> u64 {
-    let done = take(completions, queue, 1)[0].work().unwrap();
+    let done = next_work(completions, queue);
     assert!(matches!(done.outcome, Outcome::Sent { .. }), "{done:?}");
     done.id
 }
@@ -42,8 +42,7 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
                 let is_connected = queue.control().connect_loopback().is_ok();
                 assert_eq!(is_connected, nth == 3);
                 if nth > 1 {
-                    queue.request(id + 2).signaled().nop().unwrap();
-                    queue.ring_doorbell();
+                    nop(queue, id + 2);
                 }
                 if is_connected {
                     assert_eq!(completed(queue, completions), id + 2);
@@ -56,8 +55,7 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
             assert_eq!(outstanding.sends, sends, "command {nth}: each once");
             assert_eq!(outstanding.receives, [id + 1]);
             queue.control().connect_loopback().unwrap();
-            queue.request(id + 3).signaled().nop().unwrap();
-            queue.ring_doorbell();
+            nop(queue, id + 3);
             assert_eq!(completed(queue, completions), id + 3);
             let mut found = [0; 8];
             page.read(512, &mut found).unwrap();
@@ -78,8 +76,7 @@ fn a_queue_pair_copies_memory_again_after_a_reset() {
             let place = |offset| Local { address: page.address() + offset, lkey: page.lkey() };
             bench.queue.request(1).signaled().memcpy(place(64), place(0), text.len() as u32).unwrap();
             bench.queue.ring_doorbell();
-            let work = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
-            assert_eq!(work.outcome, Outcome::Sent { kind: RequestKind::Memcpy, bytes: 0 });
+            assert_eq!(bench.next().outcome, Outcome::Sent { kind: RequestKind::Memcpy, bytes: 0 });
             let mut copied = vec![0; text.len()];
             page.read(64, &mut copied).unwrap();
             assert_eq!(copied, text);

@@ -1,7 +1,10 @@
 //! Tests of completion queues: they have room for all possible completions, and forget destroyed queue pairs
 //! and mkeys.
 
-use super::{Bench, Outcome, TIMEOUT, executed, page, preloaded, send_badly_signed, take, verbs, write};
+use super::{
+    Bench, Outcome, TIMEOUT, device_and_domain, executed, next_work, page, preloaded, send_badly_signed,
+    take, verbs, write,
+};
 use mlx5_mkey::devx::{Cq, CqSpec, Device, DevxError, MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec};
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::queue::{Outcome as Done, QpRouter};
@@ -27,8 +30,7 @@ fn lacking<T>(outcome: Outcome<T>) -> Option<(u32, u32)> {
 #[test]
 fn what_may_complete_is_counted() {
     preloaded("room::what_may_complete_is_counted", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let spec = QueuePairSpec::default();
         let (small, _reader) = device.create_cq(4).unwrap();
         assert_eq!(lacking(connected(&device, &pd, &small, spec)), Some((64, 4)));
@@ -126,8 +128,7 @@ fn completions_go_with_their_queue_pair() {
                 assert_ne!(next.qpn(), gone, "its completions are still there");
                 write(&mut next, 2000, &page);
             }
-            let done = take(&mut completions, &mut stays, 1);
-            assert_eq!(done[0].work().map(|work| work.id), Some(round));
+            assert_eq!(next_work(&mut completions, &mut stays).id, round);
         }
     });
 }

@@ -1,7 +1,7 @@
 //! Tests that no copy of a key or credential stays in a process's memory after its owner is dropped, neither
 //! on a stack nor in a freed mailbox.
 
-use super::{Bench, Outcome, deks, preloaded, prepared, umem};
+use super::{Bench, deks, plain, preloaded, preloaded_with, umem};
 use mlx5_mkey::command::{
     Command, CreateDek, CreateLogin, Credential, CredentialId, DekKey, ImportKekId, Pdn, Secret, XtsKey, wipe,
 };
@@ -51,7 +51,7 @@ fn m66_the_library_leaves_no_secret_behind() {
     let mut scan = Scan::open();
     let mut mailbox = Box::new([0; CreateDek::INPUT]);
     let needles = used::<64>(&mut scan, |secret| {
-        let key = DekKey::Plain256 { key: XtsKey::new(secret.expose()).unwrap(), keytag: None };
+        let key = plain(secret.expose());
         let command = CreateDek { pd: Pdn::new(7).unwrap(), key, opaque: [0; 8] };
         assert!(command.encode(&mut *mailbox).unwrap().is_secret());
     });
@@ -122,9 +122,7 @@ fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
         let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
         let mut deks = DekCache::new(bench.pd.clone());
         let needles = used::<64>(&mut scan, |secret| {
-            let load = |pd: &ProtectionDomain| -> Outcome<_> {
-                pd.create_dek(DekKey::Plain256 { key: XtsKey::new(secret.expose())?, keytag: None }, [0; 8])
-            };
+            let load = |pd: &ProtectionDomain| pd.create_dek(plain(secret.expose()), [0; 8]);
             let lease = deks.lease("volume", load).unwrap();
             assert!(deks::encrypts(&mut bench, &lease));
         });
@@ -140,7 +138,7 @@ fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
 fn m66_a_value_that_another_replaces_is_left_nowhere() {
     preloaded("secrets::m66_a_value_that_another_replaces_is_left_nowhere", || {
         expect_replaced::<32>(|key| DekKey::Plain128 { key: XtsKey::new(key).unwrap(), keytag: None });
-        expect_replaced::<64>(|key| DekKey::Plain256 { key: XtsKey::new(key).unwrap(), keytag: None });
+        expect_replaced::<64>(plain);
     });
 }
 
@@ -167,31 +165,25 @@ fn expect_replaced<const N: usize>(key: fn(&[u8; N]) -> DekKey<'_>) {
 #[test]
 fn m66_a_login_leaves_no_wrapped_key_behind() {
     let name = "secrets::m66_a_login_leaves_no_wrapped_key_behind";
-    prepared(
-        name,
-        |command, _| {
-            command.env("MLX5_UVERBS_CRYPTO", "wrapped");
-        },
-        || {
-            let mut scan = Scan::open();
-            let bench = Bench::new(QueuePairSpec::default()).unwrap();
-            let mut needles = Vec::new();
-            let mut shown = factory::wrapped(&factory::CREDENTIAL).unwrap();
-            needles.extend(Needle::of(&shown));
-            let credential = Credential::wrapped(shown.first_chunk().unwrap());
-            let (number, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
-            let login = bench.device.login(number, kek, credential).unwrap();
-            wipe(&mut shown);
-            let key = used::<64>(&mut scan, |secret| {
-                let mut wrapped = factory::wrapped(secret.expose()).unwrap();
-                needles.extend(Needle::of(&wrapped));
-                let key = DekKey::Wrapped256(wrapped.first_chunk().unwrap());
-                drop(bench.pd.create_dek(key, [0; 8]).unwrap());
-                wipe(&mut wrapped);
-            });
-            drop(login);
-            scan.expect_gone(&key);
-            scan.expect_gone(&needles);
-        },
-    );
+    preloaded_with(&[("MLX5_UVERBS_CRYPTO", "wrapped")], name, || {
+        let mut scan = Scan::open();
+        let bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let mut needles = Vec::new();
+        let mut shown = factory::wrapped(&factory::CREDENTIAL).unwrap();
+        needles.extend(Needle::of(&shown));
+        let credential = Credential::wrapped(shown.first_chunk().unwrap());
+        let (number, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
+        let login = bench.device.login(number, kek, credential).unwrap();
+        wipe(&mut shown);
+        let key = used::<64>(&mut scan, |secret| {
+            let mut wrapped = factory::wrapped(secret.expose()).unwrap();
+            needles.extend(Needle::of(&wrapped));
+            let key = DekKey::Wrapped256(wrapped.first_chunk().unwrap());
+            drop(bench.pd.create_dek(key, [0; 8]).unwrap());
+            wipe(&mut wrapped);
+        });
+        drop(login);
+        scan.expect_gone(&key);
+        scan.expect_gone(&needles);
+    });
 }

@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
-use super::{Bench, Counts, TIMEOUT, page, preloaded, says, take};
+use super::{Bench, Counts, TIMEOUT, device_and_domain, errno, page, preloaded, says};
 use mlx5_mkey::command::{
     Command, CqSize, CqeSize, CreateCq, CreateMemoryRegion, CreatePsv, CreateQp, LogPageSize, MkeyEntries,
-    QpAccess, QpState, QueryQp, SendRingSize, TimestampFormat, UserIndex,
+    Pdn, QpAccess, QpState, QueryQp, SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
 };
 use mlx5_mkey::devx::{
     Device, DevxError, DevxObject, ListMkey, PageSizes, ProtectionDomain, QueuePairSpec, Umem, UmemSpec,
@@ -23,7 +23,6 @@ use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wire::prm::command::{Opcode, ReplyHeader, RequestHeader};
 use mlx5_mkey::wqe::Remote;
 use mlx5_testing::loopback::loopback;
-use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
@@ -35,15 +34,7 @@ const FIRST: usize = 4096;
 const SEND_RING: usize = 4096;
 const CQ_RECORD: usize = 8192;
 const QP_RECORD: usize = 8192 + 64;
-const LENGTH: usize = 3 * 4096;
-
-/// Returns the errno with which a registration is refused, or `None` if `devx` refuses it without a call.
-fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
-    match outcome.map(drop) {
-        Err(DevxError::Call { cause, .. }) => cause.raw_os_error(),
-        other => panic!("{other:?}"),
-    }
-}
+pub(super) const LENGTH: usize = 3 * 4096;
 
 /// Maps the dma-buf for the rest of the process's life. Returns the address of the registered part.
 pub(super) fn mapped(file: &File) -> *mut u8 {
@@ -54,6 +45,56 @@ pub(super) fn mapped(file: &File) -> *mut u8 {
     assert_ne!(base, libc::MAP_FAILED);
     // SAFETY: the address is inside of the mapping.
     unsafe { base.cast::<u8>().add(FIRST) }
+}
+
+/// The queues' parts of memory: a ring of 64 completion entries, a send ring of 16 blocks, and their records.
+pub(super) type Parts =
+    (&'static mut [Cqe], &'static mut [Wqebb], &'static CqDoorbellRecord, &'static DoorbellRecord);
+
+/// Divides memory of [`LENGTH`] bytes into the queues' parts, and makes all completion entries unwritten.
+///
+/// # Safety
+///
+/// The memory is aligned to a page, full of zeros, and valid for good. Nothing but the queues uses it.
+pub(super) unsafe fn divided(memory: *mut u8) -> Parts {
+    // SAFETY: the caller keeps this function's contract, and the parts do not overlap.
+    unsafe {
+        let ring = std::slice::from_raw_parts_mut(memory.cast::<Cqe>(), 64);
+        ring.fill(Cqe::UNWRITTEN);
+        let send_ring = std::slice::from_raw_parts_mut(memory.add(SEND_RING).cast::<Wqebb>(), 16);
+        (ring, send_ring, &*memory.add(CQ_RECORD).cast(), &*memory.add(QP_RECORD).cast())
+    }
+}
+
+/// Returns the command that makes a completion queue of 64 entries, whose record is at [`CQ_RECORD`].
+pub(super) fn create_cq(uar: UarPage, event_queue: u32, entries: UmemSlice) -> CreateCq {
+    CreateCq {
+        size: CqSize::new(64).unwrap(),
+        cqe_size: CqeSize::B64,
+        uar,
+        event_queue,
+        entries,
+        doorbell: UmemSlice { offset: CQ_RECORD as u64, ..entries },
+        page_size: LogPageSize::P4K,
+        ignore_overrun: false,
+    }
+}
+
+/// Returns the command that makes a queue pair of 16 blocks in [`LENGTH`] bytes of memory. It cannot receive.
+pub(super) fn create_qp(pd: Pdn, uar: UarPage, cq: Cqn, umem: UmemId) -> CreateQp {
+    CreateQp {
+        pd,
+        uar,
+        send_cq: cq,
+        receive_cq: cq,
+        user_index: UserIndex::default(),
+        send_ring: SendRingSize::new(16).unwrap(),
+        receive_ring: None,
+        rings: UmemSlice { umem, offset: SEND_RING as u64 },
+        doorbell: UmemSlice { umem, offset: QP_RECORD as u64 },
+        page_size: LogPageSize::P4K,
+        timestamps: TimestampFormat::DeviceDefault,
+    }
 }
 
 /// Sends a command that changes an object, before any request is posted.
@@ -79,19 +120,8 @@ pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Resu
     // SAFETY: nothing is posted, and the memory is mapped for good.
     let umem =
         unsafe { device.register_umem_dmabuf(file.as_fd(), FIRST..FIRST + LENGTH, UmemSpec::default()) }?;
-    let command = CreateQp {
-        pd: pd.number()?,
-        uar: uar.number()?,
-        send_cq: cq.number(),
-        receive_cq: cq.number(),
-        user_index: UserIndex::default(),
-        send_ring: SendRingSize::new(16).unwrap(),
-        receive_ring: None,
-        rings: umem.at(0),
-        doorbell: umem.at(8192),
-        page_size: LogPageSize::P4K,
-        timestamps,
-    };
+    let command = create_qp(pd.number()?, uar.number()?, cq.number(), umem.at(0).umem);
+    let command = CreateQp { timestamps, ..command };
     // SAFETY: nothing is posted, and the memory is mapped for good.
     let (_qp, _number): (DevxObject<()>, Qpn) = unsafe { device.create_object(&command, ()) }?;
     Ok(())
@@ -100,8 +130,7 @@ pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Resu
 #[test]
 fn rings_are_in_a_dma_buf() {
     preloaded("umem::rings_are_in_a_dma_buf", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let file = exporter();
         let memory = mapped(&file);
         // SAFETY: the program uses the memory only through the queues below, which belong to the objects made
@@ -109,47 +138,18 @@ fn rings_are_in_a_dma_buf() {
         let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
         let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
         let uar_page = device.alloc_uar().unwrap();
-        // SAFETY: the addresses are aligned and mapped for good, and each part goes to one queue.
+        // SAFETY: the memory is mapped for good, and filled with zeros here.
         let (ring, send_ring, cq_record, qp_record) = unsafe {
             memory.write_bytes(0, LENGTH);
-            for entry in 0..64 {
-                memory.cast::<Cqe>().add(entry).write(Cqe::UNWRITTEN);
-            }
-            (
-                std::slice::from_raw_parts_mut(memory.cast::<Cqe>(), 64),
-                std::slice::from_raw_parts_mut(memory.add(SEND_RING).cast::<Wqebb>(), 16),
-                &*memory.add(CQ_RECORD).cast::<CqDoorbellRecord>(),
-                &*memory.add(QP_RECORD).cast::<DoorbellRecord>(),
-            )
+            divided(memory)
         };
         let uar = uar_page.number().unwrap();
-        let create_cq = CreateCq {
-            size: CqSize::new(64).unwrap(),
-            cqe_size: CqeSize::B64,
-            uar,
-            event_queue: 1,
-            entries: umem.at(0),
-            doorbell: umem.at(CQ_RECORD as u64),
-            page_size: LogPageSize::P4K,
-            ignore_overrun: false,
-        };
+        let command = create_cq(uar, 1, umem.at(0));
         // SAFETY: the memory outlives the program's use of the device.
-        let (cq, cqn): (_, Cqn) = unsafe { device.create_object(&create_cq, ()) }.unwrap();
-        let create_qp = CreateQp {
-            pd: pd.number().unwrap(),
-            uar,
-            send_cq: cqn,
-            receive_cq: cqn,
-            user_index: UserIndex::default(),
-            send_ring: SendRingSize::new(16).unwrap(),
-            receive_ring: None,
-            rings: umem.at(SEND_RING as u64),
-            doorbell: umem.at(QP_RECORD as u64),
-            page_size: LogPageSize::P4K,
-            timestamps: TimestampFormat::DeviceDefault,
-        };
+        let (cq, cqn): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
+        let command = create_qp(pd.number().unwrap(), uar, cqn, umem.at(0).umem);
         // SAFETY: the memory outlives the program's use of the device.
-        let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&create_qp, ()) }.unwrap();
+        let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&command, ()) }.unwrap();
         connect(&qp, qpn);
         assert_eq!(qp.query(&QueryQp(qpn)).unwrap().state, QpState::RTS);
 
@@ -240,15 +240,7 @@ fn a_region_of_a_umem_is_memory() {
             bench.queue.request(1).signaled().rdma_write(Remote { address, rkey }, &[sge]).unwrap();
             bench.queue.ring_doorbell();
         };
-        // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
-        let read_only = unsafe {
-            bench.device.register_umem(
-                first,
-                3 * 4096,
-                UmemSpec { access: Access::NONE, ..UmemSpec::default() },
-            )
-        }
-        .unwrap();
+        let read_only = register(UmemSpec { access: Access::NONE, ..UmemSpec::default() }).unwrap();
         let (other, other_key): (DevxObject<()>, Key) = made(&read_only, start).unwrap();
         write(&mut bench, start + 2 * 4096 - 64, key);
         bench.completed();
@@ -257,7 +249,7 @@ fn a_region_of_a_umem_is_memory() {
         assert!(memory[..end - 64].iter().chain(&memory[end..]).all(|byte| *byte == 0));
         let Err((_, umem)) = umem.deregister() else { panic!("a region is over it") };
         write(&mut bench, start, other_key);
-        let refused = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
+        let refused = bench.next();
         assert!(matches!(refused.outcome, Outcome::Failed(_)), "the umem is only for reads: {refused:?}");
         for object in [object, other] {
             object.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
@@ -305,16 +297,7 @@ fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
                 // The queue begins at the second page of the memory: the device finds this page only if it
                 // knows the page size.
                 let umem = umem.unwrap();
-                let command = CreateCq {
-                    size: CqSize::new(64).unwrap(),
-                    cqe_size: CqeSize::B64,
-                    uar: uar_page.number().unwrap(),
-                    event_queue: 1,
-                    entries: umem.at(4096),
-                    doorbell: umem.at(CQ_RECORD as u64),
-                    page_size: LogPageSize::P4K,
-                    ignore_overrun: false,
-                };
+                let command = create_cq(uar_page.number().unwrap(), 1, umem.at(4096));
                 // SAFETY: the memory outlives the program's use of the device.
                 let (cq, _): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
                 cq.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
@@ -351,8 +334,7 @@ impl Command for Long {
 #[test]
 fn what_the_kernel_s_interface_cannot_carry_is_refused() {
     preloaded("umem::what_the_kernel_s_interface_cannot_carry_is_refused", || {
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
+        let (device, pd) = device_and_domain();
         let memory = pd.alloc_buffer(4096, Access::ALL).unwrap();
         let entries = vec![memory.entry(0..16).unwrap(); ListMkey::MAX_ENTRIES as usize + 1];
         assert!(device.capabilities().max_entries() > ListMkey::MAX_ENTRIES);

@@ -3,16 +3,13 @@
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
 use crate::{DONE, REQUEST_FAILED, connected, event_channel, hear, pair, say};
 use mlx5_faults::{Incident, Rule, emulator};
-use mlx5_testing::preload::{built, preloaded, prepared};
+use mlx5_testing::preload::{built, preloaded, preloaded_with, prepared};
 use std::path::Path;
 use std::process::Command;
 
 /// Runs `body` in a program whose device follows the plan of faults in `words`.
 fn with_faults(name: &str, words: &str, body: impl FnOnce()) {
-    let prepare = |command: &mut Command, _: &Path| {
-        command.env("MLX5_UVERBS_FAULTS", words);
-    };
-    prepared(name, prepare, body);
+    preloaded_with(&[("MLX5_UVERBS_FAULTS", words)], name, body);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::event_channel;
 use crate::shared::create;
 use crate::verbs::{self, Attribute, Context, End, Pages, call};
-use mlx5_testing::preload::{preloaded, prepared};
+use mlx5_testing::preload::{preloaded, preloaded_with};
 
 /// Returns a command of the device with this length and opcode. `bytes` are its other bytes, each with its
 /// offset.
@@ -122,10 +122,7 @@ fn commands_about_objects() {
 
 #[test]
 fn memory_pages_and_vectors() {
-    let prepare = |command: &mut std::process::Command, _: &std::path::Path| {
-        command.env("MLX5_UVERBS_WRITE_COMBINING", "no");
-    };
-    prepared("linux::memory_pages_and_vectors", prepare, || {
+    preloaded_with(&[("MLX5_UVERBS_WRITE_COMBINING", "no")], "linux::memory_pages_and_vectors", || {
         let (context, plain) = (Context::new(), Context::with_flags(0));
         let memory = Pages::new(4096);
         let register = |context: &Context, access| {

@@ -13,7 +13,7 @@ mod record;
 mod shared;
 mod verbs;
 
-use mlx5_testing::preload::{INSIDE, preloaded, prepared, program};
+use mlx5_testing::preload::{INSIDE, preloaded, preloaded_with, program};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,10 +36,10 @@ fn without_the_library_there_is_no_device() {
 
 #[test]
 fn a_mistyped_setting_is_no_other_device() {
-    let prepare = |command: &mut Command, _: &std::path::Path| {
-        command.env("MLX5_UVERBS_CRYPTO", "Wrapped");
-    };
-    prepared("a_mistyped_setting_is_no_other_device", prepare, || assert_eq!(open(), Err(libc::EINVAL)));
+    let mistyped = [("MLX5_UVERBS_CRYPTO", "Wrapped")];
+    preloaded_with(&mistyped, "a_mistyped_setting_is_no_other_device", || {
+        assert_eq!(open(), Err(libc::EINVAL));
+    });
 }
 
 #[test]

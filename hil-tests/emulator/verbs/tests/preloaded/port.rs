@@ -2,7 +2,7 @@
 
 use crate::verbs::{Attribute, Context, DEVICE, End, call, in_a_namespace, message};
 use crate::{DONE, REQUEST_FAILED};
-use mlx5_testing::preload::{preloaded, prepared};
+use mlx5_testing::preload::{preloaded, preloaded_with, prepared};
 use std::fs::{self, File};
 use std::net::Ipv6Addr;
 use std::process::Command;
@@ -138,10 +138,8 @@ fn a_peer_without_a_receive_has_the_time_that_it_asks_for() {
 
 #[test]
 fn an_interface_that_is_not_there_is_no_port() {
-    let prepare = |command: &mut Command, _: &std::path::Path| {
-        command.env("MLX5_UVERBS_NETDEV", "none");
-    };
-    prepared("port::an_interface_that_is_not_there_is_no_port", prepare, || {
+    let name = "port::an_interface_that_is_not_there_is_no_port";
+    preloaded_with(&[("MLX5_UVERBS_NETDEV", "none")], name, || {
         assert_eq!(crate::open(), Err(libc::EINVAL));
         assert!(File::open(PORT).is_err());
     });
@@ -149,10 +147,8 @@ fn an_interface_that_is_not_there_is_no_port() {
 
 #[test]
 fn two_devices_of_a_process_reach_each_other() {
-    let prepare = |command: &mut Command, _: &std::path::Path| {
-        command.env("MLX5_UVERBS_DEVICES", "2");
-    };
-    prepared("port::two_devices_of_a_process_reach_each_other", prepare, || {
+    let name = "port::two_devices_of_a_process_reach_each_other";
+    preloaded_with(&[("MLX5_UVERBS_DEVICES", "2")], name, || {
         let file = |device: usize, name: &str| {
             fs::read_to_string(format!("/sys/class/infiniband/mlx5_{device}/{name}")).unwrap()
         };

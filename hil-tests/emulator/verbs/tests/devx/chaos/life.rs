@@ -3,18 +3,16 @@
 
 use super::Dice;
 use super::books::{Books, Tally};
-use crate::{Outcome, PLAIN, verbs};
-use mlx5_mkey::command::{DekKey, UserIndex, XtsKey};
+use crate::{Outcome, PLAIN, plain, t10_dif, verbs};
+use mlx5_mkey::command::UserIndex;
 use mlx5_mkey::devx::{
     Buffer, Cq, CqReader, CqSpec, Device, DevxError, EventKind, Events, MkeySpec, Mkeys, ProtectionDomain,
     QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CompletionError, PostError};
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, Domain, Escape, Guard, KlmEntry, MkeyConfig, Signature, SignatureChange, T10Dif,
-};
+use mlx5_mkey::mkey::{Access, BlockSignature, KlmEntry, MkeyConfig, SignatureChange};
 use mlx5_mkey::queue::{self, Completion, QpTable};
-use mlx5_mkey::types::{BlockSize, Qpn, Seed};
+use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::time::Duration;
 
@@ -60,23 +58,6 @@ pub(super) struct Life {
     device: Device,
 }
 
-/// Returns a signature for the check of a T10-DIF in memory. The memory holds no T10-DIF, so that the device
-/// finds an error.
-fn signature() -> SignatureChange {
-    let dif = T10Dif {
-        guard: Guard::Crc,
-        seed: Seed::Zeros,
-        app_tag: 1,
-        ref_tag: 2,
-        ref_remap: true,
-        escape: Escape::Never,
-    };
-    SignatureChange::Set(BlockSignature::memory(Domain {
-        signature: Signature::T10Dif(dif),
-        block_size: BlockSize::B512,
-    }))
-}
-
 impl Life {
     /// Makes all objects of a life.
     pub(super) fn new(device: Device) -> Outcome<Self> {
@@ -98,7 +79,9 @@ impl Life {
         let page = pd.alloc_buffer(4096, Access::ALL)?;
         let spec = MkeySpec { max_entries: 4, signature: Some(&cq), ..MkeySpec::default() };
         let mkeys = pd.create_mkeys(2, spec)?;
-        let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature: signature(), crypto: None };
+        // The memory holds no T10-DIF, so that the device finds an error.
+        let signature = SignatureChange::Set(BlockSignature::memory(t10_dif(1, 2)));
+        let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature, crypto: None };
         let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
         let books = [Books::default(), Books::default()];
         let (next, unsure) = (0, [false; 2]);
@@ -288,18 +271,11 @@ impl Life {
         match dice.below(5) {
             0 => count(self.pd.alloc_buffer(100, Access::LOCAL_WRITE), tally),
             1 => {
-                let spec = MkeySpec {
-                    max_entries: 4,
-                    signature: Some(&self.cq),
-                    crypto: true,
-                    ..MkeySpec::default()
-                };
+                let signature = Some(&self.cq);
+                let spec = MkeySpec { max_entries: 4, signature, crypto: true, ..MkeySpec::default() };
                 count(self.pd.create_mkey(spec), tally);
             }
-            2 => match self
-                .pd
-                .create_dek(DekKey::Plain256 { key: XtsKey::new(&PLAIN).unwrap(), keytag: None }, [0; 8])
-            {
+            2 => match self.pd.create_dek(plain(&PLAIN), [0; 8]) {
                 Ok(dek) => count(dek.destroy(), tally),
                 Err(_) => tally.refused += 1,
             },
