@@ -3,7 +3,7 @@
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
 use crate::{DONE, REQUEST_FAILED, connected, event_channel, hear, pair, say};
 use mlx5_faults::{Incident, Rule, emulator};
-use mlx5_testing::preload::{built, preloaded, preloaded_with, prepared};
+use mlx5_testing::preload::{built, preloaded_with, prepared};
 use std::path::Path;
 use std::process::Command;
 
@@ -33,8 +33,8 @@ fn calls_fail_as_the_plan_says() {
         assert_eq!(register().map(drop), Err(libc::ETIMEDOUT));
         assert_eq!(register().map(drop), Err(libc::EREMOTEIO));
         let (mr, _) = register().unwrap();
-        let destroy = || call(context.0, 7, 1, &mut [Attribute::Handle(0, mr)]);
-        assert_eq!([destroy(), destroy()], [Err(libc::EBUSY), Ok(0)]);
+        let destroy = || context.destroy(7, 1, mr);
+        assert_eq!([destroy(), destroy()], [Err(libc::EBUSY), Ok(())]);
     });
 }
 
@@ -42,19 +42,15 @@ fn calls_fail_as_the_plan_says() {
 fn completions_come_twice_late_or_never() {
     let words = "completion@1=twice,completion@2=late,completion@4=dropped";
     with_faults("faults::completions_come_twice_late_or_never", words, || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!([end.poll().0, end.poll().0], [DONE, DONE], "twice");
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE, "late");
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.write_once(), DONE, "late");
+        assert_eq!(end.write_once(), DONE);
         end.write(8, end.data.0 + 64, end.key);
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!end.has_completion(), "dropped");
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.write_once(), DONE);
     });
 }
 
@@ -66,33 +62,18 @@ fn a_removed_device_is_gone_until_it_is_opened_anew() {
         let channel = event_channel(&end.context);
         let (region, _) = end.context.register(0, end.data.0, 4096, 1).unwrap();
         end.connect(end.qpn);
-        for _ in 0..2 {
-            end.write(8, end.data.0 + 64, end.key);
-            assert_eq!(end.poll().0, DONE);
-        }
+        assert_eq!([end.write_once(), end.write_once()], [DONE; 2]);
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(crate::verbs::read(channel), Err(libc::EIO), "its channels have ended");
         let registered = || end.context.register(0, end.data.0, 4096, 1);
         assert_eq!(registered(), Err(libc::EIO));
-        let destroyed = || call(end.context.0, 7, 1, &mut [Attribute::Handle(0, region)]);
-        assert_eq!([destroyed(), destroyed()], [Ok(0), Err(libc::ENOENT)], "once");
+        let destroyed = || end.context.destroy(7, 1, region);
+        assert_eq!([destroyed(), destroyed()], [Ok(()), Err(libc::ENOENT)], "once");
         end.write(8, end.data.0 + 64, end.key);
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!end.has_completion());
-        let mut other = End::new();
-        other.connect(other.qpn);
-        other.write(8, other.data.0 + 64, other.key);
-        assert_eq!(other.poll().0, DONE);
-    });
-}
-
-#[test]
-fn without_a_plan_nothing_fails() {
-    preloaded("faults::without_a_plan_nothing_fails", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        let mut other = End::loopback();
+        assert_eq!(other.write_once(), DONE);
     });
 }
 

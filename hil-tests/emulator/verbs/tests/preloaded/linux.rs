@@ -3,7 +3,7 @@
 
 use crate::event_channel;
 use crate::shared::create;
-use crate::verbs::{self, Attribute, Context, End, Pages, call};
+use crate::verbs::{self, Attribute, Context, End, Pages, call, changed};
 use mlx5_testing::preload::{preloaded, preloaded_with};
 
 /// Returns a command of the device with this length and opcode. `bytes` are its other bytes, each with its
@@ -11,10 +11,7 @@ use mlx5_testing::preload::{preloaded, preloaded_with};
 fn command(length: usize, opcode: u16, bytes: &[(usize, u8)]) -> Vec<u8> {
     let mut command = vec![0; length];
     command[..2].copy_from_slice(&opcode.to_be_bytes());
-    for (at, byte) in bytes {
-        command[*at] = *byte;
-    }
-    command
+    changed(&command, bytes)
 }
 
 /// Returns the command CREATE_PSV for `count` PSVs, in a new protection domain.
@@ -96,7 +93,7 @@ fn commands_about_objects() {
         let end = End::new();
         let (context, qp) = (&end.context, end.qp);
         let (psv, number) = create(context, &psvs(context, 1)).unwrap();
-        let destroy = |handle| call(context.0, 0x1001, 0x1001, &mut [Attribute::Handle(0x1000, handle)]);
+        let destroy = |handle| context.destroy(0x1001, 0x1001, handle);
         assert_eq!(destroy(qp), Err(libc::EINVAL), "a queue pair that no command has made");
         assert_eq!(destroy(999), Err(libc::ENOENT), "no object");
         let change = |handle, opcode, number| context.command(handle, &named(opcode, number));
@@ -125,17 +122,7 @@ fn memory_pages_and_vectors() {
     preloaded_with(&[("MLX5_UVERBS_WRITE_COMBINING", "no")], "linux::memory_pages_and_vectors", || {
         let (context, plain) = (Context::new(), Context::with_flags(0));
         let memory = Pages::new(4096);
-        let register = |context: &Context, access| {
-            let mut id = [0; 4];
-            let mut attributes = [
-                Attribute::New(0x1000),
-                Attribute::Number(0x1001, memory.0),
-                Attribute::Number(0x1002, 4096),
-                Attribute::Number(0x1003, access),
-                Attribute::Out(0x1004, &mut id),
-            ];
-            call(context.0, 0x1002, 0x1000, &mut attributes).map(drop)
-        };
+        let register = |context: &Context, access| context.umem(memory.0, 4096, access).map(drop);
         for access in [1, 3, 4, 5, 7] {
             assert_eq!(register(&context, access), Ok(()), "{access}");
         }
@@ -144,26 +131,12 @@ fn memory_pages_and_vectors() {
         }
         assert_eq!(register(&plain, 1), Err(libc::EINVAL), "without DEVX");
 
-        let page = |kind| {
-            let (mut offset, mut length, mut number) = ([0; 8], [0; 4], [0; 4]);
-            let mut attributes = [
-                Attribute::New(0x1000),
-                Attribute::Number(0x1001, kind),
-                Attribute::Out(0x1002, &mut offset),
-                Attribute::Out(0x1003, &mut length),
-                Attribute::Out(0x1004, &mut number),
-            ];
-            call(context.0, 0x1008, 0x1000, &mut attributes).map(drop)
-        };
+        let page = |kind| context.doorbell_page(kind).map(drop);
         assert_eq!(page(0), Err(libc::EOPNOTSUPP), "one that gathers stores");
         assert_eq!(page(1), Ok(()));
         assert_eq!(page(2), Err(libc::EOPNOTSUPP));
 
-        let vector = |number: u32| {
-            let (mut queue, number) = ([0; 4], number.to_ne_bytes());
-            let mut attributes = [Attribute::In(0x1000, &number), Attribute::Out(0x1001, &mut queue)];
-            call(context.0, 0x1000, 0x1002, &mut attributes).map(drop)
-        };
+        let vector = |number: u32| context.event_queue(&number.to_ne_bytes());
         assert_eq!((vector(0), vector(1)), (Ok(()), Err(libc::ENOENT)));
     });
 }
@@ -171,31 +144,33 @@ fn memory_pages_and_vectors() {
 #[test]
 fn what_is_asked_for_of_events() {
     preloaded("linux::what_is_asked_for_of_events", || {
-        let (context, plain) = (Context::new(), Context::with_flags(0));
-        let channel = event_channel(&context);
-        let (psv, _) = create(&context, &psvs(&context, 1)).unwrap();
-        let numbers = |count: usize| [3_u8, 0].repeat(count);
-        let ask =
-            |context: &Context, channel: i32, object: Option<u32>, numbers: &[u8], more: &[(u16, &[u8])]| {
-                let mut attributes =
-                    vec![Attribute::Handle(0x1000, channel as u32), Attribute::In(0x1002, numbers)];
-                attributes.extend(more.iter().map(|(id, bytes)| Attribute::In(*id, bytes)));
-                attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
-                call(context.0, 0x1000, 0x1003, &mut attributes).map(drop)
-            };
-        assert_eq!(ask(&context, channel, Some(psv), &numbers(16), &[]), Ok(()));
-        assert_eq!(ask(&context, channel, Some(psv), &numbers(17), &[]), Err(libc::EINVAL), "too many");
-        assert_eq!(ask(&context, channel, Some(psv), &[], &[]), Err(libc::EINVAL), "none");
-        assert_eq!(ask(&context, channel, Some(psv), &[3, 0, 3], &[]), Err(libc::EINVAL), "one and a half");
-        assert_eq!(ask(&context, channel, Some(psv), &[0x77, 0], &[]), Err(libc::EINVAL), "no such");
-        assert_eq!(ask(&context, channel, Some(psv), &[9, 0], &[]), Err(libc::EINVAL), "of a port");
-        assert_eq!(ask(&context, channel, None, &[9, 0], &[]), Ok(()));
+        let (end, plain) = (End::new(), Context::with_flags(0));
+        let context = &end.context;
+        let channel = event_channel(context);
+        let (psv, _) = create(context, &psvs(context, 1)).unwrap();
+        let drained = [3_u8, 0];
+        let ask = |channel, object, numbers: &[u8]| context.subscribe(channel, object, numbers, &[]);
+        assert_eq!(ask(channel, Some(psv), &drained.repeat(16)), Ok(()));
+        assert_eq!(ask(channel, Some(psv), &drained.repeat(17)), Err(libc::EINVAL), "too many");
+        assert_eq!(ask(channel, Some(psv), &[]), Err(libc::EINVAL), "none");
+        assert_eq!(ask(channel, Some(psv), &[3, 0, 3]), Err(libc::EINVAL), "one and a half");
+        assert_eq!(ask(channel, Some(psv), &[0x77, 0]), Err(libc::EINVAL), "no such");
+        assert_eq!(ask(channel, Some(psv), &[9, 0]), Err(libc::EINVAL), "of a port");
+        assert_eq!(ask(channel, None, &[9, 0]), Ok(()));
+        assert_eq!(ask(channel, None, &drained), Err(libc::EINVAL), "of the device as a whole");
+        assert_eq!(ask(channel, Some(99), &drained), Err(libc::ENOENT), "no object");
+        assert_eq!(ask(channel, Some(end.qp), &drained), Err(libc::EINVAL), "a queue pair of verbs");
+        assert_eq!(ask(channel + 50, Some(psv), &drained), Err(libc::EBADF), "no channel");
+        assert_eq!(ask(context.0, Some(psv), &drained), Err(libc::EBADF), "a context");
         let both: [(u16, &[u8]); 2] = [(0x1003, &[0; 4]), (0x1004, &[0; 8])];
-        assert_eq!(ask(&context, channel, Some(psv), &numbers(1), &both), Err(libc::EINVAL), "two targets");
-        let other = event_channel(&plain);
-        assert_eq!(ask(&plain, other, None, &[9, 0], &[]), Err(libc::EINVAL), "without DEVX");
-        let mut attributes = [Attribute::New(0x1000)];
-        assert_eq!(call(context.0, 0x1005, 0x1000, &mut attributes), Err(libc::EINVAL), "no flags");
+        let refused = context.subscribe(channel, Some(psv), &drained, &both);
+        assert_eq!(refused, Err(libc::EINVAL), "two targets");
+        let refused = plain.subscribe(event_channel(&plain), None, &[9, 0], &[]);
+        assert_eq!(refused, Err(libc::EINVAL), "without DEVX");
+        let make = |attributes: &mut [Attribute<'_>]| call(context.0, 0x1005, 0x1000, attributes);
+        assert_eq!(make(&mut [Attribute::New(0x1000)]), Err(libc::EINVAL), "no flags");
+        let unknown = Attribute::Number(0x1001, 2);
+        assert_eq!(make(&mut [Attribute::New(0x1000), unknown]), Err(libc::EINVAL), "an unknown flag");
     });
 }
 
@@ -242,17 +217,21 @@ fn steps_of_queue_pairs() {
         let end = End::new();
         let modify = |mask, state| end.context.modify(end.qp, mask, state, end.qpn);
         assert_eq!(modify(1, 6), Err(libc::EINVAL), "RESET to ERR");
+        assert_eq!(modify(0x1_2e01, 3), Err(libc::EINVAL), "RESET to RTS");
+        assert_eq!(modify(1, 1), Err(libc::EINVAL), "INIT without a port");
         assert_eq!(modify(1, 0), Ok(()), "RESET to RESET");
         assert_eq!(modify(0, 0), Ok(()), "nothing");
         assert_eq!(modify(0x79, 1), Err(libc::EINVAL), "a queue key");
         assert_eq!(modify(0x39, 1), Ok(()));
         assert_eq!(modify(0x38, 0), Ok(()), "INIT stays");
         assert_eq!(modify(0x12_91a1, 2), Err(libc::EINVAL), "a port");
+        assert_eq!(modify(0x02_9181, 2), Err(libc::EINVAL), "RTR without a destination");
         assert_eq!(modify(0x12_d181, 2), Err(libc::EINVAL), "an alternate path");
         assert_eq!(modify(0x12_9199, 2), Ok(()), "rights and a partition key");
         assert_eq!(modify(0x1_ae0b, 3), Err(libc::EINVAL), "that is not the current state");
         assert_eq!(modify(0x1_ae09, 3), Ok(()), "rights and a timer");
         assert_eq!(modify(1, 4), Err(libc::EINVAL), "RTS to SQD");
+        assert_eq!(modify(1, 9), Err(libc::EINVAL), "RTS to no state");
         assert_eq!(modify(0x8008, 0), Ok(()), "RTS stays");
         assert_eq!(modify(0x200, 0), Err(libc::EINVAL), "a timeout");
         assert_eq!(modify(9, 6), Err(libc::EINVAL), "rights in ERR");
@@ -321,15 +300,11 @@ fn attributes_of_calls() {
         assert_eq!(unknown(0, 254), Err(libc::EINVAL), "more than a page");
         assert_eq!(unknown(0, 253), Ok(()), "ones that may be skipped");
 
-        let vector = |number: &[u8]| {
-            let mut queue = [0; 4];
-            let mut attributes = [Attribute::In(0x1000, number), Attribute::Out(0x1001, &mut queue)];
-            call(context.0, 0x1000, 0x1002, &mut attributes).map(drop)
-        };
         for length in [0, 3, 5, 8] {
-            assert_eq!(vector(&[0; 8][..length]), Err(libc::EINVAL), "{length} bytes for a number of 4");
+            let refused = context.event_queue(&[0; 8][..length]);
+            assert_eq!(refused, Err(libc::EINVAL), "{length} bytes for a number of 4");
         }
-        assert_eq!(vector(&[0; 4]), Ok(()));
+        assert_eq!(context.event_queue(&[0; 4]), Ok(()));
         let channel = |flags: &[u8]| {
             let mut attributes = [Attribute::New(0x1000), Attribute::In(0x1001, flags)];
             call(context.0, 0x1005, 0x1000, &mut attributes).map(drop)
@@ -382,37 +357,15 @@ fn channels_of_calls() {
 
         let (psv, number) = create(&context, &psvs(&context, 1)).unwrap();
         let events = event_channel(&other);
-        let mut attributes = [
-            Attribute::Handle(0x1000, events.unsigned_abs()),
-            Attribute::Handle(0x1001, psv),
-            Attribute::In(0x1002, &[3, 0]),
-            Attribute::Number(0x1004, 0),
-        ];
-        assert_eq!(call(context.0, 0x1000, 0x1003, &mut attributes), Err(libc::EBADF), "another's events");
-        let answers = call(other.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap();
-        let input = named(0x602, number);
-        let mut attributes = [
-            Attribute::Handle(0x1000, psv),
-            Attribute::In(0x1001, &input),
-            Attribute::Handle(0x1002, answers),
-            Attribute::Number(0x1003, 0),
-            Attribute::Number(0x1004, 16),
-        ];
-        assert_eq!(call(context.0, 0x1001, 0x1004, &mut attributes), Err(libc::EBADF), "another's answers");
+        let asked = context.subscribe(events, Some(psv), &[3, 0], &[(0x1004, &[0; 8])]);
+        assert_eq!(asked, Err(libc::EBADF), "another's events");
+        let asked = context.query_later(psv, &named(0x602, number), other.answers(), (16, 0));
+        assert_eq!(asked, Err(libc::EBADF), "another's answers");
     });
 }
 
 /// The address of a ring whose end is beyond the last address.
 const WRAPS: u64 = u64::MAX - 4095;
-
-/// Returns the driver's input of a call with some other bytes, each with its offset.
-fn changed(driver: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
-    let mut driver = driver.to_vec();
-    for (at, byte) in changes {
-        driver[*at] = *byte;
-    }
-    driver
-}
 
 #[test]
 fn doorbell_registers_of_contexts() {
@@ -538,18 +491,8 @@ fn memory_of_regions() {
         assert_eq!(register(memory.0, 4096, MW_BIND), Err(libc::EFAULT), "windows may write");
         assert_eq!(register(memory.0, 4096, 1), Err(libc::EFAULT));
         assert_eq!(register(memory.0, 4096, 0), Ok(()), "it is only read");
-        let umem = |address, length| {
-            let mut id = [0; 4];
-            let mut attributes = [
-                Attribute::New(0x1000),
-                Attribute::Number(0x1001, address),
-                Attribute::Number(0x1002, length),
-                Attribute::Number(0x1003, 0),
-                Attribute::Out(0x1004, &mut id),
-            ];
-            call(context.0, 0x1002, 0x1000, &mut attributes).map(drop)
-        };
-        assert_eq!((umem(memory.0, 4096), umem(WRAPS, 4096)), (Ok(()), Err(libc::EINVAL)));
+        let umem = |address| context.umem(address, 4096, 0).map(drop);
+        assert_eq!((umem(memory.0), umem(WRAPS)), (Ok(()), Err(libc::EINVAL)));
     });
 }
 
@@ -584,23 +527,12 @@ fn mappings_of_the_file() {
             assert_eq!(none, Err(libc::EINVAL), "{command}");
         }
         assert_eq!(map(4096, WRITE, SHARED, 6 << 20), Ok(()), "a further page");
-        let page = |context: &Context| {
-            let (mut offset, mut length, mut number) = ([0; 8], [0; 4], [0; 4]);
-            let mut attributes = [
-                Attribute::New(0x1000),
-                Attribute::Number(0x1001, 1),
-                Attribute::Out(0x1002, &mut offset),
-                Attribute::Out(0x1003, &mut length),
-                Attribute::Out(0x1004, &mut number),
-            ];
-            (call(context.0, 0x1008, 0x1000, &mut attributes).unwrap(), i64::from_ne_bytes(offset))
-        };
-        let (handle, offset) = page(&dynamic);
+        let (handle, offset, _) = dynamic.doorbell_page(1).unwrap();
         let at = |offset, kind| verbs::map(dynamic.0, 4096, WRITE, kind, offset);
         assert_eq!(at(offset, SHARED), Ok(()));
         assert_eq!(at(offset, libc::MAP_PRIVATE), Err(libc::EINVAL));
         assert_eq!(at(offset + 4096, SHARED), Err(libc::EINVAL), "another page");
-        call(dynamic.0, 0x1008, 0x1001, &mut [Attribute::Handle(0x1000, handle)]).unwrap();
+        dynamic.destroy(0x1008, 0x1001, handle).unwrap();
         assert_eq!(at(offset, SHARED), Err(libc::EINVAL), "a page that is gone");
     });
 }
@@ -610,20 +542,11 @@ fn reads_of_channels() {
     preloaded("linux::reads_of_channels", || {
         let end = End::new();
         assert_eq!(verbs::message_in(end.context.0, 16), Err(libc::EINVAL), "a context");
-        let answers = call(end.context.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap();
+        let answers = end.context.answers();
         let ask = |number| {
-            let input = named(0x50b, end.qpn);
-            let mut attributes = [
-                Attribute::Handle(0x1000, end.qp),
-                Attribute::In(0x1001, &input),
-                Attribute::Handle(0x1002, answers),
-                Attribute::Number(0x1003, number),
-                Attribute::Number(0x1004, 120),
-            ];
-            call(end.context.0, 0x1001, 0x1004, &mut attributes).unwrap()
+            end.context.query_later(end.qp, &named(0x50b, end.qpn), answers, (120, number)).unwrap();
         };
         ask(1);
-        let answers = answers.cast_signed();
         for room in [0, 8, 127] {
             assert_eq!(verbs::message_in(answers, room), Err(libc::ENOSPC), "{room}");
         }

@@ -63,8 +63,7 @@ fn bad_addresses_are_refused() {
         let before = context.pd();
         let mut attributes = [Attribute::In(0, &[0; 8]), Attribute::Number(2, 3), Attribute::Nowhere(1)];
         assert_eq!(call(context.0, 0, 0, &mut attributes), Err(libc::EFAULT));
-        let destroyed = call(context.0, 1, 0, &mut [Attribute::Handle(0, before + 1)]);
-        assert_eq!(destroyed, Err(libc::ENOENT));
+        assert_eq!(context.destroy(1, 0, before + 1), Err(libc::ENOENT));
     });
 }
 
@@ -89,13 +88,11 @@ fn arguments_are_checked_as_the_kernel_does() {
         assert_eq!(context.register(pd, page.0, 4096, 1 << 19), Err(libc::EINVAL));
         assert_eq!(context.register(pd + 50, page.0, 4096, 1), Err(libc::ENOENT));
         let (mr, _) = context.register(pd, page.0, 4096, 1).unwrap();
-        let destroy =
-            |object, method, handle| call(context.0, object, method, &mut [Attribute::Handle(0, handle)]);
-        assert_eq!(destroy(1, 0, pd), Err(libc::EBUSY));
-        assert_eq!(destroy(1, 0, mr), Err(libc::EINVAL), "no protection domain");
-        assert_eq!(destroy(7, 1, mr), Ok(0));
-        assert_eq!(destroy(7, 1, mr), Err(libc::ENOENT));
-        assert_eq!(destroy(1, 0, pd), Ok(0));
+        assert_eq!(context.destroy(1, 0, pd), Err(libc::EBUSY));
+        assert_eq!(context.destroy(1, 0, mr), Err(libc::EINVAL), "no protection domain");
+        assert_eq!(context.destroy(7, 1, mr), Ok(()));
+        assert_eq!(context.destroy(7, 1, mr), Err(libc::ENOENT));
+        assert_eq!(context.destroy(1, 0, pd), Ok(()));
     });
 }
 
@@ -113,26 +110,9 @@ fn the_device_tells_of_its_clock() {
 }
 
 #[test]
-fn states_of_a_queue_pair_are_kept_in_order() {
-    preloaded("states_of_a_queue_pair_are_kept_in_order", || {
-        let end = End::new();
-        let modify = |mask, state| end.context.modify(end.qp, mask, state, end.qpn);
-        assert_eq!(modify(0x1_2e01, 3), Err(libc::EINVAL), "RESET to RTS");
-        assert_eq!(modify(1, 1), Err(libc::EINVAL), "INIT without a port");
-        assert_eq!(modify(0x39, 1), Ok(()));
-        assert_eq!(modify(0x12_9181 & !0x10_0000, 2), Err(libc::EINVAL), "RTR without destination");
-        assert_eq!(modify(0x12_9181, 2), Ok(()));
-        assert_eq!(modify(0x1_2e01, 3), Ok(()));
-        assert_eq!(modify(1, 9), Err(libc::EINVAL));
-        assert_eq!(modify(1, 0), Ok(()));
-    });
-}
-
-#[test]
 fn a_queue_pair_writes_to_itself() {
     preloaded("a_queue_pair_writes_to_itself", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         end.data.write(0, b"by the way of the device");
         // There are more rounds than slots, so the rings wrap.
         for round in 0..200u64 {
@@ -149,8 +129,7 @@ fn a_queue_pair_writes_to_itself() {
 #[test]
 fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
     preloaded("whoever_gives_a_lock_back_is_the_device_and_notices_nothing", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         let (mut rounds, mut on_this_thread) = (0, 0);
         while on_this_thread < 10 {
             rounds += 1;
@@ -174,8 +153,7 @@ fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
 #[test]
 fn memory_that_goes_away_fails_requests_and_nothing_else() {
     preloaded("memory_that_goes_away_fails_requests_and_nothing_else", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         end.data.unmap(4096);
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, REQUEST_FAILED);
@@ -183,10 +161,8 @@ fn memory_that_goes_away_fails_requests_and_nothing_else() {
         // others.
         end.ring.unmap(8192);
         std::thread::sleep(Duration::from_millis(20));
-        let mut other = End::new();
-        other.connect(other.qpn);
-        other.write(8, other.data.0 + 64, other.key);
-        assert_eq!(other.poll().0, DONE);
+        let mut other = End::loopback();
+        assert_eq!(other.write_once(), DONE);
     });
 }
 
@@ -195,8 +171,7 @@ fn what_a_context_holds_goes_with_it() {
     preloaded("what_a_context_holds_goes_with_it", || {
         let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
         for _ in 0..300 {
-            let end = End::new();
-            end.connect(end.qpn);
+            let end = End::loopback();
             close(end.context.0);
         }
         // Numbers of queue pairs are reused only when all are used up. The loop has used few of them, so
@@ -217,13 +192,11 @@ fn what_a_context_holds_goes_with_it() {
 fn a_context_lives_until_its_last_descriptor_is_closed() {
     preloaded("a_context_lives_until_its_last_descriptor_is_closed", || {
         for way in verbs::DUPLICATIONS {
-            let mut end = End::new();
-            end.connect(end.qpn);
+            let mut end = End::loopback();
             let twin = verbs::duplicate(way, end.context.0);
             close(end.context.0);
             end.context.0 = twin;
-            end.write(8, end.data.0 + 64, end.key);
-            assert_eq!(end.poll().0, DONE, "{way:?}");
+            assert_eq!(end.write_once(), DONE, "{way:?}");
             assert!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).is_ok(), "{way:?}");
             close(twin);
             assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS), Err(libc::EBADF), "{way:?}");
@@ -260,43 +233,12 @@ fn channels_end_with_their_context() {
 }
 
 #[test]
-fn what_events_are_asked_for_is_checked() {
-    preloaded("what_events_are_asked_for_is_checked", || {
-        let end = End::new();
-        let channel = event_channel(&end.context);
-        let drained = 3_u16.to_ne_bytes();
-        let ask = |channel: i32, object: Option<u32>, numbers: &[u8]| {
-            let mut attributes = vec![
-                Attribute::Handle(0x1000, channel as u32),
-                Attribute::In(0x1002, numbers),
-                Attribute::Number(0x1004, 7),
-            ];
-            attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
-            call(end.context.0, 0x1000, 0x1003, &mut attributes)
-        };
-        assert_eq!(ask(channel + 50, Some(end.qp), &drained), Err(libc::EBADF), "no channel");
-        assert_eq!(ask(end.context.0, Some(end.qp), &drained), Err(libc::EBADF), "a context");
-        assert_eq!(ask(channel, None, &drained), Err(libc::EINVAL), "of the device as a whole");
-        assert_eq!(ask(channel, None, &9_u16.to_ne_bytes()), Ok(0), "but for a change of a port");
-        assert_eq!(ask(channel, Some(99), &drained), Err(libc::ENOENT), "no object");
-        assert_eq!(ask(channel, Some(end.qp), &drained), Err(libc::EINVAL), "a queue pair of verbs");
-        let mut attributes = [Attribute::New(0x1000), Attribute::Number(0x1001, 2)];
-        assert_eq!(
-            call(end.context.0, 0x1005, 0x1000, &mut attributes),
-            Err(libc::EINVAL),
-            "an unknown flag"
-        );
-    });
-}
-
-#[test]
 fn threads_have_contexts_of_their_own() {
     preloaded("threads_have_contexts_of_their_own", || {
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
                 scope.spawn(move || {
-                    let mut end = End::new();
-                    end.connect(end.qpn);
+                    let mut end = End::loopback();
                     end.data.write(0, &[thread; 64]);
                     for _ in 0..100 {
                         end.write(64, end.data.0 + 512, end.key);
@@ -314,40 +256,34 @@ fn threads_have_contexts_of_their_own() {
 #[test]
 fn a_child_has_no_device_until_it_opens_one() {
     preloaded("a_child_has_no_device_until_it_opens_one", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         assert!(in_child(|| {
             let gone = end.context.register(0, end.data.0, 4096, ALL_ACCESS) == Err(libc::EIO);
             close(end.context.0);
-            let mut own = End::new();
-            own.connect(own.qpn);
+            let mut own = End::loopback();
             own.write(8, own.data.0 + 64, own.key);
             gone && own.qpn != end.qpn && own.poll().0 == DONE
         }));
         // The child's close did not affect the parent's device.
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.write_once(), DONE);
         // Another program does not inherit the descriptors.
         let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(!listed.contains("/dev/zero") && !listed.contains("slot-"), "{listed}");
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.write_once(), DONE);
     });
 }
 
 #[test]
 fn a_program_that_closes_everything_leaves_the_device_whole() {
     preloaded("a_program_that_closes_everything_leaves_the_device_whole", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         let descriptor = end.context.0;
         // Daemons close all descriptors in this way. The test leaves only the descriptor open that it needs.
         for other in (3..1024).filter(|other| *other != descriptor) {
             let _ = verbs::try_close(other);
         }
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.write_once(), DONE);
         assert!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).is_ok());
     });
 }
@@ -355,16 +291,14 @@ fn a_program_that_closes_everything_leaves_the_device_whole() {
 #[test]
 fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
     preloaded("ranges_of_descriptors_are_closed_without_the_device_s_own", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         let descriptor = end.context.0.unsigned_abs();
         if descriptor > 3 {
             verbs::close_all(3..=descriptor - 1);
         }
         verbs::close_all(descriptor + 1..);
         verbs::close_all(descriptor + 1..=u32::MAX);
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.write_once(), DONE);
         // A context in the range is closed, and its descriptor's number is free for another file.
         let other = Context::new();
         other.pd();
@@ -377,10 +311,8 @@ fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
         verbs::close_all(descriptor..);
         assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).map(drop), Err(libc::EBADF));
         // A program that opens the device again gets a working device.
-        let mut end = End::new();
-        end.connect(end.qpn);
-        end.write(8, end.data.0 + 64, end.key);
-        assert_eq!(end.poll().0, DONE);
+        let mut end = End::loopback();
+        assert_eq!(end.write_once(), DONE);
     });
 }
 

@@ -3,7 +3,6 @@
 use crate::verbs::{Attribute, Context, End, Pages, call, command};
 use mlx5_testing::preload::preloaded;
 
-const DEVX_OBJECT: u16 = 0x1001;
 const TRANSLATION: u32 = 1;
 const PD: u32 = 1 << 1;
 const ACCESS: u32 = 1 << 2;
@@ -52,14 +51,13 @@ fn a_region_is_changed_as_the_kernel_does() {
             assert_eq!(change(flags, memory, rest), Err(error), "{flags:#x} {memory:x?} {rest:?}");
         }
         assert_eq!(reregister(&context, (pd, PD), place, (pd, 0)), Err(libc::EINVAL), "no region");
-        let destroy = |object, handle| call(context.0, object, 0, &mut [Attribute::Handle(0, handle)]);
-        assert_eq!(destroy(1, other), Ok(0), "nothing has moved to it");
+        assert_eq!(context.destroy(1, 0, other), Ok(()), "nothing has moved to it");
         let other = context.pd();
         assert_eq!(
             change(PD | ACCESS | TRANSLATION, place, (other, LOCAL_WRITE | REMOTE_WRITE)),
             Ok([key; 2])
         );
-        assert_eq!((destroy(1, other), destroy(1, pd)), (Err(libc::EBUSY), Ok(0)));
+        assert_eq!((context.destroy(1, 0, other), context.destroy(1, 0, pd)), (Err(libc::EBUSY), Ok(())));
     });
 }
 
@@ -112,12 +110,11 @@ fn windows_are_made_and_end_as_the_kernel_does() {
         let (one, first) = alloc(pd, 1, [0; 8]).unwrap();
         let (two, second) = alloc(pd, 2, [0, 0, 0, 0, 9, 0, 0, 0]).unwrap();
         assert_ne!(first, second);
-        let destroy =
-            |object, method, handle| call(context.0, object, method, &mut [Attribute::Handle(0, handle)]);
+        let destroy = |object, method, handle| context.destroy(object, method, handle);
         assert_eq!(destroy(1, 0, pd), Err(libc::EBUSY));
         assert_eq!((destroy(7, 1, one), destroy(8, 0, pd)), (Err(libc::EINVAL), Err(libc::EINVAL)));
-        assert_eq!((destroy(8, 0, one), destroy(8, 0, two)), (Ok(0), Ok(0)));
-        assert_eq!((destroy(8, 0, one), destroy(1, 0, pd)), (Err(libc::ENOENT), Ok(0)));
+        assert_eq!((destroy(8, 0, one), destroy(8, 0, two)), (Ok(()), Ok(())));
+        assert_eq!((destroy(8, 0, one), destroy(1, 0, pd)), (Err(libc::ENOENT), Ok(())));
     });
 }
 
@@ -151,34 +148,27 @@ fn a_queue_pair_is_made_ready_for_copies_in_init() {
 fn answers_wait_until_they_are_read() {
     preloaded("memory::answers_wait_until_they_are_read", || {
         let end = End::new();
-        let channel = call(end.context.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap();
+        let channel = end.context.answers();
         let mut input = [0_u8; 16];
         input[..2].copy_from_slice(&0x50b_u16.to_be_bytes());
         input[8..12].copy_from_slice(&end.qpn.to_be_bytes());
-        let ask = |handle: u32, channel: u32, length: u64, number: u64| {
-            let mut attributes = [
-                Attribute::Handle(0x1000, handle),
-                Attribute::In(0x1001, &input),
-                Attribute::Handle(0x1002, channel),
-                Attribute::Number(0x1003, number),
-                Attribute::Number(0x1004, length),
-            ];
-            call(end.context.0, DEVX_OBJECT, 0x1004, &mut attributes)
+        let ask = |handle, channel, length, number| {
+            end.context.query_later(handle, &input, channel, (length, number))
         };
         assert_eq!(ask(end.qp, channel + 50, 16, 1), Err(libc::EBADF), "no channel");
-        assert_eq!(ask(end.qp, end.context.0 as u32, 16, 1), Err(libc::EBADF), "a context");
-        let events = crate::event_channel(&end.context) as u32;
+        assert_eq!(ask(end.qp, end.context.0, 16, 1), Err(libc::EBADF), "a context");
+        let events = crate::event_channel(&end.context);
         assert_eq!(ask(end.qp, events, 16, 1), Err(libc::EBADF), "a channel of events");
         assert_eq!(ask(99, channel, 16, 1), Err(libc::ENOENT));
         assert_eq!(ask(end.qp, channel, 1 << 17, 1), Err(libc::EINVAL));
-        let asked = (0..10_000).take_while(|number| ask(end.qp, channel, 8192, *number) == Ok(0)).count();
+        let asked = (0..10_000).take_while(|number| ask(end.qp, channel, 8192, *number).is_ok()).count();
         assert!((8..10_000).contains(&asked), "{asked}");
         assert_eq!(ask(end.qp, channel, 8192, 1), Err(libc::EAGAIN));
         for number in 0..asked as u64 {
-            assert_eq!(crate::verbs::message(channel as i32)[..8], number.to_ne_bytes());
+            assert_eq!(crate::verbs::message(channel)[..8], number.to_ne_bytes());
         }
-        assert_eq!(ask(end.qp, channel, 120, 77), Ok(0));
-        let answer = crate::verbs::message(channel as i32);
+        assert_eq!(ask(end.qp, channel, 120, 77), Ok(()));
+        let answer = crate::verbs::message(channel);
         assert_eq!((answer.len(), &answer[..9]), (128, &[77, 0, 0, 0, 0, 0, 0, 0, 0][..]));
     });
 }

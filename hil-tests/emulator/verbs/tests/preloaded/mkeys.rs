@@ -2,7 +2,7 @@
 
 use crate::DONE;
 use crate::shared::create;
-use crate::verbs::{Context, End};
+use crate::verbs::End;
 use mlx5_testing::preload::preloaded;
 
 const TAG: u8 = 0x55;
@@ -36,8 +36,7 @@ fn command(memory: u64, key: u32, shift: u64) -> (u64, Vec<u8>) {
 #[test]
 fn a_key_has_the_entries_that_its_command_brings() {
     preloaded("mkeys::a_key_has_the_entries_that_its_command_brings", || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         let (_, input) = command(end.data.0, end.key, 8);
         let (handle, index) = create(&end.context, &input).unwrap();
         let key = index << 8 | u32::from(TAG);
@@ -45,14 +44,10 @@ fn a_key_has_the_entries_that_its_command_brings() {
         end.write(22, end.data.0 + 1024 + 8, key);
         assert_eq!(end.poll().0, DONE);
         assert_eq!(end.data.read(1024, 22), b"eight bytes further on");
-        assert_eq!(destroyed(&end.context, handle), Ok(()));
+        assert_eq!(end.context.destroy(0x1001, 0x1001, handle), Ok(()));
         end.write(22, end.data.0 + 1024 + 8, key);
         assert_ne!(end.poll().0, DONE);
     });
-}
-
-fn destroyed(context: &Context, handle: u32) -> Result<(), i32> {
-    crate::call(context.0, 0x1001, 0x1001, &mut [crate::Attribute::Handle(0x1000, handle)]).map(drop)
 }
 
 #[test]

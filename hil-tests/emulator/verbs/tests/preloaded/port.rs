@@ -83,10 +83,8 @@ fn counters_count_what_the_port_does() {
         let listed = |folder: &str| fs::read_dir(format!("{PORT}/{folder}")).unwrap().count();
         assert_eq!((listed("counters"), listed("hw_counters")), (21, 20));
         assert_eq!(fs::read_to_string(format!("{PORT}/hw_counters/lifespan")).unwrap(), "10\n");
-        let mut end = End::new();
-        end.connect(end.qpn);
-        end.write(8, end.data.0 + 512, end.key);
-        assert_eq!(end.poll().0, DONE);
+        let mut end = End::loopback();
+        assert_eq!(end.write_once(), DONE);
         end.write(8, end.data.0 + 512, end.key ^ 1);
         assert_eq!(end.poll(), (REQUEST_FAILED, 0x13));
         // The files of the counters are written with a short delay.

@@ -18,8 +18,7 @@ fn requests_and_completions_are_lines_of_json() {
     prepared(name, prepare, || {
         let file = std::env::var_os(LOG_JSON).unwrap();
         std::fs::write(&file, "what was there before\n").unwrap();
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         end.write(24, end.data.0 + 1024, end.key);
         assert_eq!(end.poll().0, DONE);
         // The log line is written after the completion entry, under the device's lock. This call waits for
@@ -54,8 +53,7 @@ fn causes_of_failures_are_in_both_logs() {
         command.env("SAID", &said).stderr(std::fs::File::create(said).unwrap());
     };
     prepared(name, prepare, || {
-        let mut end = End::new();
-        end.connect(end.qpn);
+        let mut end = End::loopback();
         end.write(24, end.data.0, 0xabcd_ef00);
         assert_eq!(end.poll(), (REQUEST_FAILED, REMOTE_ACCESS));
         // Both logs are written under the device's lock. This call waits for the lock, so afterwards both

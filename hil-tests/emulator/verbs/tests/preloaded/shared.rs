@@ -94,20 +94,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
     preloaded("shared::a_pool_of_commands_is_of_use_to_queue_pairs", || {
         let context = Context::new();
         let (pd, memory) = (context.pd(), Pages::new(8192));
-        let mut number = [0; 4];
-        let umem_handle = call(
-            context.0,
-            0x1002,
-            0x1000,
-            &mut [
-                Attribute::New(0x1000),
-                Attribute::Number(0x1001, memory.0),
-                Attribute::Number(0x1002, 8192),
-                Attribute::In(0x1003, &1_u32.to_ne_bytes()),
-                Attribute::Out(0x1004, &mut number),
-            ],
-        );
-        let (umem_handle, umem) = (umem_handle.unwrap(), u32::from_ne_bytes(number));
+        let (umem_handle, umem) = context.umem(memory.0, 8192, 1).unwrap();
         // The protection domain is the first, with number 1.
         let good = pool(umem, 1);
         for (place, value) in [(0x50, 0x20), (0x50, 0x08), (0x73, 17), (0x71, 11), (0x7f, 0x77)] {
@@ -119,31 +106,23 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
         cyclic[0x50] = 0x10;
         assert!(create(&context, &cyclic).is_ok());
         let (srq, srqn) = create(&context, &good).unwrap();
-        let destroy = |object, method, id, handle| {
-            call(context.0, object, method, &mut [Attribute::Handle(id, handle)])
-        };
-        assert_eq!(destroy(0x1002, 0x1001, 0x1000, umem_handle), Err(libc::EBUSY), "the pool is in it");
+        assert_eq!(context.destroy(0x1002, 0x1001, umem_handle), Err(libc::EBUSY), "the pool is in it");
         // Reaching the limit raises an event of the device.
         let channel = event_channel(&context);
-        let mut attributes = [
-            Attribute::Handle(0x1000, channel as u32),
-            Attribute::Handle(0x1001, srq),
-            Attribute::In(0x1002, &u16::from(LIMIT).to_ne_bytes()),
-            Attribute::Number(0x1004, 55),
-        ];
-        call(context.0, 0x1000, 0x1003, &mut attributes).unwrap();
+        let cookie = 55_u64.to_ne_bytes();
+        context.subscribe(channel, Some(srq), &[LIMIT, 0], &[(0x1004, &cookie)]).unwrap();
         let mut limit = good.clone();
         limit[1] = 0x0d;
         limit[8..12].copy_from_slice(&srqn.to_be_bytes());
         (limit[0x17], limit[0x57]) = (1, 3);
         assert_eq!(context.command(srq, &limit), Ok(()));
         let event = message(channel);
-        assert_eq!((&event[..8], event[8 + 1]), (&55_u64.to_ne_bytes()[..], LIMIT));
+        assert_eq!((&event[..8], event[8 + 1]), (&cookie[..], LIMIT));
         // The pool cannot be destroyed while a queue pair uses it.
         let (_, qpn) = queue_pair(&context, umem, srqn);
         assert!(qpn.is_ok());
         assert_eq!(queue_pair(&context, umem, srqn + 1).1, Err(libc::EREMOTEIO));
-        assert_eq!(destroy(DEVX_OBJECT, 0x1001, 0x1000, srq), Err(libc::EBUSY));
+        assert_eq!(context.destroy(DEVX_OBJECT, 0x1001, srq), Err(libc::EBUSY));
         let _ = pd;
     });
 }
@@ -151,16 +130,7 @@ fn a_pool_of_commands_is_of_use_to_queue_pairs() {
 /// Makes a completion queue, and a queue pair that takes its receives from the shared receive queue `srqn`.
 /// Returns the number of the completion queue, and the number of the queue pair or the errno.
 fn queue_pair(context: &Context, umem: u32, srqn: u32) -> (u32, Result<u32, i32>) {
-    let (mut page, mut rest) = ([0; 4], ([0; 8], [0; 4]));
-    let mut attributes = [
-        Attribute::New(0x1000),
-        Attribute::Number(0x1001, 0),
-        Attribute::Out(0x1002, &mut rest.0),
-        Attribute::Out(0x1003, &mut rest.1),
-        Attribute::Out(0x1004, &mut page),
-    ];
-    call(context.0, 0x1008, 0x1000, &mut attributes).unwrap();
-    let page = u32::from_ne_bytes(page);
+    let (_, _, page) = context.doorbell_page(0).unwrap();
     let mut cq = CreateCqRequest::new_zeroed();
     cq.header.opcode.set(0x400);
     cq.cqc.flags.set(CqcFlags::new().with_dbr_umem_valid(true).into_bits());

@@ -187,10 +187,7 @@ pub(crate) fn duplicate_to(old: RawFd, new: RawFd) -> Result<RawFd, Errno> {
 
 /// Reads the next bytes from a descriptor, and returns their number.
 pub(crate) fn read(descriptor: RawFd) -> Result<usize, Errno> {
-    let mut buffer = [0_u8; 128];
-    // SAFETY: the buffer lives until the call is over.
-    let length = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
-    usize::try_from(length).map_err(|_| errno())
+    message_in(descriptor, 128).map(|bytes| bytes.len())
 }
 
 /// Reads a message from a descriptor.
@@ -311,6 +308,15 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
+/// Returns bytes with some changes. Each changed byte comes with its offset.
+pub(crate) fn changed(bytes: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (at, byte) in changes {
+        bytes[*at] = *byte;
+    }
+    bytes
+}
+
 /// Returns the driver's input of CQ_CREATE (`struct mlx5_ib_create_cq`).
 pub(crate) fn cq_driver(ring: u64, record: u64) -> Vec<u8> {
     let mut driver = longs(&[ring, record]);
@@ -345,10 +351,7 @@ impl Context {
     /// (`struct mlx5_ib_alloc_ucontext_req_v2`), each with its offset.
     pub(crate) fn with(bytes: &[(usize, u8)]) -> Result<Self, Errno> {
         let descriptor = open().expect("open");
-        let (mut request, mut response) = ([0; 32], [0; 72]);
-        for (at, byte) in bytes {
-            request[*at] = *byte;
-        }
+        let (request, mut response) = (changed(&[0; 32], bytes), [0; 72]);
         let mut attributes = [Attribute::In(0x1000, &request), Attribute::Out(0x1001, &mut response)];
         call(descriptor, 0, 3, &mut attributes).inspect_err(|_| close(descriptor))?;
         assert_eq!(word(&response, 40), 72, "response length");
@@ -469,10 +472,7 @@ impl Context {
         request[101..103].copy_from_slice(&[1, 1]); // reads at once: own, the peer's
         request[104] = 1; // port
         request[107] = 7; // retry for ever
-        for (at, byte) in changes {
-            request[*at] = *byte;
-        }
-        command(self.0, 26, &request, &mut [], &mut [])
+        command(self.0, 26, &changed(&request, changes), &mut [], &mut [])
     }
 
     /// Returns a queue pair's state and port.
@@ -493,6 +493,85 @@ impl Context {
             Attribute::Out(0x1002, &mut output),
         ];
         call(self.0, 0x1001, 0x1002, &mut attributes).map(drop)
+    }
+
+    /// Destroys an object by the method of its type. The attributes of the driver's types begin at 0x1000.
+    pub(crate) fn destroy(&self, object: u16, method: u16, handle: u32) -> Result<(), Errno> {
+        call(self.0, object, method, &mut [Attribute::Handle(object & 0x1000, handle)]).map(drop)
+    }
+
+    /// Registers memory for commands of the device. Returns its handle and number.
+    pub(crate) fn umem(&self, address: u64, length: u64, access: u64) -> Result<(u32, u32), Errno> {
+        let mut number = [0; 4];
+        let mut attributes = [
+            Attribute::New(0x1000),
+            Attribute::Number(0x1001, address),
+            Attribute::Number(0x1002, length),
+            Attribute::Number(0x1003, access),
+            Attribute::Out(0x1004, &mut number),
+        ];
+        let handle = call(self.0, 0x1002, 0x1000, &mut attributes)?;
+        Ok((handle, u32::from_ne_bytes(number)))
+    }
+
+    /// Allocates a doorbell page of a kind. Returns its handle, its offset in the file, and its number.
+    pub(crate) fn doorbell_page(&self, kind: u64) -> Result<(u32, i64, u32), Errno> {
+        let (mut offset, mut length, mut number) = ([0; 8], [0; 4], [0; 4]);
+        let mut attributes = [
+            Attribute::New(0x1000),
+            Attribute::Number(0x1001, kind),
+            Attribute::Out(0x1002, &mut offset),
+            Attribute::Out(0x1003, &mut length),
+            Attribute::Out(0x1004, &mut number),
+        ];
+        let handle = call(self.0, 0x1008, 0x1000, &mut attributes)?;
+        Ok((handle, i64::from_ne_bytes(offset), u32::from_ne_bytes(number)))
+    }
+
+    /// Asks for the number of the event queue of a completion vector.
+    pub(crate) fn event_queue(&self, vector: &[u8]) -> Result<(), Errno> {
+        let mut queue = [0; 4];
+        let mut attributes = [Attribute::In(0x1000, vector), Attribute::Out(0x1001, &mut queue)];
+        call(self.0, 0x1000, 0x1002, &mut attributes).map(drop)
+    }
+
+    /// Asks for events of the device with these numbers, of an object or without one. `more` are further
+    /// attributes.
+    pub(crate) fn subscribe(
+        &self,
+        channel: RawFd,
+        object: Option<u32>,
+        numbers: &[u8],
+        more: &[(u16, &[u8])],
+    ) -> Result<(), Errno> {
+        let mut attributes =
+            vec![Attribute::Handle(0x1000, channel.cast_unsigned()), Attribute::In(0x1002, numbers)];
+        attributes.extend(more.iter().map(|(id, bytes)| Attribute::In(*id, bytes)));
+        attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
+        call(self.0, 0x1000, 0x1003, &mut attributes).map(drop)
+    }
+
+    /// Makes a channel for the answers of [`Self::query_later`].
+    pub(crate) fn answers(&self) -> RawFd {
+        call(self.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap().cast_signed()
+    }
+
+    /// Sends a query about an object, whose answer of this length goes to a channel under a number.
+    pub(crate) fn query_later(
+        &self,
+        object: u32,
+        input: &[u8],
+        channel: RawFd,
+        (length, number): (u64, u64),
+    ) -> Result<(), Errno> {
+        let mut attributes = [
+            Attribute::Handle(0x1000, object),
+            Attribute::In(0x1001, input),
+            Attribute::Handle(0x1002, channel.cast_unsigned()),
+            Attribute::Number(0x1003, number),
+            Attribute::Number(0x1004, length),
+        ];
+        call(self.0, 0x1001, 0x1004, &mut attributes).map(drop)
     }
 
     /// Sends a command without an object.
@@ -531,6 +610,13 @@ impl End {
         Self::with(0)
     }
 
+    /// Makes a queue pair that is connected to itself.
+    pub(crate) fn loopback() -> Self {
+        let new = Self::new();
+        new.connect(new.qpn);
+        new
+    }
+
     /// Makes an unconnected queue pair whose completion queue has these flags.
     pub(crate) fn with(flags: u32) -> Self {
         let context = Context::new();
@@ -557,6 +643,12 @@ impl End {
     /// which the device watches. The UAR is untouched.
     pub(crate) fn write(&mut self, length: u32, address: u64, rkey: u32) {
         self.post(8, length, address, rkey);
+    }
+
+    /// Writes eight bytes to another place in the data page, and returns the opcode of the completion.
+    pub(crate) fn write_once(&mut self) -> u8 {
+        self.write(8, self.data.0 + 512, self.key);
+        self.poll().0
     }
 
     /// Works like [`Self::write`], with another opcode. 9 is an RDMA WRITE with immediate data.
