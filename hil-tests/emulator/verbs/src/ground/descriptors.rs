@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const DESCRIPTORS: usize = 1 << 16;
 
 /// A set of descriptors, one bit each.
-struct Bits([AtomicU64; DESCRIPTORS / 64]);
+pub(crate) struct Bits([AtomicU64; DESCRIPTORS / 64]);
 
 impl Bits {
     const fn new() -> Self {
@@ -22,81 +22,41 @@ impl Bits {
         Some((self.0.get(number / 64)?, 1 << (number % 64)))
     }
 
-    fn set(&self, descriptor: RawFd) {
+    pub(crate) fn insert(&self, descriptor: RawFd) {
         if let Some((word, bit)) = self.word(descriptor) {
             word.fetch_or(bit, Ordering::Release);
         }
     }
 
-    fn clear(&self, descriptor: RawFd) {
+    pub(crate) fn remove(&self, descriptor: RawFd) {
         if let Some((word, bit)) = self.word(descriptor) {
             word.fetch_and(!bit, Ordering::Release);
         }
     }
 
-    fn has(&self, descriptor: RawFd) -> bool {
+    pub(crate) fn contains(&self, descriptor: RawFd) -> bool {
         self.word(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
     }
 }
 
 /// Descriptors of open contexts and event channels, as the program has them. A test of this set needs no
 /// lock.
-static OURS: Bits = Bits::new();
+pub(crate) static OURS: Bits = Bits::new();
 
 /// Descriptors that this library keeps for itself. Daemons close all descriptors that they do not know. They
 /// must not close a kept descriptor: another file would get its number, and the device would write into that
 /// file.
-static KEPT: Bits = Bits::new();
+pub(crate) static KEPT: Bits = Bits::new();
 
-/// Netlink sockets of the program to the kernel's list of RDMA devices, which this library answers.
-static NETLINK: Bits = Bits::new();
-
-/// Records that a descriptor is a socket to the kernel's list of RDMA devices.
-pub(crate) fn give_netlink(descriptor: RawFd) {
-    NETLINK.set(descriptor);
-}
-
-/// Returns whether a descriptor is a socket to the kernel's list of RDMA devices.
-pub(crate) fn is_netlink(descriptor: RawFd) -> bool {
-    NETLINK.has(descriptor)
-}
-
-/// Records that a socket to the kernel's list of RDMA devices is closed.
-pub(crate) fn take_netlink_back(descriptor: RawFd) {
-    NETLINK.clear(descriptor);
-}
+/// Sockets of the program to the kernel's list of RDMA devices (netlink), which this library answers.
+pub(crate) static NETLINK: Bits = Bits::new();
 
 /// Descriptors of open rdma_cm files (`/dev/infiniband/rdma_cm`).
-static CONNECTIONS: Bits = Bits::new();
-
-/// Records that a descriptor is an rdma_cm file.
-pub(crate) fn give_connections(descriptor: RawFd) {
-    CONNECTIONS.set(descriptor);
-}
-
-/// Returns whether a descriptor is an rdma_cm file.
-pub(crate) fn is_connections(descriptor: RawFd) -> bool {
-    CONNECTIONS.has(descriptor)
-}
-
-/// Records that an rdma_cm file is closed.
-pub(crate) fn take_connections_back(descriptor: RawFd) {
-    CONNECTIONS.clear(descriptor);
-}
+pub(crate) static CONNECTIONS: Bits = Bits::new();
 
 /// Records that this library keeps a descriptor for itself. The program then cannot close the descriptor.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
-    KEPT.set(descriptor.as_raw_fd());
-}
-
-/// Returns whether this library keeps this descriptor for itself.
-pub(crate) fn is_kept(descriptor: RawFd) -> bool {
-    KEPT.has(descriptor)
-}
-
-/// Records that this library closes a descriptor of its own.
-pub(crate) fn let_go(descriptor: RawFd) {
-    KEPT.clear(descriptor);
+    KEPT.insert(descriptor.as_raw_fd());
 }
 
 /// Closes a range of descriptors. Calls `close` for each descriptor of the range that this library has given
@@ -114,10 +74,10 @@ pub(crate) fn close_range(
         if number > last {
             break;
         }
-        if [&OURS, &NETLINK, &CONNECTIONS].iter().any(|set| set.has(descriptor)) {
+        if [&OURS, &NETLINK, &CONNECTIONS].iter().any(|set| set.contains(descriptor)) {
             close(descriptor);
         }
-        if KEPT.has(descriptor) {
+        if KEPT.contains(descriptor) {
             if let Some(before) = number.checked_sub(1).filter(|before| from <= *before)
                 && let failed @ ..0 = rest(from, before)
             {
@@ -129,24 +89,9 @@ pub(crate) fn close_range(
     if from <= last { rest(from, last) } else { 0 }
 }
 
-/// Returns whether a descriptor belongs to a context or a channel.
-pub(crate) fn is_ours(descriptor: RawFd) -> bool {
-    OURS.has(descriptor)
-}
-
 /// Returns whether a descriptor is too high for these sets.
 pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
     OURS.word(descriptor).is_none()
-}
-
-/// Records that a descriptor belongs to a context or a channel.
-pub(crate) fn give(descriptor: RawFd) {
-    OURS.set(descriptor);
-}
-
-/// Records that a descriptor no longer belongs to a context or a channel.
-pub(crate) fn take_back(descriptor: RawFd) {
-    OURS.clear(descriptor);
 }
 
 #[cfg(test)]
@@ -158,11 +103,11 @@ mod tests {
     fn ranges_leave_out_what_is_kept() {
         // No other test of this program opens descriptors with these numbers.
         for kept in [60_003, 60_004, 60_010] {
-            KEPT.set(kept);
+            KEPT.insert(kept);
         }
-        OURS.set(60_006);
-        NETLINK.set(60_007);
-        CONNECTIONS.set(60_008);
+        OURS.insert(60_006);
+        NETLINK.insert(60_007);
+        CONNECTIONS.insert(60_008);
         let parts = |first, last| {
             let (ours, others) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
             let close = |descriptor| ours.borrow_mut().push(descriptor);
@@ -182,10 +127,10 @@ mod tests {
         let refused = |_, _| -1;
         assert_eq!(close_range(60_000, 60_009, |_| (), refused), -1);
         for kept in [60_003, 60_004, 60_010] {
-            KEPT.clear(kept);
+            KEPT.remove(kept);
         }
-        OURS.clear(60_006);
-        NETLINK.clear(60_007);
-        CONNECTIONS.clear(60_008);
+        OURS.remove(60_006);
+        NETLINK.remove(60_007);
+        CONNECTIONS.remove(60_008);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn open(descriptor: RawFd, device: usize) -> Result<(), Errno> {
         let mut inside = lock();
         inside.orphans.remove(&descriptor);
         prepared(&mut inside, device)?.open(descriptor);
-        descriptors::give(descriptor);
+        descriptors::OURS.insert(descriptor);
         if !bell::hang(worker::start) {
             return Err(Errno::NOMEM);
         }
@@ -94,22 +94,22 @@ pub(crate) fn counts() -> Counts {
 }
 
 /// Releases a descriptor that a program is about to close. A context or channel ends with its last
-/// descriptor. The caller ensures that [`descriptors::is_ours`] is true for the descriptor.
+/// descriptor. The caller ensures that [`descriptors::OURS`] has the descriptor.
 pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
-    descriptors::take_back(descriptor);
+    descriptors::OURS.remove(descriptor);
     inside.orphans.remove(&descriptor);
     inside.devices.all().for_each(|state| state.close(descriptor));
 }
 
 /// Records that a program has made `new` a duplicate of `old`. The duplication has closed the former file of
-/// `new`. The caller ensures that [`descriptors::is_ours`] is true for one of the two.
+/// `new`. The caller ensures that [`descriptors::OURS`] has one of the two.
 pub(crate) fn duplicate(old: RawFd, new: RawFd) {
     let mut inside = lock();
-    if descriptors::is_ours(old) {
-        descriptors::give(new);
+    if descriptors::OURS.contains(old) {
+        descriptors::OURS.insert(new);
     } else {
-        descriptors::take_back(new);
+        descriptors::OURS.remove(new);
     }
     inside.orphans.remove(&new);
     if inside.orphans.contains(&old) {
@@ -141,7 +141,7 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         let context = state.context_of(descriptor).ok_or(Errno(libc::ENOTTY))?;
         let outcome = command::dispatch(state, context, address);
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
-            descriptors::give(made);
+            descriptors::OURS.insert(made);
         }
         // A call wakes the worker only if queues have changed, or if another thread wanted to do the device's
         // work during the call. Other calls leave the worker no work. Waking it each time would slow down
@@ -209,13 +209,13 @@ pub(crate) fn open_connections(descriptor: RawFd) -> Result<(), Errno> {
     let mut inside = lock();
     inside.orphans.remove(&descriptor);
     prepared(&mut inside, 0)?.open_connections(descriptor.unsigned_abs(), signal);
-    descriptors::give_connections(descriptor);
+    descriptors::CONNECTIONS.insert(descriptor);
     if bell::hang(worker::start) { Ok(()) } else { Err(Errno::NOMEM) }
 }
 
 /// Closes an rdma_cm file, with its `rdma_cm_id`s, because a program is about to close its descriptor.
 pub(crate) fn close_connections(descriptor: RawFd) {
-    descriptors::take_connections_back(descriptor);
+    descriptors::CONNECTIONS.remove(descriptor);
     if let Some(state) = lock().devices.first() {
         state.close_connections(descriptor.unsigned_abs());
     }

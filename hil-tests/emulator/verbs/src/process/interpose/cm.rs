@@ -42,7 +42,7 @@ pub(super) fn open(flags: c_int) -> c_int {
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn write(descriptor: c_int, buffer: *const c_void, count: usize) -> isize {
-    if !descriptors::is_connections(descriptor) || owner::is_inside() {
+    if !descriptors::CONNECTIONS.contains(descriptor) || owner::is_inside() {
         let next = next!(write(c_int, *const c_void, usize) -> isize);
         // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { next(descriptor, buffer, count) };
@@ -68,7 +68,7 @@ macro_rules! statuses {
             // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(descriptor: c_int, out: *mut c_void) -> c_int {
-                if descriptors::is_connections(descriptor) && !owner::is_inside() {
+                if descriptors::CONNECTIONS.contains(descriptor) && !owner::is_inside() {
                     // SAFETY: the name is a string; `out` has room for a status.
                     return unsafe { libc::stat(sysfs::STAND_IN.as_ptr(), out.cast()) };
                 }

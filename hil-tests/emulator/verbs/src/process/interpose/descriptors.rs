@@ -41,7 +41,7 @@ pub(super) unsafe fn adopt(device: usize, descriptor: c_int) -> c_int {
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    if request == VERBS_IOCTL as c_ulong && descriptors::is_ours(descriptor) {
+    if request == VERBS_IOCTL as c_ulong && descriptors::OURS.contains(descriptor) {
         if owner::is_borrowed() {
             return fail(Errno::IO);
         }
@@ -59,20 +59,20 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
 /// Returns whether the caller of `close` may close a descriptor. The program may not close the descriptors
 /// that this library keeps for itself. The library's own code may close all descriptors.
 fn may_close(descriptor: c_int) -> bool {
-    if !descriptors::is_kept(descriptor) {
+    if !descriptors::KEPT.contains(descriptor) {
         return true;
     }
     let is_own = owner::is_inside();
     if is_own && !owner::is_borrowed() {
-        descriptors::let_go(descriptor);
+        descriptors::KEPT.remove(descriptor);
     }
     is_own
 }
 
 /// Records that a descriptor is no netlink socket and no rdma_cm file any more.
 fn release(descriptor: c_int) {
-    descriptors::take_netlink_back(descriptor);
-    if descriptors::is_connections(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
+    descriptors::NETLINK.remove(descriptor);
+    if descriptors::CONNECTIONS.contains(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
         let _ = guarded(|| {
             calls::close_connections(descriptor);
             Ok(())
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     if !may_close(descriptor) {
         return fail(Errno::BADF);
     }
-    if descriptors::is_ours(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
+    if descriptors::OURS.contains(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
         let _ = guarded(|| {
             calls::close(descriptor);
             Ok(())
@@ -156,7 +156,7 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
         // The number may have belonged to another file, which `dup2` has closed.
         release(new);
     }
-    let known = descriptors::is_ours(old) || descriptors::is_ours(new);
+    let known = descriptors::OURS.contains(old) || descriptors::OURS.contains(new);
     if new < 0 || old == new || !known || owner::is_borrowed() || owner::is_inside() {
         return new;
     }

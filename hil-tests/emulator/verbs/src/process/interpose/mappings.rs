@@ -36,7 +36,7 @@ pub(crate) unsafe extern "C" fn mmap(
     offset: off64_t,
 ) -> *mut c_void {
     let (mut file, mut from) = (descriptor, offset);
-    if descriptors::is_ours(descriptor) {
+    if descriptors::OURS.contains(descriptor) {
         let asked = PageRequest {
             offset,
             length: length as u64,

@@ -50,14 +50,14 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
         // After this error, libibverbs looks for devices in the files of this library.
         return fail(Errno::PROTONOSUPPORT);
     }
-    descriptors::give_netlink(descriptor);
+    descriptors::NETLINK.insert(descriptor);
     descriptor
 }
 
 /// Returns whether this library must answer a call: the descriptor is one of its netlink sockets, and the
 /// program makes the call, not this library itself.
 fn is_ours(descriptor: c_int) -> bool {
-    descriptors::is_netlink(descriptor) && !owner::is_inside()
+    descriptors::NETLINK.contains(descriptor) && !owner::is_inside()
 }
 
 /// Answers a request that a program has sent over a socket to the list of devices.

@@ -22,7 +22,7 @@ const SHORT: usize = 4;
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, count: usize) -> isize {
     let next = next!(read(c_int, *mut c_void, usize) -> isize);
-    let is_event = descriptors::is_ours(descriptor) && !owner::is_inside() && !owner::is_borrowed();
+    let is_event = descriptors::OURS.contains(descriptor) && !owner::is_inside() && !owner::is_borrowed();
     let fault = if is_event { fault::at(Place::Read) } else { None };
     match fault {
         Some(Fault::Fails { errno, .. }) => fail(Errno(errno)),
