@@ -48,12 +48,6 @@ fn has_gid(state: &State, index: u8) -> bool {
     usize::from(index) < state.port.entries.len()
 }
 
-/// Carries out AH_DESTROY: destroys an address handle.
-pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(0)?;
-    call.destroy(handle, |object| matches!(object, Object::AddressHandle))
-}
-
 /// Returns whether the path of a queue pair ends at a port of this process or of another process. Returns
 /// `None` for an invalid path.
 pub(super) fn leads_to_a_port(state: &mut State, path: &AddressPath) -> Option<bool> {

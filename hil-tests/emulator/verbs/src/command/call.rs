@@ -104,8 +104,9 @@ impl Call<'_> {
         told
     }
 
-    /// Destroys the object with this handle, if `wanted` accepts the object.
-    pub(crate) fn destroy(&mut self, handle: u32, wanted: impl FnOnce(&Object) -> bool) -> Result<(), Errno> {
+    /// Destroys the object whose handle is in the attribute `id`, if `wanted` accepts the object.
+    pub(crate) fn destroy(&mut self, id: u16, wanted: impl FnOnce(&Object) -> bool) -> Result<(), Errno> {
+        let handle = self.request.handle(id)?;
         let object = self.object(handle)?.clone();
         if !wanted(&object) {
             return Err(Errno::INVAL);

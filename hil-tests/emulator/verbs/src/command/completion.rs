@@ -101,7 +101,7 @@ pub(super) fn never_armed(record: u64) -> Option<()> {
 pub(super) fn destroy_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let cq = call.cq(handle)?.clone();
-    call.destroy(handle, |_| true)?;
+    call.destroy(0, |_| true)?;
     let state = &mut *call.state;
     let response = DestroyCqResponse {
         completion_events: state.read_events(cq.channel, cq.completion_events, cq.user_handle),

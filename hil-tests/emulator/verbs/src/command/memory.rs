@@ -84,12 +84,6 @@ pub(super) fn alloc_pd(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Carries out PD_DESTROY: destroys a protection domain.
-pub(super) fn destroy_pd(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(0)?;
-    call.destroy(handle, |object| matches!(object, Object::Pd(_)))
-}
-
 /// Carries out REG_MR: registers memory of the program.
 pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: RegisterRequest = call.request.structure(CORE_IN)?;
@@ -202,12 +196,6 @@ pub(super) const fn access(flags: u32) -> Access {
     }
 }
 
-/// Carries out MR_DESTROY: destroys a region.
-pub(super) fn destroy_mr(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(0)?;
-    call.destroy(handle, |object| matches!(object, Object::Mr(_)))
-}
-
 impl Call<'_> {
     /// Returns the region with this handle.
     fn mr(&mut self, handle: u32) -> Result<&mut Mr, Errno> {
@@ -235,10 +223,4 @@ pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
         request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
         request.answer_object(0x1000, handle.into())
     })
-}
-
-/// Carries out UAR_DESTROY: destroys a doorbell page.
-pub(super) fn destroy_uar(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(0x1000)?;
-    call.destroy(handle, |object| matches!(object, Object::Uar))
 }

@@ -3,7 +3,7 @@
 
 use super::devx::{self, query as devx_query, queue as devx_queue};
 use super::invoke::invoke_write;
-use super::{address, completion, device, memory, queue_pair, shared_receive, window};
+use super::{completion, device, memory, queue_pair, shared_receive};
 use crate::command::call::Run;
 use crate::command::numbers::{
     AH, ASYNC_EVENT, COMMAND, CORE_IN, CORE_OUT, CQ, DEVICE, DEVX, DEVX_COMMANDS, DEVX_EVENTS, DEVX_OBJECT,
@@ -11,6 +11,7 @@ use crate::command::numbers::{
 };
 use crate::command::request::Kind::{self, Flags, NewObject, Object as Handle};
 use crate::command::request::{Spec, input, input_from, needs, output, output_from, takes};
+use crate::state::object::Object;
 
 /// A method of an object type of the kernel's interface.
 pub(crate) struct Method {
@@ -79,10 +80,12 @@ pub(crate) const METHODS: &[Method] = &[
         device::query_gid_entry,
     ),
     method(ASYNC_EVENT, 0, &[needs(0, NewObject)], device::alloc_async_event),
-    ending(PD, 0, &[needs(0, Handle)], memory::destroy_pd),
-    ending(AH, 0, &[needs(0, Handle)], address::destroy),
-    ending(MR, 1, &[needs(0, Handle)], memory::destroy_mr),
-    ending(MW, 0, &[needs(0, Handle)], window::destroy),
+    ending(PD, 0, &[needs(0, Handle)], |call| call.destroy(0, |object| matches!(object, Object::Pd(_)))),
+    ending(AH, 0, &[needs(0, Handle)], |call| {
+        call.destroy(0, |object| matches!(object, Object::AddressHandle))
+    }),
+    ending(MR, 1, &[needs(0, Handle)], |call| call.destroy(0, |object| matches!(object, Object::Mr(_)))),
+    ending(MW, 0, &[needs(0, Handle)], |call| call.destroy(0, |object| matches!(object, Object::Window(_)))),
     method(
         MR,
         4,
@@ -191,7 +194,7 @@ pub(crate) const METHODS: &[Method] = &[
         &[needs(0x1000, NewObject), needs(0x1001, input_from(16)), needs(0x1002, output_from(16))],
         devx::create,
     ),
-    ending(DEVX_OBJECT, 0x1001, &[needs(0x1000, Handle)], devx::destroy),
+    ending(DEVX_OBJECT, 0x1001, &[needs(0x1000, Handle)], |call| call.destroy(0x1000, Object::is_of_command)),
     method(
         DEVX_OBJECT,
         0x1002,
@@ -231,7 +234,9 @@ pub(crate) const METHODS: &[Method] = &[
         ],
         devx_queue::register_umem,
     ),
-    ending(DEVX_UMEM, 0x1001, &[needs(0x1000, Handle)], devx_queue::deregister_umem),
+    ending(DEVX_UMEM, 0x1001, &[needs(0x1000, Handle)], |call| {
+        call.destroy(0x1000, |object| matches!(object, Object::Umem(_)))
+    }),
     method(
         UAR,
         0x1000,
@@ -244,5 +249,7 @@ pub(crate) const METHODS: &[Method] = &[
         ],
         memory::alloc_uar,
     ),
-    ending(UAR, 0x1001, &[needs(0x1000, Handle)], memory::destroy_uar),
+    ending(UAR, 0x1001, &[needs(0x1000, Handle)], |call| {
+        call.destroy(0x1000, |object| matches!(object, Object::Uar))
+    }),
 ];

@@ -228,7 +228,7 @@ fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatt
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let qp = call.qp(handle)?.clone();
-    call.destroy(handle, |_| true)?;
+    call.destroy(0, |_| true)?;
     let events = call.state.read_events(qp.async_channel, qp.async_events, qp.user_handle);
     call.request.answer(1, &events.to_ne_bytes())
 }

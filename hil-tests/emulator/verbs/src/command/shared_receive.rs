@@ -77,7 +77,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let srq = call.srq(handle)?.clone();
-    call.destroy(handle, |_| true)?;
+    call.destroy(0, |_| true)?;
     let events = call.state.read_events(srq.async_channel, srq.async_events, srq.user_handle);
     call.request.answer(1, &events.to_ne_bytes())
 }

@@ -37,9 +37,3 @@ pub(super) fn alloc(call: &mut Call<'_>) -> Result<(), Errno> {
         request.answer(CORE_OUT, [handle, key.get()].map(u32::to_ne_bytes).as_flattened())
     })
 }
-
-/// Carries out MW_DESTROY: destroys a memory window.
-pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(0)?;
-    call.destroy(handle, |object| matches!(object, Object::Window(_)))
-}

@@ -222,12 +222,6 @@ fn create_psvs(call: &mut Call<'_>, command: &Request) -> Created {
     Ok((Object::Devx(Devx::Psvs(numbers)), reply))
 }
 
-/// Carries out OBJ_DESTROY: destroys an object that a command made.
-pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(HANDLE)?;
-    call.destroy(handle, Object::is_of_command)
-}
-
 /// Carries out OBJ_MODIFY: a command that modifies a queue pair, a shared receive queue or a DEK. The call
 /// names the object by its handle.
 pub(crate) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {

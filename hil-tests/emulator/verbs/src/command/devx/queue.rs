@@ -61,12 +61,6 @@ pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// Carries out UMEM_DEREG: ends the registration of a umem.
-pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
-    let handle = call.request.handle(0x1000)?;
-    call.destroy(handle, |object| matches!(object, Object::Umem(_)))
-}
-
 /// Returns the address of a ring of `length` bytes in a umem. Commands name a umem by its handle plus one.
 pub(crate) fn place(call: &mut Call<'_>, ring: Place, length: u64) -> Result<u64, Refused> {
     // The caller has set the bits of `IN_UMEMS` in the command, as Linux does. A ring outside a umem is
