@@ -87,7 +87,7 @@ impl Call<'_> {
         object: Object,
         tell: impl FnOnce(&Request, u32) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let is_queue = object.is_queue();
+        let is_queue = object.subject().is_some();
         let Some(handle) = self.context()?.insert(object.clone()) else {
             self.state.destroy(object)?;
             return Err(Errno::NOMEM);

@@ -8,7 +8,7 @@ use crate::ground::errno::Errno;
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::NEVER_ARMED;
 use crate::state::channel::Kind;
-use crate::state::object::{Base, Cq, Object};
+use crate::state::object::{Common, Cq, Object};
 use mlx5_softdev::{CqAttributes, Memory};
 use zerocopy::IntoBytes;
 
@@ -69,18 +69,13 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     })?;
     let cq = Cq {
         number,
-        user_handle: Some(call.request.number(2)),
-        collapsed: false,
-        base: Base::default(),
+        common: Common::of_verbs(call.request.number(2), async_channel),
         channel,
-        async_channel,
         ring: asked.buffer,
         entries,
         entry_bytes: asked.cqe_size,
         record: asked.doorbell_record,
-        fired: None,
-        completion_events: 0,
-        async_events: 0,
+        ..Cq::default()
     };
     call.publish(Object::Cq(cq), |request, handle| {
         request.answer(6, &(wanted as u32).to_ne_bytes())?;
@@ -104,8 +99,8 @@ pub(super) fn destroy_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     call.destroy(0, |_| true)?;
     let state = &mut *call.state;
     let response = DestroyCqResponse {
-        completion_events: state.read_events(cq.channel, cq.completion_events, cq.user_handle),
-        async_events: state.read_events(cq.async_channel, cq.async_events, cq.user_handle),
+        completion_events: state.read_events(cq.channel, cq.completion_events, cq.common.user_handle),
+        async_events: state.read_async_events(&cq.common),
     };
     call.request.answer(1, response.as_bytes())
 }

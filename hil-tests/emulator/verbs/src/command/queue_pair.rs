@@ -10,7 +10,7 @@ use crate::ground::abi::{
 use crate::ground::errno::Errno;
 use crate::ground::port::{gid_of_lid, is_link_local, subnet};
 use crate::state::State;
-use crate::state::object::{Base, Context, Object, Qp, state_number, state_of};
+use crate::state::object::{Common, Context, Object, Qp};
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
@@ -161,14 +161,11 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let qp = Qp {
         number,
         transport,
-        user_handle: Some(call.request.number(7)),
-        base: Base::default(),
+        common: Common::of_verbs(call.request.number(7), async_channel),
         record: asked.doorbell_record,
         sq,
         blocks: asked.sq_blocks,
         logged: 0,
-        async_events: 0,
-        async_channel,
         capabilities,
         signal_all: flags & SIGNAL_ALL != 0,
         context,
@@ -229,7 +226,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let qp = call.qp(handle)?.clone();
     call.destroy(0, |_| true)?;
-    let events = call.state.read_events(qp.async_channel, qp.async_events, qp.user_handle);
+    let events = call.state.read_async_events(&qp.common);
     call.request.answer(1, &events.to_ne_bytes())
 }
 
@@ -255,7 +252,8 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     // pair is in this state.
     let state = |bit, number| match asked.mask & bit {
         0 => Ok(None),
-        _ => state_of(number).map(Some).ok_or(Errno::INVAL),
+        // The device's list of states has the order of the kernel's numbers (`enum ib_qp_state`).
+        _ => QpState::ALL.get(usize::from(number)).copied().map(Some).ok_or(Errno::INVAL),
     };
     let from = state(mask::CURRENT_STATE, asked.current_state)?.unwrap_or(linux_state);
     let next = state(mask::STATE, asked.state)?.unwrap_or(from);
@@ -374,7 +372,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let qp = call.verbs_qp(asked.handle)?.clone();
     let state = call.state.device.query(qp.number)?.state;
     call.verbs_qp(asked.handle)?.linux_state = state;
-    let state = state_number(state);
+    let state = state as u8;
     let kept = &qp.attributes;
     let response = QueryQpResponse {
         destination: kept.destination,
@@ -412,6 +410,6 @@ impl Call<'_> {
 
     /// Returns the queue pair with this handle, unless a command of the device has made the queue pair.
     fn verbs_qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
-        Some(self.qp(handle)?).filter(|qp| qp.user_handle.is_some()).ok_or(Errno::INVAL)
+        Some(self.qp(handle)?).filter(|qp| qp.common.user_handle.is_some()).ok_or(Errno::INVAL)
     }
 }

@@ -5,7 +5,7 @@ use crate::command::call::Call;
 use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
 use crate::ground::errno::Errno;
-use crate::state::object::{Base, Object, Srq};
+use crate::state::object::{Common, Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 use zerocopy::IntoBytes;
 
@@ -61,9 +61,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         doorbell_record: asked.doorbell_record,
     })?;
     let (receives, segments) = (slots - 1, stride / OCTOWORD - 1);
-    let user_handle = Some(call.request.number(4));
-    let base = Base::default();
-    let srq = Srq { number, user_handle, base, receives, segments, async_events: 0, async_channel };
+    let common = Common::of_verbs(call.request.number(4), async_channel);
+    let srq = Srq { number, common, receives, segments };
     call.publish(Object::Srq(srq), |request, handle| {
         request.answer(11, &receives.to_ne_bytes())?;
         request.answer(12, &segments.to_ne_bytes())?;
@@ -78,7 +77,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
     let srq = call.srq(handle)?.clone();
     call.destroy(0, |_| true)?;
-    let events = call.state.read_events(srq.async_channel, srq.async_events, srq.user_handle);
+    let events = call.state.read_async_events(&srq.common);
     call.request.answer(1, &events.to_ne_bytes())
 }
 

@@ -2,6 +2,7 @@
 //! with the kernel's numbers. Events of queues that commands made go to a DEVX channel as the device's own
 //! entries.
 
+use crate::ground::fault::QueueEvent;
 use crate::state::channel::Channel;
 use mlx5_mkey::wire::prm::event::EventEntry;
 use mlx5_softdev::Event;
@@ -44,30 +45,19 @@ const ASKABLE: [u16; 15] =
 /// room for.
 const OVERRUN: u8 = 1;
 
-/// The kernel's event numbers (`enum ib_event_type`).
-mod kernel {
-    pub(super) const CQ_ERR: u32 = 0;
-    pub(super) const QP_FATAL: u32 = 1;
-    pub(super) const QP_REQ_ERR: u32 = 2;
-    pub(super) const QP_ACCESS_ERR: u32 = 3;
-    pub(super) const SQ_DRAINED: u32 = 5;
-    pub(super) const SRQ_ERR: u32 = 14;
-    pub(super) const SRQ_LIMIT_REACHED: u32 = 15;
-    pub(super) const QP_LAST_WQE_REACHED: u32 = 16;
-}
-
 /// Returns the object that an event is about, and the kernel's number of the event.
 pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
-    match event {
-        Event::SqDrained(number) => (Subject::Qp(number), kernel::SQ_DRAINED),
-        Event::QpAccess(number) => (Subject::Qp(number), kernel::QP_ACCESS_ERR),
-        Event::QpRequest(number) => (Subject::Qp(number), kernel::QP_REQ_ERR),
-        Event::QpFatal(number) => (Subject::Qp(number), kernel::QP_FATAL),
-        Event::LastWqe(number) => (Subject::Qp(number), kernel::QP_LAST_WQE_REACHED),
-        Event::CqError(number) => (Subject::Cq(number), kernel::CQ_ERR),
-        Event::SrqLimit(number) => (Subject::Srq(number), kernel::SRQ_LIMIT_REACHED),
-        Event::SrqFatal(number) => (Subject::Srq(number), kernel::SRQ_ERR),
-    }
+    let (subject, event) = match event {
+        Event::SqDrained(number) => (Subject::Qp(number), QueueEvent::Drained),
+        Event::QpAccess(number) => (Subject::Qp(number), QueueEvent::Access),
+        Event::QpRequest(number) => (Subject::Qp(number), QueueEvent::Request),
+        Event::QpFatal(number) => (Subject::Qp(number), QueueEvent::Fatal),
+        Event::LastWqe(number) => (Subject::Qp(number), QueueEvent::LastReceive),
+        Event::CqError(number) => (Subject::Cq(number), QueueEvent::CqError),
+        Event::SrqLimit(number) => (Subject::Srq(number), QueueEvent::SrqLimit),
+        Event::SrqFatal(number) => (Subject::Srq(number), QueueEvent::SrqError),
+    };
+    (subject, event.kernel())
 }
 
 /// Returns the event entry that the device writes for an armed completion queue with new completions.

@@ -34,7 +34,7 @@ use crate::state::counting::Counting;
 use crate::state::events::{Subject, Subscriptions};
 use crate::state::identifier::Book;
 use crate::state::news::News;
-use crate::state::object::{Context, Devx, Object};
+use crate::state::object::{Common, Context, Devx, Object};
 use crate::state::record::Record;
 use doorbells::Doorbells;
 use mlx5_peers::Waiting;
@@ -321,6 +321,11 @@ impl State {
         sent.saturating_sub(unread)
     }
 
+    /// Takes a queue's unread asynchronous events back. Returns how many of them the program has read.
+    pub(crate) fn read_async_events(&mut self, queue: &Common) -> u32 {
+        self.read_events(queue.async_channel, queue.async_events, queue.user_handle)
+    }
+
     /// Returns the numbers of contexts, objects and channels.
     pub(crate) fn counts(&self) -> Counts {
         let objects = self.contexts.values().map(Context::count).sum();
@@ -372,7 +377,8 @@ impl State {
     /// # Errors
     /// [`Errno::BUSY`] while another object uses the object.
     pub(crate) fn destroy(&mut self, object: Object) -> Result<(), Errno> {
-        self.changed |= object.is_queue();
+        let subject = object.subject();
+        self.changed |= subject.is_some();
         let device = &mut self.device;
         match object {
             Object::Pd(number) => device.dealloc_pd(number)?,
@@ -380,18 +386,9 @@ impl State {
             Object::Window(index) | Object::Devx(Devx::Mkey(index) | Devx::Region { index, .. }) => {
                 device.destroy_mkey(index)?
             }
-            Object::Cq(cq) => {
-                device.destroy_cq(cq.number)?;
-                self.subscriptions.forget(Subject::Cq(cq.number));
-            }
-            Object::Srq(srq) => {
-                device.destroy_srq(srq.number)?;
-                self.subscriptions.forget(Subject::Srq(srq.number));
-            }
-            Object::Qp(qp) => {
-                device.destroy_qp(qp.number)?;
-                self.subscriptions.forget(Subject::Qp(qp.number));
-            }
+            Object::Cq(cq) => device.destroy_cq(cq.number)?,
+            Object::Srq(srq) => device.destroy_srq(srq.number)?,
+            Object::Qp(qp) => device.destroy_qp(qp.number)?,
             Object::AddressHandle | Object::Uar | Object::Umem(_) => {}
             Object::Devx(Devx::Psvs(numbers)) => {
                 for number in numbers {
@@ -400,6 +397,9 @@ impl State {
             }
             Object::Devx(Devx::Dek { number, .. }) => device.destroy_dek(number)?,
             Object::Devx(Devx::Login(number)) => device.logout(number)?,
+        }
+        if let Some(subject) = subject {
+            self.subscriptions.forget(subject);
         }
         Ok(())
     }

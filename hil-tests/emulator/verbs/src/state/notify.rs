@@ -22,22 +22,10 @@ impl State {
     /// Raises an asynchronous event of a queue, with the kernel's number of the event.
     pub(super) fn report_on(&mut self, subject: Subject, kind: u32) {
         for context in self.contexts.values_mut() {
-            let found = context.queues_mut().find_map(|object| match object {
-                Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
-                    qp.async_events = qp.async_events.wrapping_add(1);
-                    qp.user_handle.zip(qp.async_channel)
-                }
-                Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
-                    srq.async_events = srq.async_events.wrapping_add(1);
-                    srq.user_handle.zip(srq.async_channel)
-                }
-                Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
-                    cq.async_events = cq.async_events.wrapping_add(1);
-                    cq.user_handle.zip(cq.async_channel)
-                }
-                _ => None,
-            });
-            if let Some((element, channel)) = found
+            let found = context.queues_mut().find(|object| object.subject() == Some(subject));
+            let Some(queue) = found.and_then(Object::common_mut) else { continue };
+            queue.async_events = queue.async_events.wrapping_add(1);
+            if let Some((element, channel)) = queue.user_handle.zip(queue.async_channel)
                 && let Some(channel) = self.channels.get_mut(&channel)
             {
                 channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
@@ -66,7 +54,7 @@ impl State {
             *armed = true;
             let Some(sequence) = due(device, cq, word) else { continue };
             cq.fired = Some(sequence);
-            if let Some((channel, user_handle)) = channel.zip(cq.user_handle) {
+            if let Some((channel, user_handle)) = channel.zip(cq.common.user_handle) {
                 cq.completion_events = cq.completion_events.wrapping_add(1);
                 channel.push(&user_handle.to_ne_bytes());
             } else {

@@ -3,6 +3,7 @@
 use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::fault::Ending;
 use crate::ground::sys::Mapping;
+use crate::state::events::Subject;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::prm::qp_context::Qpc;
 use mlx5_softdev::{QpState, Transport};
@@ -19,16 +20,39 @@ pub(crate) struct Base {
     pub(crate) uar: Option<u32>,
 }
 
-/// A completion queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Cq {
-    /// The object's number in the device.
-    pub(crate) number: u32,
+/// What queue pairs, completion queues and shared receive queues have in common.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Common {
     /// The program's handle for the queue in events (`user_handle` of verbs). `None` if a DEVX command made
     /// the queue.
     pub(crate) user_handle: Option<u64>,
     /// The objects that the queue depends on, if a DEVX command made it.
     pub(crate) base: Base,
+    /// The number of asynchronous events of the queue.
+    pub(crate) async_events: u32,
+    /// The number of the channel for asynchronous events of the queue, if there is one.
+    pub(crate) async_channel: Option<u32>,
+}
+
+impl Common {
+    /// Returns what a queue of verbs has.
+    pub(crate) fn of_verbs(user_handle: u64, async_channel: Option<u32>) -> Self {
+        Self { user_handle: Some(user_handle), async_channel, ..Self::default() }
+    }
+
+    /// Returns what a queue has that a DEVX command makes.
+    pub(crate) fn of_command(base: Base) -> Self {
+        Self { base, ..Self::default() }
+    }
+}
+
+/// A completion queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cq {
+    /// The object's number in the device.
+    pub(crate) number: u32,
+    /// What all queues have.
+    pub(crate) common: Common,
     /// The number of the completion channel, if the queue has one.
     pub(crate) channel: Option<u32>,
     /// The address of the ring.
@@ -45,10 +69,6 @@ pub(crate) struct Cq {
     pub(crate) fired: Option<u8>,
     /// The number of events that were sent to the completion channel.
     pub(crate) completion_events: u32,
-    /// The number of asynchronous events of the object.
-    pub(crate) async_events: u32,
-    /// The number of the channel for asynchronous events of the object, if there is one.
-    pub(crate) async_channel: Option<u32>,
 }
 
 /// A queue pair.
@@ -58,11 +78,8 @@ pub(crate) struct Qp {
     pub(crate) number: u32,
     /// The transport service.
     pub(crate) transport: Transport,
-    /// The program's handle for the queue pair in events (`user_handle` of verbs). `None` if a DEVX command
-    /// made the queue pair.
-    pub(crate) user_handle: Option<u64>,
-    /// The objects that the queue pair depends on, if a DEVX command made it.
-    pub(crate) base: Base,
+    /// What all queues have.
+    pub(crate) common: Common,
     /// Address of the doorbell record.
     pub(crate) record: u64,
     /// Address of the send ring.
@@ -71,10 +88,6 @@ pub(crate) struct Qp {
     pub(crate) blocks: u32,
     /// The number of the next block to be logged.
     pub(crate) logged: u16,
-    /// The number of asynchronous events of the object.
-    pub(crate) async_events: u32,
-    /// The number of the channel for asynchronous events of the object, if there is one.
-    pub(crate) async_channel: Option<u32>,
     /// The limits that the queue pair was created with.
     pub(crate) capabilities: QpCapabilities,
     /// Whether every request gets a completion.
@@ -93,19 +106,12 @@ pub(crate) struct Qp {
 pub(crate) struct Srq {
     /// The object's number in the device.
     pub(crate) number: u32,
-    /// The program's handle for the queue in events (`user_handle` of verbs). `None` if a DEVX command made
-    /// the queue.
-    pub(crate) user_handle: Option<u64>,
-    /// The objects that the queue depends on, if a DEVX command made it.
-    pub(crate) base: Base,
+    /// What all queues have.
+    pub(crate) common: Common,
     /// The most receive requests that the queue holds.
     pub(crate) receives: u32,
     /// The most segments of a receive request.
     pub(crate) segments: u32,
-    /// The number of asynchronous events of the object.
-    pub(crate) async_events: u32,
-    /// The number of the channel for asynchronous events of the object, if there is one.
-    pub(crate) async_channel: Option<u32>,
 }
 
 /// An object that was made by a command of the device (DEVX).
@@ -208,20 +214,40 @@ impl Object {
         matches!(self, Self::Umem(_) | Self::Uar)
     }
 
-    /// Returns whether the object is a queue: an object that may have work for the device.
-    pub(crate) const fn is_queue(&self) -> bool {
-        matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
+    /// Returns the subject of the object's events if the object is a queue: an object that may have work for
+    /// the device.
+    pub(crate) const fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::Qp(qp) => Some(Subject::Qp(qp.number)),
+            Self::Cq(cq) => Some(Subject::Cq(cq.number)),
+            Self::Srq(srq) => Some(Subject::Srq(srq.number)),
+            _ => None,
+        }
+    }
+
+    /// Returns what a queue has in common with other queues.
+    pub(crate) const fn common(&self) -> Option<&Common> {
+        match self {
+            Self::Qp(qp) => Some(&qp.common),
+            Self::Cq(cq) => Some(&cq.common),
+            Self::Srq(srq) => Some(&srq.common),
+            _ => None,
+        }
+    }
+
+    /// Returns what a queue has in common with other queues, to be changed.
+    pub(crate) const fn common_mut(&mut self) -> Option<&mut Common> {
+        match self {
+            Self::Qp(qp) => Some(&mut qp.common),
+            Self::Cq(cq) => Some(&mut cq.common),
+            Self::Srq(srq) => Some(&mut srq.common),
+            _ => None,
+        }
     }
 
     /// Returns whether a command of DEVX has made the object.
-    pub(crate) const fn is_of_command(&self) -> bool {
-        match self {
-            Self::Devx(_) => true,
-            Self::Qp(qp) => qp.user_handle.is_none(),
-            Self::Cq(cq) => cq.user_handle.is_none(),
-            Self::Srq(srq) => srq.user_handle.is_none(),
-            _ => false,
-        }
+    pub(crate) fn is_of_command(&self) -> bool {
+        matches!(self, Self::Devx(_)) || self.common().is_some_and(|queue| queue.user_handle.is_none())
     }
 }
 
@@ -258,15 +284,8 @@ impl Context {
         if self.others.values().any(is_of_region) {
             return true;
         }
-        self.queues().any(|object| {
-            let base = match object {
-                Object::Qp(qp) => &qp.base,
-                Object::Cq(cq) => &cq.base,
-                Object::Srq(srq) => &srq.base,
-                _ => return false,
-            };
-            base.umems.contains(&Some(handle)) || base.uar == Some(handle)
-        })
+        let is_of = |base: &Base| base.umems.contains(&Some(handle)) || base.uar == Some(handle);
+        self.queues().filter_map(Object::common).any(|queue| is_of(&queue.base))
     }
 
     /// Stores an object and returns its handle, or `None` when all handles are in use.
@@ -274,7 +293,7 @@ impl Context {
         let free = |handle: &u32| !self.queues.contains_key(handle) && !self.others.contains_key(handle);
         let handle = (self.next..=i32::MAX as u32).find(free).or_else(|| (0..self.next).find(free))?;
         self.next = handle.wrapping_add(1);
-        if object.is_queue() { &mut self.queues } else { &mut self.others }.insert(handle, object);
+        if object.subject().is_some() { &mut self.queues } else { &mut self.others }.insert(handle, object);
         Some(handle)
     }
 
@@ -327,54 +346,14 @@ impl Context {
     }
 }
 
-/// Returns the kernel's number for a state of queue pairs (`enum ib_qp_state`).
-pub(crate) const fn state_number(state: QpState) -> u8 {
-    match state {
-        QpState::Reset => 0,
-        QpState::Init => 1,
-        QpState::ReadyToReceive => 2,
-        QpState::ReadyToSend => 3,
-        QpState::SendQueueDrained => 4,
-        QpState::SendQueueError => 5,
-        QpState::Error => 6,
-    }
-}
-
-/// Returns the state of queue pairs with this number of the kernel, if there is one.
-pub(crate) const fn state_of(number: u8) -> Option<QpState> {
-    Some(match number {
-        0 => QpState::Reset,
-        1 => QpState::Init,
-        2 => QpState::ReadyToReceive,
-        3 => QpState::ReadyToSend,
-        4 => QpState::SendQueueDrained,
-        5 => QpState::SendQueueError,
-        6 => QpState::Error,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     fn cq(number: u32) -> Object {
-        Object::Cq(Cq {
-            number,
-            user_handle: None,
-            base: Base { umems: [None; 2], uar: Some(1) },
-            channel: None,
-            ring: 0,
-            collapsed: false,
-            entries: 1,
-            entry_bytes: 64,
-            record: 0,
-            fired: None,
-            completion_events: 0,
-            async_events: 0,
-            async_channel: None,
-        })
+        let common = Common::of_command(Base { umems: [None; 2], uar: Some(1) });
+        Object::Cq(Cq { number, common, ..Cq::default() })
     }
 
     #[test]

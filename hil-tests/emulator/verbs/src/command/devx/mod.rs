@@ -13,7 +13,7 @@ use crate::command::call::Call;
 use crate::ground::errno::Errno;
 use crate::ground::{descriptors, notice, sys};
 use crate::state::channel::Kind;
-use crate::state::events::{self, Subject, Target};
+use crate::state::events::{self, Target};
 use crate::state::object::{Devx, Object};
 use frame::{
     Created, EVENT_QUEUE, HANDLE, IN, OTHER_IN, OTHER_OUT, OUT, TYPE_DEK, TYPE_LOGIN, answer, command, opcode,
@@ -95,11 +95,8 @@ pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
         false => None,
         true => Some(match call.object(call.request.handle(0x1001)?)? {
             object if !object.is_of_command() => return Err(Errno::INVAL),
-            Object::Qp(qp) => Some(Subject::Qp(qp.number)),
-            Object::Cq(cq) => Some(Subject::Cq(cq.number)),
-            Object::Srq(srq) => Some(Subject::Srq(srq.number)),
-            // Objects of other kinds have no events.
-            _ => None,
+            // Objects of other kinds than queues have no events.
+            object => object.subject(),
         }),
     };
     linux::has_devx(call)?;

@@ -8,7 +8,7 @@ use crate::command::{address, memory};
 use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::errno::Errno;
 use crate::ground::sys::Mapping;
-use crate::state::object::{Base, Cq, Object, Qp, Umem};
+use crate::state::object::{Base, Common, Cq, Object, Qp, Umem};
 use mlx5_mkey::wire::prm::qp_context::{AddressPath, Qpc};
 use mlx5_softdev::commands::{CqCommand, Place, QpCommand, QpStep, Record, Refused, Request};
 use mlx5_softdev::{Peer, QpState, Transport};
@@ -155,18 +155,13 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &Request) -> Result<(Objec
     }
     let cq = Cq {
         number,
+        common: Common::of_command(base),
         collapsed: command.collapsed,
-        user_handle: None,
-        base,
-        channel: None,
         ring,
         entries: 1 << attributes.log_entries,
         entry_bytes: attributes.entry_bytes.into(),
         record,
-        fired: None,
-        completion_events: 0,
-        async_events: 0,
-        async_channel: None,
+        ..Cq::default()
     };
     Ok((Object::Cq(cq), number))
 }
@@ -189,14 +184,11 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &Request) -> Result<(Objec
     let qp = Qp {
         number,
         transport: attributes.transport,
-        user_handle: None,
-        base,
+        common: Common::of_command(base),
         record,
         sq: attributes.sq,
         blocks: 1 << attributes.log_sq_blocks,
         logged: 0,
-        async_events: 0,
-        async_channel: None,
         capabilities: QpCapabilities::default(),
         signal_all: false,
         context,

@@ -3,7 +3,7 @@
 
 use super::queue::{base, place, record};
 use crate::command::call::Call;
-use crate::state::object::{Object, Srq};
+use crate::state::object::{Common, Object, Srq};
 use mlx5_softdev::commands::{Refused, Request, RmpCommand, limit_of_rmp};
 
 /// Carries out CREATE_RMP: makes a shared receive queue. Returns the queue and its number.
@@ -15,8 +15,7 @@ pub(crate) fn create(call: &mut Call<'_>, command: &Request) -> Result<(Object, 
     let attributes = command.attributes(ring, doorbell_record);
     let number = call.state.device.create_srq(attributes)?;
     let (receives, segments) = ((1 << attributes.log_slots) - 1, u32::from(attributes.stride) / 16 - 1);
-    let srq =
-        Srq { number, user_handle: None, base, receives, segments, async_events: 0, async_channel: None };
+    let srq = Srq { number, common: Common::of_command(base), receives, segments };
     Ok((Object::Srq(srq), number))
 }
 
