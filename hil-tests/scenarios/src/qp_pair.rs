@@ -3,8 +3,8 @@
 
 use crate::board::{Board, EndSpec, MkeySpec, QpEnd};
 use alloc::string::String;
-use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::fmt::Display;
 use mlx5_mkey::error::{CheckError, CompletionError, ConfigError, PostError};
 use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig, SignatureError};
 use mlx5_mkey::queue::{Completion, Failure, Outcome, RequestKind, WorkCompletion};
@@ -16,8 +16,32 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 pub type Verdict = Result<(), String>;
 
 /// Returns an error as text, the form in which scenarios report it.
-pub(crate) fn text(error: impl core::fmt::Display) -> String {
+pub(crate) fn text(error: impl Display) -> String {
     format!("{error}")
+}
+
+/// Returns the id of each completion, and its syndrome if the request has failed.
+pub(crate) fn syndromes(done: &[WorkCompletion]) -> Vec<(u64, Option<Syndrome>)> {
+    let syndrome =
+        |outcome| if let Outcome::Failed(failure) = outcome { Some(failure.syndrome) } else { None };
+    done.iter().map(|work| (work.id, syndrome(work.outcome))).collect()
+}
+
+/// Returns the id of each completion.
+pub(crate) fn ids(done: &[WorkCompletion]) -> Vec<u64> {
+    done.iter().map(|work| work.id).collect()
+}
+
+/// Adds to an error the case to which it belongs.
+pub(crate) trait Within<T> {
+    /// Puts `what` and a colon in front of the error.
+    fn within(self, what: impl Display) -> Result<T, String>;
+}
+
+impl<T, E: Display> Within<T> for Result<T, E> {
+    fn within(self, what: impl Display) -> Result<T, String> {
+        self.map_err(|error| format!("{what}: {error}"))
+    }
 }
 
 /// Ends a scenario with a message unless the condition holds.
@@ -184,7 +208,7 @@ impl<'b> QpPairFixture<'b> {
         config: &MkeyConfig,
         layout: impl Into<Layout<'l>>,
     ) -> Verdict {
-        let prepared = self.prepare(mkey, config).map_err(|error| format!("configure: {error}"))?;
+        let prepared = self.prepare(mkey, config).within("configure")?;
         self.configure_prepared(mkey, &prepared, layout)
     }
 
@@ -198,7 +222,7 @@ impl<'b> QpPairFixture<'b> {
         prepared: &PreparedConfig,
         layout: impl Into<Layout<'l>>,
     ) -> Verdict {
-        self.post_prepared(mkey, prepared, layout).map_err(|error| format!("configure: {error}"))?;
+        self.post_prepared(mkey, prepared, layout).within("configure")?;
         self.finish_configuration()
     }
 
@@ -208,8 +232,7 @@ impl<'b> QpPairFixture<'b> {
     /// # Errors
     /// A failed or missing completion.
     pub fn finish_configuration(&mut self) -> Verdict {
-        self.near.ring_doorbell();
-        self.run_device()?;
+        self.run_near()?;
         match self.wait_near(1)?[..] {
             [
                 WorkCompletion {
@@ -259,6 +282,43 @@ impl<'b> QpPairFixture<'b> {
         request.configure_mkey(&mut self.mkeys[mkey], prepared, layout.into())
     }
 
+    /// Publishes the near end's requests, and lets the device execute them.
+    ///
+    /// # Errors
+    /// If the device does not finish.
+    pub fn run_near(&mut self) -> Verdict {
+        self.near.ring_doorbell();
+        self.run_device()
+    }
+
+    /// Publishes the far end's requests, and lets the device execute them.
+    ///
+    /// # Errors
+    /// If the device does not finish.
+    pub fn run_far(&mut self) -> Verdict {
+        self.far.ring_doorbell();
+        self.run_device()
+    }
+
+    /// Publishes the requests of both ends, and lets the device execute them.
+    ///
+    /// # Errors
+    /// If the device does not finish.
+    pub fn run_both(&mut self) -> Verdict {
+        self.near.ring_doorbell();
+        self.run_far()
+    }
+
+    /// Posts and publishes a receive request of the near end.
+    ///
+    /// # Errors
+    /// The library refuses the request.
+    pub fn receive(&mut self, id: u64, sges: &[Sge]) -> Verdict {
+        self.near.queues().post_receive(id, sges).map_err(text)?;
+        self.near.queues().publish_receives();
+        Ok(())
+    }
+
     /// Lets the device execute the published requests.
     ///
     /// # Errors
@@ -275,7 +335,7 @@ impl<'b> QpPairFixture<'b> {
     /// A malformed completion.
     pub fn poll_near(&mut self) -> Result<Vec<WorkCompletion>, String> {
         let found = poll(&mut self.near, &mut self.mkeys, &mut self.signature_errors);
-        let found = found.map_err(|error| format!("near side: {error}"))?;
+        let found = found.within("near side")?;
         found.iter().for_each(|completion| self.board.taken(self.near.qpn().get(), completion));
         Ok(found)
     }
@@ -286,7 +346,7 @@ impl<'b> QpPairFixture<'b> {
     /// A malformed completion.
     pub fn poll_far(&mut self) -> Result<Vec<WorkCompletion>, String> {
         let found = poll(&mut self.far, &mut self.mkeys, &mut self.signature_errors);
-        let found = found.map_err(|error| format!("far side: {error}"))?;
+        let found = found.within("far side")?;
         found.iter().for_each(|completion| self.board.taken(self.far.qpn().get(), completion));
         Ok(found)
     }
@@ -378,7 +438,7 @@ impl<'b> QpPairFixture<'b> {
         let outside = sge(far.address, far.length, far.key);
         match way {
             Tx::Send => {
-                self.far.queues().post_receive(RECEIVE, &[outside]).map_err(|error| error.to_string())?;
+                self.far.queues().post_receive(RECEIVE, &[outside]).map_err(text)?;
                 self.far.queues().publish_receives();
                 self.near.request(TRANSFER).signaled().send(&[inside])
             }
@@ -391,7 +451,7 @@ impl<'b> QpPairFixture<'b> {
                 self.far.request(TRANSFER).signaled().rdma_read(remote, &[outside])
             }
         }
-        .map_err(|error| error.to_string())?;
+        .map_err(text)?;
         let (requester, receiver) = self.finish(way == Tx::PeerRead, way == Tx::Send)?;
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
@@ -415,8 +475,7 @@ impl<'b> QpPairFixture<'b> {
         let outside = sge(far.address, far.length, far.key);
         match way {
             Rx::Receive => {
-                self.near.queues().post_receive(RECEIVE, &[inside]).map_err(|error| error.to_string())?;
-                self.near.queues().publish_receives();
+                self.receive(RECEIVE, &[inside])?;
                 self.far.request(TRANSFER).signaled().send(&[outside])
             }
             Rx::PeerWrite => {
@@ -428,7 +487,7 @@ impl<'b> QpPairFixture<'b> {
                 self.near.request(TRANSFER).signaled().rdma_read(remote, &[inside])
             }
         }
-        .map_err(|error| error.to_string())?;
+        .map_err(text)?;
         let (requester, receiver) = self.finish(way != Rx::Read, way == Rx::Receive)?;
         Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
@@ -441,9 +500,7 @@ impl<'b> QpPairFixture<'b> {
         far_requests: bool,
         received: bool,
     ) -> Result<(Option<Failure>, Option<Failure>), String> {
-        self.near.ring_doorbell();
-        self.far.ring_doorbell();
-        self.run_device()?;
+        self.run_both()?;
         type Wait<'b> = fn(&mut QpPairFixture<'b>, usize) -> Result<Vec<WorkCompletion>, String>;
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };

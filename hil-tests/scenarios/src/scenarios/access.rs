@@ -1,12 +1,11 @@
 //! Access rights of an mkey: the operations that each flag allows, and the side (owner or peer) that may
 //! perform them.
 
-use super::fixture::{MkeyFixture, PLAIN, fails, pattern, rx_refusal, tx_refusal};
+use super::fixture::{MkeyFixture, PLAIN, fails, pattern, refuses_rx, rx_refusal, tx_refusal};
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, QpEvent};
-use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict, Within, syndromes, text};
 use crate::{ensure, ensure_eq};
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, Layout, MkeyConfig};
 use mlx5_mkey::queue::{Failure, Outcome};
@@ -51,11 +50,8 @@ fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
     fixture.out(Tx::Send, 0, &data)?;
     fixture.out(Tx::Write, 0, &data)?;
     for way in Rx::ALL {
-        let moved = fixture.pair.rx(way, fixture.mkey, 0, &[0x11; BYTES])?;
-        let (requester, receiver) = rx_refusal(way);
-        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
+        refuses_rx(&mut fixture.pair, way, fixture.mkey, 0, &[0x11; BYTES])?;
         fixture.holds(&data)?;
-        fixture.pair.reconnect();
     }
     Ok(())
 }
@@ -68,25 +64,16 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     grant(&mut fixture, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let buffer = fixture.pair.region(&[0; BYTES]);
     let sge = Sge { address: buffer.address, length: BYTES as u32, lkey: buffer.key };
-    fixture.pair.near.queues().post_receive(77, &[sge]).map_err(|error| error.to_string())?;
-    fixture.pair.near.queues().publish_receives();
+    fixture.pair.receive(77, &[sge])?;
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
     let request = fixture.pair.far.request(78).signaled().rdma_read(remote, &[sge]);
-    request.map_err(|error| error.to_string())?;
-    fixture.pair.far.ring_doorbell();
-    fixture.pair.run_device()?;
+    request.map_err(text)?;
+    fixture.pair.run_far()?;
     for (side, id, expected, found) in [
         ("requester", 78, Syndrome::REMOTE_ACCESS, fixture.pair.wait_far(1)?),
         ("responder", 77, Syndrome::LOCAL_ACCESS, fixture.pair.wait_near(1)?),
     ] {
-        let syndromes: Vec<_> = found
-            .iter()
-            .map(|completion| match completion.outcome {
-                Outcome::Failed(Failure { syndrome, .. }) => (completion.id, Some(syndrome)),
-                _ => (completion.id, None),
-            })
-            .collect();
-        ensure_eq!(syndromes, vec![(id, Some(expected))], "{side}");
+        ensure_eq!(syndromes(&found), [(id, Some(expected))], "{side}");
     }
     ensure_eq!(
         fixture.pair.board.event(&fixture.pair.near),
@@ -137,7 +124,7 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
             }
         }
         atomic(&mut fixture, access.contains(Access::REMOTE_ATOMIC))
-            .map_err(|error| format!("atomic with flags {set:#06b}: {error}"))?;
+            .within(format_args!("atomic with flags {set:#06b}"))?;
         fixture.write(&data);
     }
     Ok(())
@@ -153,9 +140,8 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
     let remote = Remote { address: 8, rkey: fixture.pair.key(fixture.mkey) };
     let request = fixture.pair.far.request(5).signaled().fetch_add(remote, u64::from_ne_bytes([3; 8]), &sge);
-    request.map_err(|error| error.to_string())?;
-    fixture.pair.far.ring_doorbell();
-    fixture.pair.run_device()?;
+    request.map_err(text)?;
+    fixture.pair.run_far()?;
     let completions = fixture.pair.wait_far(1)?;
     fixture.pair.poll_near()?;
     let [completion] = completions.as_slice() else { return Err(format!("completions {completions:?}")) };

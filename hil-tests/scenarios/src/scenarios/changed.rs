@@ -4,7 +4,7 @@
 use super::fixture::MkeyFixture;
 use super::measured::measurement::side;
 use crate::board::SEND_BLOCKS;
-use crate::qp_pair::Verdict;
+use crate::qp_pair::{Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, SignatureChange};
@@ -74,7 +74,7 @@ fn post_as(fixture: &mut MkeyFixture<'_>, config: &MkeyConfig) -> Result<u32, St
     let entries = fixture.entries();
     fixture.pair.near.hold_back();
     let first = fixture.pair.near.queues().producer();
-    fixture.pair.try_configure(fixture.mkey, config, &entries).map_err(|error| format!("{error}"))?;
+    fixture.pair.try_configure(fixture.mkey, config, &entries).map_err(text)?;
     Ok(first)
 }
 
@@ -102,8 +102,7 @@ pub(super) fn change(fixture: &mut MkeyFixture<'_>, first: u32, changes: &[(usiz
 /// # Errors
 /// If the device does not finish.
 pub(super) fn run(fixture: &mut MkeyFixture<'_>) -> Result<Result<(), String>, String> {
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_near()?;
     let completions = fixture.pair.wait_near(1);
     let done = match completions.as_deref() {
         Ok([one]) => match one.outcome {

@@ -1,15 +1,15 @@
 //! AES-XTS encryption of the data that pass through an mkey.
 
-use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, entry, part, pattern, same};
+use super::fixture::{ALL_RIGHTS, CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, entry, part, pattern, same};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec};
 use crate::ensure;
 use crate::expected::{self, Images};
-use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict, Within};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Access, Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, XtsEngine, job_size_allowed,
+    Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, XtsEngine, job_size_allowed,
     job_size_can_be_encrypted,
 };
 use mlx5_mkey::queue::Outcome;
@@ -59,14 +59,14 @@ pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: u
     for way in Tx::ALL {
         let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
         ensure!(moved.requester.is_some(), "{what}: {way:?} went through");
-        same(&moved.wire, &vec![0xee; length]).map_err(|error| format!("{what}: {way:?}: {error}"))?;
+        same(&moved.wire, &vec![0xee; length]).within(format_args!("{what}: {way:?}"))?;
         fixture.pair.reconnect();
     }
     let before = fixture.pair.bytes(&fixture.memory);
     for way in Rx::ALL {
         let moved = fixture.pair.rx(way, fixture.mkey, 0, &pattern(length, 0x77))?;
         ensure!(moved.requester.is_some(), "{what}: {way:?} went through");
-        fixture.holds(&before).map_err(|error| format!("{what}: {way:?}: {error}"))?;
+        fixture.holds(&before).within(format_args!("{what}: {way:?}"))?;
         fixture.pair.reconnect();
     }
     Ok(())
@@ -90,7 +90,7 @@ fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
         fixture.change(&MkeyConfig { crypto: Some(*new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
         let images = expected::images(&data, None, Some((new, key)));
         fixture.write(&images.memory);
-        fixture.both_ways(&images).map_err(|error| format!("change {number}: {error}"))?;
+        fixture.both_ways(&images).within(format_args!("change {number}"))?;
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
                 let new = Crypto { tweak, ..crypto(direction, AfterCryptoOnTx, data_unit, dek) };
                 let data = pattern(data_unit.bytes() as usize, 1);
                 round_trip(&mut fixture, &data, &new, key)
-                    .map_err(|error| format!("{direction:?}, {data_unit:?}: {error}"))?;
+                    .within(format_args!("{direction:?}, {data_unit:?}"))?;
             }
         }
     }
@@ -139,7 +139,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let data = pattern(512, 1);
     let images = |key: &[u8]| expected::images(&data, None, Some((&new, key)));
     fixture.install(&data, None, Some(&new))?;
-    fixture.both_ways(&images(&first)).map_err(|error| format!("as it was loaded: {error}"))?;
+    fixture.both_ways(&images(&first)).within("as it was loaded")?;
     // Another DEK has the first value and keeps it. An mkey with this other DEK must encrypt and decrypt with
     // the first value at any time.
     let keeper = fixture.pair.board.create_dek(DekSpec { key: &first, keytag: None });
@@ -153,9 +153,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
         let memory = fixture.memory;
         fixture.mkey = kept;
         fixture.install(&data, None, Some(&keeper))?;
-        fixture
-            .both_ways(&images(&first))
-            .map_err(|error| format!("value {number}, another key: {error}"))?;
+        fixture.both_ways(&images(&first)).within(format_args!("value {number}, another key"))?;
         (fixture.mkey, fixture.memory) = (rotated, memory);
     }
     // Assumption: the device still has the second value in its cache, and continues to use it until
@@ -173,7 +171,7 @@ fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
     let what = "a key that gets a value of another size: it is taken";
     let taken = replace(&mut fixture, dek, &KEY_256).is_ok();
     if assumed(fixture.pair.board, what, taken, true)? {
-        fixture.both_ways(&images(&KEY_256)).map_err(|error| format!("another size: {error}"))?;
+        fixture.both_ways(&images(&KEY_256)).within("another size")?;
     }
     Ok(())
 }
@@ -196,22 +194,21 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
     let entries = [entry(&memory, 0..data.len())];
     let mut prepared = Vec::new();
     for dek in deks {
-        let config =
-            MkeyConfig { access: Some(Access::ALL), crypto: Some(with(dek, 0)), ..MkeyConfig::UNCHANGED };
+        let config = MkeyConfig { crypto: Some(with(dek, 0)), ..ALL_RIGHTS };
         let prepare = fixture.pair.prepare(fixture.mkey, &config);
-        prepared.push(prepare.map_err(|error| format!("prepare: {error}"))?);
+        prepared.push(prepare.within("prepare")?);
     }
     let mut ios = Vec::new();
     let generations = prepared.iter_mut().zip(deks).zip(keys).enumerate();
     for (generation, ((prepared, dek), key)) in generations {
         for io in generation * IOS..(generation + 1) * IOS {
             let (mkey, far) = (fixture.pair.mkey(CRYPTO), fixture.pair.region(&vec![0xee; data.len()]));
-            prepared.set_tweak(Tweak::from_lba(io as u64)).map_err(|error| format!("tweak: {error}"))?;
-            fixture.pair.post_prepared(mkey, prepared, &entries).map_err(|error| format!("{io}: {error}"))?;
+            prepared.set_tweak(Tweak::from_lba(io as u64)).within("tweak")?;
+            fixture.pair.post_prepared(mkey, prepared, &entries).within(io)?;
             let all = Sge { address: 0, length: data.len() as u32, lkey: fixture.pair.key(mkey) };
             let remote = Remote { address: far.address, rkey: far.key };
             let request = fixture.pair.near.request(io as u64).signaled();
-            request.rdma_write(remote, &[all]).map_err(|error| format!("{io}: {error}"))?;
+            request.rdma_write(remote, &[all]).within(io)?;
             ios.push((mkey, far, with(dek, io), key));
         }
         // The first round of the loop publishes the requests with the old key, the second round those with
@@ -243,7 +240,7 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
     ensure!(is_erased, "the last request with the old key did not complete");
     for (io, (_, far, crypto, key)) in ios.iter().enumerate() {
         let images = expected::images(&data, None, Some((crypto, key)));
-        same(&fixture.pair.bytes(far), &images.wire).map_err(|error| format!("request {io}: {error}"))?;
+        same(&fixture.pair.bytes(far), &images.wire).within(format_args!("request {io}"))?;
     }
     // An mkey that still names the overwritten DEK now encrypts with the DEK's new value, not with the old
     // key.
@@ -269,12 +266,8 @@ fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
         0xc4, 0x54, 0x18, 0x5e, 0x6a, 0x16, 0x93, 0x6e, 0x39, 0x33, 0x40, 0x38, 0xac, 0xef, 0x83, 0x8b, 0xfb,
         0x18, 0x6f, 0xff, 0x74, 0x80, 0xad, 0xc4, 0x28, 0x93, 0x82, 0xec, 0xd6, 0xd3, 0x94, 0xf0,
     ];
-    for way in Tx::ALL {
-        fixture.out(way, 0, &cipher)?;
-    }
-    for way in Rx::ALL {
-        fixture.store(way, &cipher, &[0x44; 32])?;
-    }
+    fixture.out_each(0, &cipher)?;
+    fixture.store_each(&cipher, &[0x44; 32])?;
     let key4 = [
         0x27, 0x18, 0x28, 0x18, 0x28, 0x45, 0x90, 0x45, 0x23, 0x53, 0x60, 0x28, 0x74, 0x71, 0x35, 0x26, 0x31,
         0x41, 0x59, 0x26, 0x53, 0x58, 0x97, 0x93, 0x23, 0x84, 0x62, 0x64, 0x33, 0x83, 0x27, 0x95,
@@ -288,8 +281,8 @@ fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
         [0x27, 0xa7, 0x47, 0x9b, 0xef, 0xa1, 0xd4, 0x76, 0x48, 0x9f, 0x30, 0x8c, 0xd4, 0xcf, 0xa6, 0xe2];
     let end =
         [0x0a, 0x28, 0x2d, 0xf9, 0x20, 0x14, 0x7b, 0xea, 0xbe, 0x42, 0x1e, 0xe5, 0x31, 0x9d, 0x05, 0x68];
-    same(part(&wire, 0..16), &start).map_err(|error| format!("vector 4, start: {error}"))?;
-    same(part(&wire, 496..512), &end).map_err(|error| format!("vector 4, end: {error}"))
+    same(part(&wire, 0..16), &start).within("vector 4, start")?;
+    same(part(&wire, 496..512), &end).within("vector 4, end")
 }
 
 /// An mkey that decrypts outgoing data encrypts incoming data: when it receives plaintext, its memory then
@@ -302,13 +295,8 @@ fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Boa
     let sent = fixture.pair.tx(Tx::Send, fixture.mkey, 0, 512)?.ok()?;
     ensure!(sent != data, "sent in plain");
     fixture.install(&[0; 512], None, Some(&crypto(DecryptOnTx, AfterCryptoOnTx, UNIT, dek)))?;
-    for way in Rx::ALL {
-        fixture.store(way, &data, &sent)?;
-    }
-    for way in Tx::ALL {
-        fixture.out(way, 0, &data)?;
-    }
-    Ok(())
+    fixture.store_each(&data, &sent)?;
+    fixture.out_each(0, &data)
 }
 
 /// Without a signature, both signature orders put the same bytes on the wire, although they are encoded
@@ -340,7 +328,7 @@ fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
                 let data = pattern(3 * data_unit.bytes() as usize, 1);
                 let new = crypto(EncryptOnTx, order, data_unit, dek);
                 round_trip(&mut fixture, &data, &new, key)
-                    .map_err(|error| format!("{} bits, {data_unit:?}, {order:?}: {error}", key.len() * 4))?;
+                    .within(format_args!("{} bits, {data_unit:?}, {order:?}", key.len() * 4))?;
             }
         }
     }
@@ -390,7 +378,7 @@ fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
                 let done = sent.and_then(|()| {
                     Rx::ALL.into_iter().try_for_each(|way| {
                         fixture.take(way, from as u64, wire)?;
-                        fixture.holds(&images.memory).map_err(|error| format!("{way:?}: {error}"))
+                        fixture.holds(&images.memory).within(format_args!("{way:?}"))
                     })
                 });
                 fixture.right(
@@ -424,8 +412,7 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
         let plain = dek(&mut fixture, key);
         for (dek, keytag) in [(tagged, tag), (plain, [0; 8]), (plain, tag)] {
             let new = Crypto { keytag: Keytag(keytag), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek) };
-            round_trip(&mut fixture, &data, &new, key)
-                .map_err(|error| format!("keytag {keytag:?}: {error}"))?;
+            round_trip(&mut fixture, &data, &new, key).within(format_args!("keytag {keytag:?}"))?;
         }
         for wrong in [[0; 8], [1, 2, 3, 4, 5, 6, 7, 9], [9, 2, 3, 4, 5, 6, 7, 8]] {
             let new = Crypto { keytag: Keytag(wrong), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, tagged) };
@@ -456,8 +443,8 @@ fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
             let what = format!("{job} bytes in units of {}", data_unit.bytes());
             if good {
                 let wire = expected::images(part(&data, 0..job), None, Some((&new, &KEY_128))).wire;
-                fixture.out(Tx::Send, 0, &wire).map_err(|error| format!("{what}: {error}"))?;
-                fixture.take(Rx::Receive, 0, &wire).map_err(|error| format!("{what}: {error}"))?;
+                fixture.out(Tx::Send, 0, &wire).within(&what)?;
+                fixture.take(Rx::Receive, 0, &wire).within(&what)?;
             } else {
                 let moved = fixture.pair.tx(Tx::Send, fixture.mkey, 0, job)?;
                 let out = moved.requester.is_some();
@@ -469,7 +456,7 @@ fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
                 fixture.pair.reconnect();
                 fixture.write(&data);
             }
-            fixture.holds(&data).map_err(|error| format!("{what}: {error}"))?;
+            fixture.holds(&data).within(&what)?;
         }
     }
     Ok(())

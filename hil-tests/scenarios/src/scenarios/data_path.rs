@@ -2,18 +2,18 @@
 //! a failure.
 
 use super::fixture::{
-    DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, reports, same,
+    ALL_RIGHTS, DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, reports, same,
 };
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, COMPLETIONS, EndSpec};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict, Within, ids, syndromes, text};
 use crate::{ensure, ensure_eq};
 use alloc::vec::Vec;
 use mlx5_mkey::command::CqeSize;
 use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange, SignatureErrorKind};
-use mlx5_mkey::queue::{Failure, Message, Outcome, RequestKind};
+use mlx5_mkey::queue::{Message, Outcome, RequestKind};
 use mlx5_mkey::types::{DomainKind, Key, Seed};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{MaskedAtomic, Payload, Remote, Sge};
@@ -38,12 +38,6 @@ fn whole(region: &Region) -> Sge {
     Sge { address: region.address, length: region.length as u32, lkey: region.key }
 }
 
-fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
-    pair.near.ring_doorbell();
-    pair.far.ring_doorbell();
-    pair.run_device()
-}
-
 /// Five times as many completions as the completion queue has entries arrive in order. So each entry is
 /// written five times, and the owner bit must distinguish new entries from old ones each time.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
@@ -60,9 +54,8 @@ fn lap_completions(pair: &mut QpPairFixture<'_>) -> Verdict {
             next += 1;
         }
         ensure!(pair.poll_near()?.is_empty(), "completed before it was rung");
-        ring_and_run(pair)?;
-        let ids: Vec<u64> = pair.wait_near(97)?.iter().map(|completion| completion.id).collect();
-        ensure_eq!(ids, (first..next).collect::<Vec<_>>(), "completions");
+        pair.run_both()?;
+        ensure_eq!(ids(&pair.wait_near(97)?), Vec::from_iter(first..next), "completions");
     }
     Ok(())
 }
@@ -85,13 +78,9 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     let remote = Remote { address: target.address, rkey: Key::from_raw(!0) };
     fixture.pair.near.request(1).rdma_write(remote, &[whole(&target)]).map_err(text)?;
     fixture.pair.near.request(2).signaled().nop().map_err(text)?;
-    ring_and_run(&mut fixture.pair)?;
-    let failed = fixture.pair.wait_near(2)?.into_iter().map(|completion| match completion.outcome {
-        Outcome::Failed(failure) => (completion.id, Some(failure.syndrome)),
-        _ => (completion.id, None),
-    });
+    fixture.pair.run_both()?;
     let expected = [(1, Some(Syndrome::REMOTE_ACCESS)), (2, Some(Syndrome::FLUSHED))];
-    ensure_eq!(failed.collect::<Vec<_>>(), expected, "failures");
+    ensure_eq!(syndromes(&fixture.pair.wait_near(2)?), expected, "failures");
     Ok(())
 }
 
@@ -102,9 +91,7 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
     fixture.pair.reconnect_as(EndSpec { blue_flame: true, ..EndSpec::default() });
     let data = pattern(300, 1);
     fixture.install(&data, None, None)?;
-    for way in Tx::ALL {
-        fixture.out(way, 0, &data)?;
-    }
+    fixture.out_each(0, &data)?;
     fixture.store(Rx::Read, &data, &data)?;
     let target = fixture.pair.region(&[0; 600]);
     let remote = |at: u64| Remote { address: target.address + at, rkey: target.key };
@@ -118,7 +105,7 @@ fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
             let request = fixture.pair.near.request(at).signaled();
             request.rdma_write(remote(at * 50), Payload::Inline(&data)).map_err(text)?;
         }
-        ring_and_run(&mut fixture.pair)?;
+        fixture.pair.run_both()?;
         ensure_eq!(
             fixture.pair.wait_near(together as usize)?.len() as u64,
             together,
@@ -154,7 +141,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let (first, second) = (remote(0), remote(8));
     let mut queue = |post: &mut dyn FnMut(&mut QpPairFixture<'_>) -> Verdict, kind, value: u8| {
         post(&mut fixture.pair)?;
-        ring_and_run(&mut fixture.pair)?;
+        fixture.pair.run_both()?;
         let completions = fixture.pair.wait_far(1)?;
         let outcome = completions.first().map(|completion| completion.outcome);
         ensure_eq!(outcome, Some(Outcome::Sent { kind, bytes: 8 }), "completion");
@@ -188,7 +175,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     fixture.holds(&[[0x99; 8], [0x25; 8]].concat())?;
     fixture.write(&0x99_u64.to_le_bytes());
     fixture.pair.far.request(3).signaled().fetch_add(second, 0x100, &sge).map_err(text)?;
-    ring_and_run(&mut fixture.pair)?;
+    fixture.pair.run_both()?;
     ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of an atomic");
     let (old, new) = (fixture.pair.bytes(&old), fixture.pair.board.read(fixture.memory.address, 8));
     let expected = (0x99_u64.to_le_bytes().to_vec(), 0x199_u64.to_le_bytes().to_vec());
@@ -226,7 +213,7 @@ fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
         let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
         let sge = Sge { length: atomic.bytes(), ..whole(&old) };
         fixture.pair.far.request(1).signaled().masked_atomic(remote, atomic, &sge).map_err(text)?;
-        ring_and_run(&mut fixture.pair)?;
+        fixture.pair.run_both()?;
         let kind = match atomic {
             CompareSwap32 { .. } | CompareSwap64 { .. } => RequestKind::CompareSwap,
             FetchAdd32 { .. } | FetchAdd64 { .. } => RequestKind::FetchAdd,
@@ -256,20 +243,19 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
         let payload = Payload::Inline(&data);
         fixture.pair.far.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
         let buffer = Sge { address: 0, length: 300, lkey: fixture.pair.key(fixture.mkey) };
-        ring_and_run(&mut fixture.pair)?;
+        fixture.pair.run_both()?;
         ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
-        fixture.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
+        fixture.holds(&data).within(format_args!("write of {length} bytes"))?;
         fixture.write(&[0; 300]);
-        fixture.pair.near.queues().post_receive(2, &[buffer]).map_err(text)?;
-        fixture.pair.near.queues().publish_receives();
+        fixture.pair.receive(2, &[buffer])?;
         fixture.pair.far.request(3).signaled().send(payload).map_err(text)?;
-        ring_and_run(&mut fixture.pair)?;
+        fixture.pair.run_both()?;
         ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of a send of {length} bytes");
         let received = fixture.pair.wait_near(1)?;
         let outcome = received.first().map(|completion| completion.outcome);
         let message = Outcome::Received { message: Message::Send, bytes: length as u32 };
         ensure_eq!(outcome, Some(message), "receive of {length} bytes");
-        fixture.holds(&data).map_err(|error| format!("send of {length} bytes: {error}"))?;
+        fixture.holds(&data).within(format_args!("send of {length} bytes"))?;
     }
     Ok(())
 }
@@ -299,7 +285,7 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
             (request.send_imm(0x8765_4321, &[sge]), Message::SendImm(0x8765_4321))
         };
         posted.map_err(text)?;
-        ring_and_run(&mut fixture.pair)?;
+        fixture.pair.run_both()?;
         let received = fixture.pair.wait_near(1)?;
         let outcome = received.first().map(|completion| completion.outcome);
         ensure_eq!(outcome, Some(Outcome::Received { message, bytes: 40 }), "receiver");
@@ -312,10 +298,9 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
 /// A SEND without data completes, and consumes a receive request.
 fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
-    pair.near.queues().post_receive(1, &[]).map_err(text)?;
-    pair.near.queues().publish_receives();
+    pair.receive(1, &[])?;
     pair.far.request(2).signaled().send(&[]).map_err(text)?;
-    ring_and_run(&mut pair)?;
+    pair.run_both()?;
     let received: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
     ensure_eq!(received, vec![Outcome::Received { message: Message::Send, bytes: 0 }], "receiver");
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
@@ -333,13 +318,9 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
         (pair.region(&data), pair.region(&pattern(100, 2)), pair.region(&pattern(60, 3)));
     let (signing, plain) = (pair.mkey(SIGNATURE), pair.mkey(PLAIN));
     let (ones, twos) = ([entry(&first, 0..1024)], [entry(&second, 50..100), entry(&second, 0..50)]);
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: SignatureChange::Set(signature),
-        ..MkeyConfig::UNCHANGED
-    };
+    let config = MkeyConfig { signature: SignatureChange::Set(signature), ..ALL_RIGHTS };
     pair.configure(signing, &config, &ones)?;
-    pair.configure(plain, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &twos)?;
+    pair.configure(plain, &ALL_RIGHTS, &twos)?;
     let sges = [
         Sge { address: 10, length: 80, lkey: pair.key(plain) },
         Sge { address: 0, length: 1032, lkey: pair.key(signing) },
@@ -351,25 +332,24 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     let target = pair.region(&vec![0; wire.len()]);
     let remote = Remote { address: target.address, rkey: target.key };
     pair.near.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
-    ring_and_run(&mut pair)?;
+    pair.run_both()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
-    same(&pair.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
+    same(&pair.bytes(&target), &wire).within("gathered")?;
 
     pair.board.write(first.address, &[0; 1024]);
     pair.board.write(second.address, &[0; 100]);
     pair.board.write(third.address, &[0; 60]);
-    pair.near.queues().post_receive(2, &sges).map_err(text)?;
-    pair.near.queues().publish_receives();
+    pair.receive(2, &sges)?;
     pair.far.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
-    ring_and_run(&mut pair)?;
+    pair.run_both()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
-    same(&pair.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
-    same(&pair.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
+    same(&pair.bytes(&first), &data).within("signed mkey")?;
+    same(&pair.bytes(&third), &pattern(60, 3)).within("plain memory")?;
     // The message does not touch the first ten and the last ten bytes of the plain mkey's space. In memory
     // these bytes are adjacent, since the mkey's entries exchange two halves.
     let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
-    same(&pair.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
+    same(&pair.bytes(&second), &back).within("plain mkey")?;
     ensure_eq!(pair.check(signing), Ok(None), "signature error");
     Ok(())
 }
@@ -388,20 +368,12 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     fixture.install(&pattern(64, 1), None, None)?;
     let source = fixture.pair.region(&[9; 64]);
     let short = Sge { address: 0, length: 63, lkey: fixture.pair.key(fixture.mkey) };
-    fixture.pair.near.queues().post_receive(1, &[short]).map_err(text)?;
-    fixture.pair.near.queues().publish_receives();
+    fixture.pair.receive(1, &[short])?;
     fixture.pair.far.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
-    ring_and_run(&mut fixture.pair)?;
-    for (side, expected, completions) in [
-        ("receiver", Syndrome::LOCAL_LENGTH, fixture.pair.wait_near(1)?),
-        ("sender", Syndrome::REMOTE_INVALID_REQUEST, fixture.pair.wait_far(1)?),
-    ] {
-        let outcome = completions.first().map(|completion| completion.outcome);
-        ensure!(
-            matches!(outcome, Some(Outcome::Failed(Failure { syndrome, .. })) if syndrome == expected),
-            "{side}: {outcome:?}, expected {expected}"
-        );
-    }
+    fixture.pair.run_both()?;
+    let [receiver, sender] = [fixture.pair.wait_near(1)?, fixture.pair.wait_far(1)?];
+    ensure_eq!(syndromes(&receiver), [(1, Some(Syndrome::LOCAL_LENGTH))], "receiver");
+    ensure_eq!(syndromes(&sender), [(2, Some(Syndrome::REMOTE_INVALID_REQUEST))], "sender");
     Ok(())
 }
 
@@ -422,16 +394,9 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     fixture.pair.near.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
     fixture.pair.near.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
     fixture.pair.near.request(5).signaled().nop().map_err(text)?;
-    ring_and_run(&mut fixture.pair)?;
-    let mut sent = Vec::new();
-    let mut received = Vec::new();
-    for completion in fixture.pair.wait_near(8)? {
-        let syndrome = match completion.outcome {
-            Outcome::Failed(failure) => Some(failure.syndrome),
-            _ => None,
-        };
-        if completion.id < 20 { &mut sent } else { &mut received }.push((completion.id, syndrome));
-    }
+    fixture.pair.run_both()?;
+    let (sent, received): (Vec<_>, Vec<_>) =
+        syndromes(&fixture.pair.wait_near(8)?).into_iter().partition(|(id, _)| *id < 20);
     let flushed = Some(Syndrome::FLUSHED);
     let (failed, done) = (Some(Syndrome::LOCAL_PROTECTION), None);
     ensure_eq!(sent, vec![(1, done), (2, failed), (3, flushed), (4, flushed), (5, flushed)], "send queue");
@@ -452,15 +417,8 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
         let region = pair.region(&bytes);
         let entries = [entry(&region, 0..520)];
         let mkey = pair.mkey(SIGNATURE);
-        pair.configure(
-            mkey,
-            &MkeyConfig {
-                access: Some(Access::NONE),
-                signature: SignatureChange::Set(BlockSignature::memory(own)),
-                ..MkeyConfig::UNCHANGED
-            },
-            &entries,
-        )?;
+        let signature = SignatureChange::Set(BlockSignature::memory(own));
+        pair.configure(mkey, &MkeyConfig { access: Some(Access::NONE), signature, crypto: None }, &entries)?;
         mkeys.push(mkey);
     }
     let target = pair.region(&[0; 512]);
@@ -469,9 +427,8 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
         let sge = Sge { address: 0, length: 512, lkey: pair.key(*mkey) };
         pair.near.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    ring_and_run(&mut pair)?;
-    let ids: Vec<u64> = pair.wait_near(2)?.iter().map(|completion| completion.id).collect();
-    ensure_eq!(ids, vec![1, 2], "completions");
+    pair.run_both()?;
+    ensure_eq!(ids(&pair.wait_near(2)?), [1, 2], "completions");
     same(&pair.bytes(&target), part(&stream, 0..512))?;
     let told: Vec<bool> = mkeys.iter().map(|mkey| matches!(pair.check(*mkey), Ok(Some(_)))).collect();
     ensure_eq!(told, vec![true, false], "mkeys with an error");

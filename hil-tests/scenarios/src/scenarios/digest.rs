@@ -2,20 +2,21 @@
 //! data pass through one mkey or through several.
 
 use super::fixture::{
-    BOTH, CRYPTO, KEY_128, MkeyFixture, SIGNATURE, crypto, domain, entry, flipped, part, pattern, same,
+    ALL_RIGHTS, BOTH, CRYPTO, KEY_128, MkeyFixture, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
+    same,
 };
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crc32cCombine, Crc64Combine, Crypto, Digest, DigestPart, DigestSpan, Direction,
-    Layout, MkeyConfig, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
-    UmrForm, XtsEngine,
+    BlockSignature, Crc32cCombine, Crc64Combine, Crypto, Digest, DigestPart, DigestSpan, Direction, Layout,
+    MkeyConfig, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder, UmrForm,
+    XtsEngine,
 };
 use mlx5_mkey::types::{BlockSize, DomainKind, Seed};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
@@ -33,6 +34,8 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m73_minimal_umrs_of_a_cipher, CRYPTO_UNIT, ["M73"]),
     scenario!(m72_crcs_of_blocks_make_the_crc_of_all, SIGNATURE, ["M72"]),
 ];
+
+use SignatureOrder::{AfterCryptoOnTx, BeforeCryptoOnTx};
 
 const SEEDS: [Seed; 2] = [Seed::Ones, Seed::Zeros];
 const DOMAINS: [DomainKind; 2] = [DomainKind::Wire, DomainKind::Memory];
@@ -59,11 +62,8 @@ pub(super) fn install(
     digest: Digest,
     crypto: Option<&Crypto>,
 ) -> Verdict {
-    fixture.memory = fixture.pair.region(memory);
-    let entries = fixture.entries();
     let signature = SignatureChange::Digest(digest);
-    let config = MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() };
-    fixture.change(&config, &entries)?;
+    fixture.install_as(memory, &MkeyConfig { signature, crypto: crypto.copied(), ..ALL_RIGHTS })?;
     let wire = fixture.pair.mkeys.get(fixture.mkey).and_then(mlx5_mkey::mkey::Mkey::wire_length);
     ensure_eq!(wire, digest.wire_bytes(memory.len() as u64), "length on the wire");
     Ok(())
@@ -77,7 +77,7 @@ fn both_ways(board: &mut dyn Board, domain: DomainKind) -> Verdict {
         let digest = Digest { domain, seed, span: DigestSpan::Mkey };
         let images = images(&digest, &pattern(length, 1));
         install(&mut fixture, &images.memory, digest, None)?;
-        fixture.both_ways(&images).map_err(|error| format!("{length} bytes, {seed:?}: {error}"))?;
+        fixture.both_ways(&images).within(format_args!("{length} bytes, {seed:?}"))?;
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
         reported(&error, domain, &good, &bad)?;
         fixture.write(&images.memory);
         fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-        fixture.both_ways(&images).map_err(|error| format!("{domain:?}: after an error: {error}"))?;
+        fixture.both_ways(&images).within(format_args!("{domain:?}: after an error"))?;
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Se
     let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
     let signature = SignatureChange::Digest(Digest { domain: DomainKind::Wire, seed, span });
-    let config = MkeyConfig { access: Some(Access::ALL), signature, ..MkeyConfig::UNCHANGED };
+    let config = MkeyConfig { signature, ..ALL_RIGHTS };
     let mut prepared: PreparedConfig = pair.prepare(0, &config).map_err(text)?;
     for (mkey, (part, range)) in PARTS.into_iter().enumerate() {
         prepared.set_digest(DigestSpan::Transaction { part, psv }).map_err(text)?;
@@ -207,13 +207,12 @@ fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
             pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
             posted += 1;
         }
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         let done = pair.wait_near(posted)?;
         ensure_eq!(done.len(), posted, "completions");
         ensure!(pair.signature_errors.is_empty(), "a signature error");
         same(&pair.bytes(&far), &[&data[..], &crc(seed, &data)].concat())
-            .map_err(|error| format!("round {round}: {error}"))?;
+            .within(format_args!("round {round}"))?;
     }
     Ok(())
 }
@@ -244,8 +243,7 @@ fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
             pair.near.request(1).signaled().fenced().rdma_read(remote, &[sge]).map_err(text)?;
             posted += 1;
         }
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         ensure_eq!(pair.wait_near(posted)?.len(), posted, "completions");
         same(&pair.bytes(&memory), &data)?;
         match pair.check(PARTS.len() - 1).map_err(text)? {
@@ -263,9 +261,9 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let single = fixture.pair.board.capabilities().xts == Some(XtsEngine::SingleBlock);
-    for (domain, direction, order) in [
-        (DomainKind::Wire, Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx),
-        (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
+    for (domain, direction, [order, other]) in [
+        (DomainKind::Wire, Direction::EncryptOnTx, [AfterCryptoOnTx, BeforeCryptoOnTx]),
+        (DomainKind::Memory, Direction::DecryptOnTx, [BeforeCryptoOnTx, AfterCryptoOnTx]),
     ] {
         let cipher = crypto(direction, order, BlockSize::B512, dek);
         // If the engine encrypts only one data unit per mkey, the data and a digest in memory together must
@@ -279,21 +277,14 @@ fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
         };
         let digest = Digest { domain, ..Digest::wire() };
         install(&mut fixture, &images.memory, digest, Some(&cipher))?;
-        fixture.both_ways(&images).map_err(|error| format!("{domain:?}: {error}"))?;
-        let wrong = crypto(direction, other(order), BlockSize::B512, dek);
+        fixture.both_ways(&images).within(format_args!("{domain:?}"))?;
+        let wrong = crypto(direction, other, BlockSize::B512, dek);
         let config =
             MkeyConfig { access: None, signature: SignatureChange::Digest(digest), crypto: Some(wrong) };
         let refused = fixture.pair.prepare(fixture.mkey, &config).err();
         ensure_eq!(refused, Some(mlx5_mkey::error::ConfigError::DigestNotOverCiphertext), "another order");
     }
     Ok(())
-}
-
-const fn other(order: SignatureOrder) -> SignatureOrder {
-    match order {
-        SignatureOrder::AfterCryptoOnTx => SignatureOrder::BeforeCryptoOnTx,
-        SignatureOrder::BeforeCryptoOnTx => SignatureOrder::AfterCryptoOnTx,
-    }
 }
 
 /// The device computes the CRC of each block. From these the library computes the CRC of all data.
@@ -335,10 +326,8 @@ fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
             (SignatureChange::Reset, Images { memory: data.clone(), wire: data.clone() }),
             (SignatureChange::Digest(Digest::memory()), images(&Digest::memory(), &data)),
         ] {
-            fixture.memory = fixture.pair.region(&images.memory);
-            let entries = fixture.entries();
-            fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
-            fixture.both_ways(&images).map_err(|error| format!("{signature:?}: {error}"))?;
+            fixture.install_as(&images.memory, &MkeyConfig { signature, ..MkeyConfig::UNCHANGED })?;
+            fixture.both_ways(&images).within(format_args!("{signature:?}"))?;
         }
     }
     Ok(())
@@ -349,16 +338,12 @@ fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
 fn m73_minimal_umrs_of_a_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..CRYPTO });
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-    let cipher = crypto(Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx, BlockSize::B512, dek);
+    let cipher = crypto(Direction::EncryptOnTx, BeforeCryptoOnTx, BlockSize::B512, dek);
     for (length, given) in [(256, Some(cipher)), (512, None), (128, None), (512, Some(cipher))] {
         let data = pattern(length, 1);
         let wire = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
-        fixture.memory = fixture.pair.region(&data);
-        let entries = fixture.entries();
-        fixture.change(&MkeyConfig { crypto: given, ..MkeyConfig::UNCHANGED }, &entries)?;
-        fixture
-            .both_ways(&Images { memory: data, wire })
-            .map_err(|error| format!("{length} bytes: {error}"))?;
+        fixture.install_as(&data, &MkeyConfig { crypto: given, ..MkeyConfig::UNCHANGED })?;
+        fixture.both_ways(&Images { memory: data, wire }).within(format_args!("{length} bytes"))?;
     }
     Ok(())
 }

@@ -4,17 +4,17 @@
 use super::changed::{self, BSF, FLAGS, SET_PSV};
 use super::crypto::nothing_moves;
 use super::fixture::{
-    CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, pattern, rx_refusal,
+    ALL_RIGHTS, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, pattern,
+    refuses_rx,
 };
 use super::keys::{refuses_all, refuses_invalidation};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
-use crate::qp_pair::{Region, Rx, Tx, Verdict, text};
+use crate::qp_pair::{Region, Rx, Tx, Verdict, Within, syndromes, text};
 use crate::{ensure, expected};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, BlockSignature, Direction, Layout, MkeyConfig, Signature, SignatureOrder};
-use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::bsf::SignatureBsf;
@@ -39,7 +39,7 @@ const LENGTH: usize = 64;
 fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {
     fixture.memory = region;
     let entries = [entry(&region, 0..region.length)];
-    fixture.change(&MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)
+    fixture.change(&ALL_RIGHTS, &entries)
 }
 
 /// An mkey has all rights, but the region that it maps can only be read: writes fail, reads succeed.
@@ -49,15 +49,10 @@ fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
     let region = fixture.pair.region(&data);
     let key = fixture.pair.board.register(region.address, LENGTH, Access::REMOTE_READ);
     lay(&mut fixture, Region { key, ..region })?;
-    for way in Tx::ALL {
-        fixture.out(way, 0, &data)?;
-    }
+    fixture.out_each(0, &data)?;
     for way in Rx::ALL {
-        let moved = fixture.pair.rx(way, fixture.mkey, 0, &pattern(LENGTH, 2))?;
-        let (requester, receiver) = rx_refusal(way);
-        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        fixture.holds(&data).map_err(|error| format!("{way:?}: {error}"))?;
-        fixture.pair.reconnect();
+        refuses_rx(&mut fixture.pair, way, fixture.mkey, 0, &pattern(LENGTH, 2))?;
+        fixture.holds(&data).within(format_args!("{way:?}"))?;
     }
     Ok(())
 }
@@ -168,15 +163,9 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     }
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
-    let syndrome = match fixture.pair.wait_near(1)?.as_slice() {
-        [one] => match one.outcome {
-            Outcome::Failed(failure) => Some(failure.syndrome),
-            _ => None,
-        },
-        other => return Err(format!("completions {other:?}")),
-    };
+    fixture.pair.run_near()?;
+    let done = syndromes(&fixture.pair.wait_near(1)?);
+    let [(_, syndrome)] = done[..] else { return Err(format!("completions {done:?}")) };
     let what = "invalidation of an mkey that another queue pair holds";
     assumed(fixture.pair.board, what, syndrome, Some(Syndrome::MW_BIND))?;
     Ok(())
@@ -197,7 +186,7 @@ fn r032_a_check_for_a_free_key(board: &mut dyn Board) -> Verdict {
         if !assumed(fixture.pair.board, what, done, free)? {
             return Ok(());
         }
-        fixture.out(Tx::PeerRead, 0, &data).map_err(|error| format!("{state}: {error}"))?;
+        fixture.out(Tx::PeerRead, 0, &data).within(state)?;
     }
     Ok(())
 }

@@ -2,13 +2,13 @@
 //! mkey, move data through it, and check bytes and errors.
 
 use crate::assumption::assumed;
-use crate::board::{Board, MkeySpec};
+use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::Images;
-use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{Moved, QpPairFixture, Region, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
-use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::fmt::{Debug, Display};
 use core::ops::Range;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, Layout, MkeyConfig,
@@ -33,6 +33,9 @@ pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };
 pub(super) const CRYPTO: MkeySpec = MkeySpec { crypto: true, ..PLAIN };
 /// An mkey that can have both block signature and crypto properties.
 pub(super) const BOTH: MkeySpec = MkeySpec { signature: true, crypto: true, ..PLAIN };
+
+/// All access rights. Layout, signature and crypto properties stay as they are.
+pub(super) const ALL_RIGHTS: MkeyConfig = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
 
 /// A T10-DIF in which no field has its zero value.
 pub(super) const DIF: T10Dif = T10Dif {
@@ -82,6 +85,13 @@ pub(super) const fn crypto(
     Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag([0; 8]) }
 }
 
+/// Creates a DEK of `KEY_128`. Returns crypto properties that encrypt outgoing blocks of 512 bytes together
+/// with their T10-DIF.
+pub(super) fn cipher_over_dif(board: &mut dyn Board) -> Crypto {
+    let dek = board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    crypto(Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx, BlockSize::B520, dek)
+}
+
 /// Returns pseudo-random bytes. No two blocks are equal, and each `salt` makes other bytes.
 pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
     let mut state = 0x9e37_79b9u32 ^ u32::from(salt) << 24;
@@ -119,8 +129,8 @@ pub(super) fn entry(region: &Region, range: Range<usize>) -> KlmEntry {
 /// Checks that a transfer failed with these syndromes at requester and receiver. `None` means that the side
 /// has no failure.
 pub(super) fn fails(
-    what: impl core::fmt::Display,
-    moved: &crate::qp_pair::Moved,
+    what: impl Display,
+    moved: &Moved,
     requester: Option<Syndrome>,
     receiver: Option<Syndrome>,
 ) -> Verdict {
@@ -147,6 +157,46 @@ pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) 
         Rx::PeerWrite => (Some(Syndrome::REMOTE_ACCESS), None),
         Rx::Read => (Some(Syndrome::LOCAL_PROTECTION), None),
     }
+}
+
+/// Checks that the device refuses a transfer out of an mkey as it refuses one without the required access
+/// right. Reconnects the pair.
+pub(super) fn refuses_tx(
+    pair: &mut QpPairFixture<'_>,
+    way: Tx,
+    mkey: usize,
+    offset: u64,
+    length: usize,
+) -> Verdict {
+    let moved = pair.tx(way, mkey, offset, length)?;
+    let (requester, receiver) = tx_refusal(way);
+    fails(format_args!("{way:?} of {length} bytes at {offset:#x}"), &moved, requester, receiver)?;
+    pair.reconnect();
+    Ok(())
+}
+
+/// Checks that the device refuses a transfer into an mkey, as [`refuses_tx`] does.
+pub(super) fn refuses_rx(
+    pair: &mut QpPairFixture<'_>,
+    way: Rx,
+    mkey: usize,
+    offset: u64,
+    wire: &[u8],
+) -> Verdict {
+    let moved = pair.rx(way, mkey, offset, wire)?;
+    let (requester, receiver) = rx_refusal(way);
+    fails(format_args!("{way:?} of {} bytes at {offset:#x}", wire.len()), &moved, requester, receiver)?;
+    pair.reconnect();
+    Ok(())
+}
+
+/// Moves data out of an mkey by each method (SEND, RDMA WRITE, RDMA READ), and checks the bytes.
+pub(super) fn out(pair: &mut QpPairFixture<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict {
+    for way in Tx::ALL {
+        let bytes = pair.tx(way, mkey, offset, expected.len())?.ok()?;
+        same(&bytes, expected).within(format_args!("{way:?} of {} at {offset}", expected.len()))?;
+    }
+    Ok(())
 }
 
 /// Two connected ends, an mkey of the near end, and the mkey's memory.
@@ -181,10 +231,16 @@ impl<'b> MkeyFixture<'b> {
         signature: Option<&BlockSignature>,
         crypto: Option<&Crypto>,
     ) -> Verdict {
+        let signature = signature.copied().map_or(SignatureChange::Reset, SignatureChange::Set);
+        self.install_as(memory, &MkeyConfig { signature, crypto: crypto.copied(), ..ALL_RIGHTS })
+    }
+
+    /// Writes the bytes to new memory, and configures the mkey over it as [`MkeyFixture::install`] does, with
+    /// this configuration.
+    pub(super) fn install_as(&mut self, memory: &[u8], config: &MkeyConfig) -> Verdict {
         self.memory = self.pair.region(memory);
         let entries = self.entries();
-        let signature = signature.copied().map_or(SignatureChange::Reset, SignatureChange::Set);
-        self.change(&MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() }, &entries)
+        self.change(config, &entries)
     }
 
     /// Divides the memory into three entries whose borders are not aligned.
@@ -213,7 +269,7 @@ impl<'b> MkeyFixture<'b> {
     /// error.
     pub(super) fn out(&mut self, way: Tx, offset: u64, wire: &[u8]) -> Verdict {
         let moved = self.pair.tx(way, self.mkey, offset, wire.len())?;
-        let bytes = moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        let bytes = moved.ok().within(format_args!("{way:?}"))?;
         same(&bytes, wire).map_err(|error| format!("{way:?}: on the wire {error}"))?;
         self.no_error(way)
     }
@@ -221,7 +277,7 @@ impl<'b> MkeyFixture<'b> {
     /// Moves data into the mkey, and checks that there is no signature error.
     pub(super) fn take(&mut self, way: Rx, offset: u64, wire: &[u8]) -> Verdict {
         let moved = self.pair.rx(way, self.mkey, offset, wire)?;
-        moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        moved.ok().within(format_args!("{way:?}"))?;
         self.no_error(way)
     }
 
@@ -229,39 +285,44 @@ impl<'b> MkeyFixture<'b> {
     pub(super) fn store(&mut self, way: Rx, wire: &[u8], memory: &[u8]) -> Verdict {
         self.write(&vec![0xcc; memory.len()]);
         self.take(way, 0, wire)?;
-        self.holds(memory).map_err(|error| format!("{way:?}: {error}"))
+        self.holds(memory).within(format_args!("{way:?}"))
     }
 
     /// Moves data into the mkey. Returns the signature error, which must occur.
     pub(super) fn take_bad(&mut self, way: Rx, wire: &[u8]) -> Result<SignatureError, String> {
-        self.pair.rx(way, self.mkey, 0, wire)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.pair.rx(way, self.mkey, 0, wire)?.ok().within(format_args!("{way:?}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
     /// Moves data out of the mkey. Returns the signature error, which must occur.
     pub(super) fn out_bad(&mut self, way: Tx, length: usize) -> Result<SignatureError, String> {
-        self.pair.tx(way, self.mkey, 0, length)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.pair.tx(way, self.mkey, 0, length)?.ok().within(format_args!("{way:?}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
+    }
+
+    /// Moves data out of the mkey by each method, as [`MkeyFixture::out`] does.
+    pub(super) fn out_each(&mut self, offset: u64, wire: &[u8]) -> Verdict {
+        Tx::ALL.into_iter().try_for_each(|way| self.out(way, offset, wire))
+    }
+
+    /// Moves data into the mkey by each method, as [`MkeyFixture::store`] does.
+    pub(super) fn store_each(&mut self, wire: &[u8], memory: &[u8]) -> Verdict {
+        Rx::ALL.into_iter().try_for_each(|way| self.store(way, wire, memory))
     }
 
     /// Moves all data out of the mkey and into it, by each method (SEND, RDMA WRITE, RDMA READ), and checks
     /// the bytes of both sides.
     pub(super) fn both_ways(&mut self, images: &Images) -> Verdict {
-        for way in Tx::ALL {
-            self.out(way, 0, &images.wire)?;
-        }
-        for way in Rx::ALL {
-            self.store(way, &images.wire, &images.memory)?;
-        }
-        Ok(())
+        self.out_each(0, &images.wire)?;
+        self.store_each(&images.wire, &images.memory)
     }
 
     /// Judges `done`, the result of a check. If `known` is true, a source states the checked rule, and a
     /// failed check fails the scenario. Otherwise the rule is an assumption: [`assumed`] reports a violation,
     /// and after one the function reconnects the pair.
-    pub(super) fn right(&mut self, known: bool, what: impl core::fmt::Display, done: Verdict) -> Verdict {
+    pub(super) fn right(&mut self, known: bool, what: impl Display, done: Verdict) -> Verdict {
         if known {
-            return done.map_err(|error| format!("{what}: {error}"));
+            return done.within(what);
         }
         if !assumed(self.pair.board, what, done, Ok(()))? {
             self.pair.reconnect();
@@ -286,11 +347,11 @@ impl<'b> MkeyFixture<'b> {
         if mkey.error_count().is_none() {
             return Ok(None);
         }
-        self.pair.check(self.mkey).map_err(|error| error.to_string())
+        self.pair.check(self.mkey).map_err(text)
     }
 
     /// Checks that the mkey has no signature error.
-    pub(super) fn no_error(&mut self, what: impl core::fmt::Debug) -> Verdict {
+    pub(super) fn no_error(&mut self, what: impl Debug) -> Verdict {
         match self.error()? {
             None => Ok(()),
             Some(error) => Err(format!("{what:?}: {error}")),

@@ -2,24 +2,23 @@
 //! invalidation by the owner or the peer, after the next configuration, and with a new tag.
 
 use super::fixture::{
-    BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, flipped, pattern,
-    reports, rx_refusal, same, tx_refusal,
+    ALL_RIGHTS, BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, cipher_over_dif, domain, entry, fails,
+    flipped, pattern, refuses_rx, refuses_tx, reports, same, tx_refusal,
 };
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
-use crate::board::{Board, DekSpec, MkeySpec};
+use crate::board::{Board, MkeySpec};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, Within, syndromes, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, ConfigPart, PoolError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureChange,
-    SignatureErrorKind, SignatureOrder,
+    BlockSignature, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureChange, SignatureErrorKind,
 };
 use mlx5_mkey::queue::{Message, MkeyPool, Outcome, PoolSlot, RequestKind};
-use mlx5_mkey::types::{BlockSize, DomainKind, Key};
+use mlx5_mkey::types::{DomainKind, Key};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
 
@@ -45,15 +44,12 @@ pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdi
         let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
         let (requester, receiver) = tx_refusal(way);
         fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        ensure!(moved.wire.iter().all(|byte| *byte == 0xee), "{way:?}: bytes moved");
         fixture.pair.reconnect();
+        ensure!(moved.wire.iter().all(|byte| *byte == 0xee), "{way:?}: bytes moved");
     }
     for way in Rx::ALL {
-        let moved = fixture.pair.rx(way, fixture.mkey, 0, &pattern(length, 0x44))?;
-        let (requester, receiver) = rx_refusal(way);
-        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        fixture.holds(&before).map_err(|error| format!("{way:?}: {error}"))?;
-        fixture.pair.reconnect();
+        refuses_rx(&mut fixture.pair, way, fixture.mkey, 0, &pattern(length, 0x44))?;
+        fixture.holds(&before).within(format_args!("{way:?}"))?;
     }
     Ok(())
 }
@@ -62,8 +58,7 @@ pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdi
 pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_near()?;
     let completions = fixture.pair.wait_near(1)?;
     ensure!(
         matches!(completions.as_slice(), [completion] if completion.id == 9
@@ -89,19 +84,13 @@ fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
 /// that lacks access rights, layout, signature or crypto properties.
 fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
-    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-    let order = SignatureOrder::BeforeCryptoOnTx;
-    let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let crypto = cipher_over_dif(fixture.pair.board);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), Some((&crypto, &KEY_128)));
     fixture.install(&images.memory, Some(&signature), Some(&crypto))?;
     invalidate(&mut fixture)?;
     let entries = fixture.entries();
-    let whole = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: SignatureChange::Set(signature),
-        crypto: Some(crypto),
-    };
+    let whole = MkeyConfig { signature: SignatureChange::Set(signature), crypto: Some(crypto), ..ALL_RIGHTS };
     let list = Layout::List(&entries);
     for (config, layout, missing) in [
         (MkeyConfig::UNCHANGED, Layout::Unchanged, ConfigPart::Access),
@@ -131,15 +120,9 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(2).invalidate_mkey(mkey).map_err(text)?;
     fixture.pair.near.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
-    let outcomes: Vec<(u64, bool)> = fixture
-        .pair
-        .wait_near(2)?
-        .iter()
-        .map(|completion| (completion.id, matches!(completion.outcome, Outcome::Failed(_))))
-        .collect();
-    ensure_eq!(outcomes, vec![(1, false), (3, true)], "completions and whether they failed");
+    fixture.pair.run_near()?;
+    let done = syndromes(&fixture.pair.wait_near(2)?);
+    ensure!(matches!(done[..], [(1, None), (3, Some(_))]), "completions and their syndromes: {done:?}");
     same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
 
@@ -148,12 +131,10 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
 pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
-    fixture.pair.near.queues().post_receive(1, &[buffer]).map_err(text)?;
-    fixture.pair.near.queues().publish_receives();
+    fixture.pair.receive(1, &[buffer])?;
     let message = Sge { address: note.address, length: 8, lkey: note.key };
     fixture.pair.far.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
-    fixture.pair.far.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_far()?;
     let (near, far) = (fixture.pair.wait_near(1)?, fixture.pair.wait_far(1)?);
     match (near.as_slice(), far.as_slice()) {
         ([near], [far]) => Ok((near.outcome, far.outcome)),
@@ -185,10 +166,7 @@ fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict 
     fixture.install(&data, None, None)?;
     let key = fixture.pair.key(fixture.mkey);
     refuses_invalidation(&mut fixture, key)?;
-    for way in Tx::ALL {
-        fixture.out(way, 0, &data)?;
-    }
-    Ok(())
+    fixture.out_each(0, &data)
 }
 
 /// Checks that a SEND with invalidation of this key fails on both sides, and reconnects them.
@@ -219,7 +197,7 @@ fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict
         if round != 1 {
             let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 521, 1))?;
             reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
-                .map_err(|error| format!("round {round}: {error}"))?;
+                .within(format_args!("round {round}"))?;
         }
         invalidate(&mut fixture)?;
     }
@@ -241,18 +219,13 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
         }
         fixture.install(&data, None, None)?;
         ensure_eq!(fixture.pair.key(fixture.mkey).tag(), tag, "tag");
-        for way in Tx::ALL {
-            fixture.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
-        }
+        fixture.out_each(0, &data).within(format_args!("tag {tag:#x}"))?;
         // `old`, the copy of the mkey from before the change, simulates a program that still uses the first
         // tag.
         fixture.pair.mkeys.push(old.clone());
         let stale = fixture.pair.mkeys.len() - 1;
         for way in Tx::ALL {
-            let moved = fixture.pair.tx(way, stale, 0, 64)?;
-            let (requester, receiver) = tx_refusal(way);
-            fails(format_args!("{way:?} with the old key"), &moved, requester, receiver)?;
-            fixture.pair.reconnect();
+            refuses_tx(&mut fixture.pair, way, stale, 0, 64).within("with the old key")?;
         }
     }
     Ok(())
@@ -265,8 +238,7 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
     let number = pair.mkey(PLAIN);
     let (mut mkeys, mut slots) = ([pair.mkeys.get(number).ok_or("no mkey")?.clone()], [PoolSlot::EMPTY; 1]);
     let mut pool = MkeyPool::new(&mut mkeys, &mut slots).map_err(text)?;
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = pair.prepare(number, &config).map_err(text)?;
+    let prepared = pair.prepare(number, &ALL_RIGHTS).map_err(text)?;
     // The keys of all earlier uses, each of which the peer knows.
     let mut known = Vec::new();
     for round in 0..3_u8 {
@@ -282,7 +254,7 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
         ensure_eq!(pair.wait_near(1)?.len(), 1, "configurations");
         let [old @ .., new] = &known[..] else { return Err("no use".into()) };
         same(&pair.tx(Tx::PeerRead, *new, 0, 64)?.ok()?, &data)?;
-        refuses_peers(&mut pair, old).map_err(|error| format!("use {round}, an old key: {error}"))?;
+        refuses_peers(&mut pair, old).within(format_args!("use {round}, an old key"))?;
         pool.invalidate(handle, pair.near.request(2).signaled()).map_err(text)?;
         pair.near.ring_doorbell();
         ensure_eq!(pool.available(), 0, "mkeys whose invalidation has not completed");
@@ -290,7 +262,7 @@ fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict 
         let completions = pair.wait_near(1)?;
         let [done] = completions.as_slice() else { return Err(format!("{completions:?}")) };
         pool.put(handle, done).map_err(text)?;
-        refuses_peers(&mut pair, &known).map_err(|error| format!("behind use {round}: {error}"))?;
+        refuses_peers(&mut pair, &known).within(format_args!("behind use {round}"))?;
         ensure!(pair.bytes(&memory) == data, "use {round}: memory has changed");
     }
     Ok(())
@@ -303,8 +275,7 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     let number = pair.mkey(PLAIN);
     let (mut mkeys, mut slots) = ([pair.mkeys.get(number).ok_or("no mkey")?.clone()], [PoolSlot::EMPTY; 1]);
     let mut pool = MkeyPool::new(&mut mkeys, &mut slots).map_err(text)?;
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = pair.prepare(number, &config).map_err(text)?;
+    let prepared = pair.prepare(number, &ALL_RIGHTS).map_err(text)?;
     let data = pattern(64, 1);
     let memory = pair.region(&data);
     let (handle, mkey) = pool.take().ok_or("the pool is empty")?;
@@ -321,18 +292,15 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     let sge = Sge { address: memory.address, length: 8, lkey: memory.key };
     pair.near.request(2).signaled().rdma_write(nothing, &[sge]).map_err(text)?;
     pool.invalidate(handle, pair.near.request(3).signaled()).map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     let completions = pair.wait_near(2)?;
     let [_, flushed] = completions.as_slice() else { return Err(format!("{completions:?}")) };
-    let is_flushed = matches!(flushed.outcome, Outcome::Failed(why) if why.syndrome == Syndrome::FLUSHED);
-    ensure!(is_flushed && flushed.id == 3, "{flushed:?}");
+    ensure_eq!(syndromes(&[*flushed]), [(3, Some(Syndrome::FLUSHED))], "the invalidation");
     ensure_eq!(pool.put(handle, flushed), Err(PoolError::KeyInService), "put back, flushed");
     pair.reconnect();
     same(&pair.tx(Tx::PeerRead, known, 0, 64)?.ok()?, &data)?;
     pool.invalidate(handle, pair.near.request(4).signaled()).map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     let completions = pair.wait_near(1)?;
     refuses_peers(&mut pair, &[known])?;
     ensure_eq!(pool.available(), 0, "mkeys that were put back");
@@ -343,12 +311,8 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
 /// Checks that the peer can neither read nor write through these mkeys.
 fn refuses_peers(pair: &mut QpPairFixture<'_>, mkeys: &[usize]) -> Verdict {
     for &mkey in mkeys {
-        let (requester, receiver) = tx_refusal(Tx::PeerRead);
-        fails("read", &pair.tx(Tx::PeerRead, mkey, 0, 64)?, requester, receiver)?;
-        pair.reconnect();
-        let (requester, receiver) = rx_refusal(Rx::PeerWrite);
-        fails("write", &pair.rx(Rx::PeerWrite, mkey, 0, &pattern(64, 0x44))?, requester, receiver)?;
-        pair.reconnect();
+        refuses_tx(pair, Tx::PeerRead, mkey, 0, 64)?;
+        refuses_rx(pair, Rx::PeerWrite, mkey, 0, &pattern(64, 0x44))?;
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! Layouts: how the bytes of an mkey's space map to bytes of memory.
 
 use super::fixture::{
-    BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
+    ALL_RIGHTS, BOTH, MkeyFixture, PLAIN, SIGNATURE, domain, entry, out, part, pattern, refuses_rx,
+    refuses_tx, same,
 };
 use super::keys::{refuses_invalidation, send_invalidate};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec};
-use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, ensure_eq, expected};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
@@ -41,22 +42,9 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r049_interleaved_example, NOTHING, ["R49", "R43", "R47", "R4"]),
 ];
 
-fn lay(pair: &mut QpPairFixture<'_>, mkey: usize, layout: Layout<'_>) -> Verdict {
-    pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
-}
-
 /// Checks that the library counts `bytes` bytes in the mkey's current layout.
 fn has_length(pair: &QpPairFixture<'_>, mkey: usize, bytes: u64) -> Verdict {
     ensure_eq!(pair.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
-    Ok(())
-}
-
-fn out(pair: &mut QpPairFixture<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict {
-    for way in Tx::ALL {
-        let bytes = pair.tx(way, mkey, offset, expected.len())?.ok()?;
-        same(&bytes, expected)
-            .map_err(|error| format!("{way:?} of {} at {offset}: {error}", expected.len()))?;
-    }
     Ok(())
 }
 
@@ -83,7 +71,7 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
         space.extend_from_slice(part(&pair.bytes(&region), range));
         edges.push(space.len());
     }
-    lay(&mut pair, mkey, Layout::List(&entries))?;
+    pair.configure(mkey, &ALL_RIGHTS, Layout::List(&entries))?;
     out(&mut pair, mkey, 0, &space)?;
     for edge in edges {
         for (before, after) in [(1, 1), (2, 0), (0, 3), (40, 50)] {
@@ -98,7 +86,7 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
                 pair.rx(way, mkey, offset, &new)?.ok()?;
                 space.splice(range.clone(), new);
                 let all = pair.tx(Tx::Write, mkey, 0, space.len())?.ok()?;
-                same(&all, &space).map_err(|error| format!("after {way:?} to {range:?}: {error}"))?;
+                same(&all, &space).within(format_args!("after {way:?} to {range:?}"))?;
             }
         }
     }
@@ -120,10 +108,7 @@ fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto,
 /// Checks that the mkey's data have the bytes `images.wire` on the wire, and that data can be written into
 /// the mkey only as `access` allows.
 fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
-    for way in Tx::ALL {
-        let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
-        same(&wire, &images.wire).map_err(|error| format!("{way:?}: {error}"))?;
-    }
+    out(pair, mkey, 0, &images.wire)?;
     for (way, flag) in [(Rx::Receive, Access::LOCAL_WRITE), (Rx::PeerWrite, Access::REMOTE_WRITE)] {
         let moved = pair.rx(way, mkey, 0, &images.wire)?;
         let allowed = access.contains(flag);
@@ -180,8 +165,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
         let (crypto, key) = if on(3) { (new_crypto, new_key) } else { (old_crypto, old_key) };
         let images = expected::images(data, Some(signature), Some((crypto, key)));
         let access = if on(0) { new_rights } else { old_rights };
-        in_force(&mut pair, mkey, &images, access)
-            .map_err(|error| format!("subset {subset:#06b}: {error}"))?;
+        in_force(&mut pair, mkey, &images, access).within(format_args!("subset {subset:#06b}"))?;
     }
     Ok(())
 }
@@ -193,14 +177,10 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     let data = pattern(100, 1);
     fixture.install(&data, None, None)?;
     fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-    for way in Tx::ALL {
-        fixture.out(way, 0, &data)?;
-    }
+    fixture.out_each(0, &data)?;
     let empty = fixture.pair.mkey(PLAIN);
     fixture.pair.configure(empty, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-    let moved = fixture.pair.tx(Tx::Send, empty, 0, 1)?;
-    let (requester, receiver) = tx_refusal(Tx::Send);
-    fails("a byte of an mkey without a layout", &moved, requester, receiver)
+    refuses_tx(&mut fixture.pair, Tx::Send, empty, 0, 1).within("a byte of an mkey without a layout")
 }
 
 /// The device reads the memory of an mkey each time when a request uses the mkey, and not when the mkey is
@@ -225,10 +205,7 @@ fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     fixture.change(&MkeyConfig::UNCHANGED, &[entry(&other, 0..80)])?;
     fixture.out(Tx::PeerRead, 0, &data)?;
     for way in Tx::ALL {
-        let moved = fixture.pair.tx(way, fixture.mkey, 0, 81)?;
-        let (requester, receiver) = tx_refusal(way);
-        fails(format_args!("{way:?} past the new end"), &moved, requester, receiver)?;
-        fixture.pair.reconnect();
+        refuses_tx(&mut fixture.pair, way, fixture.mkey, 0, 81).within("past the new end")?;
     }
     Ok(())
 }
@@ -240,23 +217,15 @@ fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> 
     let data = pattern(64, 1);
     fixture.install(&data, None, None)?;
     for offset in [0, 1, 17, 63] {
-        for way in Tx::ALL {
-            fixture.out(way, offset, part(&data, offset as usize..64))?;
-        }
+        fixture.out_each(offset, part(&data, offset as usize..64))?;
     }
     for (offset, length) in [(64, 1), (63, 2), (0, 65), (u64::from(u32::MAX), 4), (u64::MAX, 1)] {
         for way in Tx::ALL {
-            let moved = fixture.pair.tx(way, fixture.mkey, offset, length)?;
-            let (requester, receiver) = tx_refusal(way);
-            fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
-            fixture.pair.reconnect();
+            refuses_tx(&mut fixture.pair, way, fixture.mkey, offset, length)?;
         }
         for way in Rx::ALL {
-            let moved = fixture.pair.rx(way, fixture.mkey, offset, &pattern(length, 9))?;
-            let (requester, receiver) = rx_refusal(way);
-            fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
+            refuses_rx(&mut fixture.pair, way, fixture.mkey, offset, &pattern(length, 9))?;
             fixture.holds(&data)?;
-            fixture.pair.reconnect();
         }
     }
     Ok(())
@@ -269,9 +238,9 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     let data = pattern(400, 1);
     let region = pair.region(&data);
     let streams = [stream(&region, 0, 10, 5), stream(&region, 200, 3, 1)];
-    lay(&mut pair, mkey, interleaved(9, &streams))?;
+    pair.configure(mkey, &ALL_RIGHTS, interleaved(9, &streams))?;
     let entries = [entry(&region, 50..60), entry(&region, 0..90)];
-    lay(&mut pair, mkey, Layout::List(&entries))?;
+    pair.configure(mkey, &ALL_RIGHTS, Layout::List(&entries))?;
     out(&mut pair, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
@@ -289,7 +258,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
         entries.push(entry(&region, number * 20..number * 20 + 13));
         space.extend_from_slice(part(&data, number * 20..number * 20 + 13));
     }
-    lay(&mut pair, mkey, Layout::List(&entries))?;
+    pair.configure(mkey, &ALL_RIGHTS, Layout::List(&entries))?;
     out(&mut pair, mkey, 0, &space)?;
     // The header of an interleaved layout takes the space of one entry, so it can have one stream fewer.
     let mut streams = Vec::new();
@@ -303,7 +272,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
             space.extend_from_slice(part(&data, at..at + 6));
         }
     }
-    lay(&mut pair, mkey, interleaved(2, &streams))?;
+    pair.configure(mkey, &ALL_RIGHTS, interleaved(2, &streams))?;
     out(&mut pair, mkey, 0, &space)
 }
 
@@ -317,11 +286,11 @@ fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     for count in [1, 2, 3, 4, 5, 7, 8, 9, 16] {
         let starts = (0..count).map(|number| (number * 37 + 11) % 16 * 100);
         let entries: Vec<KlmEntry> = starts.clone().map(|start| entry(&region, start..start + 61)).collect();
-        lay(&mut pair, mkey, Layout::List(&entries))?;
+        pair.configure(mkey, &ALL_RIGHTS, Layout::List(&entries))?;
         let space: Vec<u8> = starts.flat_map(|start| part(&data, start..start + 61).to_vec()).collect();
-        out(&mut pair, mkey, 0, &space).map_err(|error| format!("{count} entries: {error}"))?;
+        out(&mut pair, mkey, 0, &space).within(format_args!("{count} entries"))?;
     }
-    lay(&mut pair, mkey, Layout::List(&[]))?;
+    pair.configure(mkey, &ALL_RIGHTS, Layout::List(&[]))?;
     let moved = pair.tx(Tx::Send, mkey, 0, 1)?;
     ensure!(moved.requester.is_some(), "a byte came out of an empty list");
     Ok(())
@@ -339,8 +308,8 @@ fn r039_list_example(board: &mut dyn Board) -> Verdict {
     has_length(&pair, mkey, 4160)?;
     let data = pattern(4160, 1);
     pair.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
-    same(&pair.bytes(&mr1), part(&data, 0..64)).map_err(|error| format!("mr1: {error}"))?;
-    same(&pair.bytes(&mr2), part(&data, 64..4160)).map_err(|error| format!("mr2: {error}"))?;
+    same(&pair.bytes(&mr1), part(&data, 0..64)).within("mr1")?;
+    same(&pair.bytes(&mr2), part(&data, 64..4160)).within("mr2")?;
     out(&mut pair, mkey, 0, &data)
 }
 
@@ -351,9 +320,9 @@ fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     let data = pattern(400, 1);
     let region = pair.region(&data);
     let entries = [entry(&region, 50..60), entry(&region, 0..90)];
-    lay(&mut pair, mkey, Layout::List(&entries))?;
+    pair.configure(mkey, &ALL_RIGHTS, Layout::List(&entries))?;
     let streams = [stream(&region, 0, 10, 5), stream(&region, 200, 3, 1)];
-    lay(&mut pair, mkey, interleaved(2, &streams))?;
+    pair.configure(mkey, &ALL_RIGHTS, interleaved(2, &streams))?;
     let space = [part(&data, 0..10), part(&data, 200..203), part(&data, 15..25), part(&data, 204..207)];
     out(&mut pair, mkey, 0, &space.concat())
 }
@@ -379,9 +348,9 @@ fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
                     space.extend_from_slice(part(&data, at..at + *bytes as usize));
                 }
             }
-            lay(&mut pair, mkey, interleaved(repeat, &streams))?;
+            pair.configure(mkey, &ALL_RIGHTS, interleaved(repeat, &streams))?;
             has_length(&pair, mkey, space.len() as u64)
-                .map_err(|error| format!("{count} streams, {repeat} times: {error}"))?;
+                .within(format_args!("{count} streams, {repeat} times"))?;
             out(&mut pair, mkey, 0, &space)?;
             let half = space.len() / 2;
             out(&mut pair, mkey, half as u64, part(&space, half..space.len()))?;
@@ -400,12 +369,12 @@ fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(PLAIN);
     let region = pair.region(&[0x55; 120]);
-    lay(&mut pair, mkey, interleaved(6, &[stream(&region, 0, 13, 7)]))?;
+    pair.configure(mkey, &ALL_RIGHTS, interleaved(6, &[stream(&region, 0, 13, 7)]))?;
     for (salt, way) in (1..).zip(Rx::ALL) {
         let new = pattern(78, salt);
         pair.rx(way, mkey, 0, &new)?.ok()?;
         let memory: Vec<u8> = new.chunks(13).flat_map(|entry| [entry, &[0x55; 7]].concat()).collect();
-        same(&pair.bytes(&region), &memory).map_err(|error| format!("{way:?}: {error}"))?;
+        same(&pair.bytes(&region), &memory).within(format_args!("{way:?}"))?;
         out(&mut pair, mkey, 0, &new)?;
     }
     Ok(())
@@ -423,24 +392,18 @@ fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
     let wrong = Key::from_raw(region.key.get() ^ 1);
     let strange = Region { key: wrong, ..region };
     let entries = [entry(&region, 0..32), entry(&strange, 32..64)];
-    lay(&mut pair, mkey, Layout::List(&entries))?;
+    pair.configure(mkey, &ALL_RIGHTS, Layout::List(&entries))?;
     out(&mut pair, mkey, 0, part(&data, 0..32))?;
     for way in Tx::ALL {
-        let moved = pair.tx(way, mkey, 0, 64)?;
-        let (requester, receiver) = tx_refusal(way);
-        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        pair.reconnect();
+        refuses_tx(&mut pair, way, mkey, 0, 64)?;
     }
     for way in Rx::ALL {
-        let moved = pair.rx(way, mkey, 0, &[9; 64])?;
-        let (requester, receiver) = rx_refusal(way);
-        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
+        refuses_rx(&mut pair, way, mkey, 0, &[9; 64])?;
         let (before, behind) = (pair.bytes(&region), pair.bytes(&region).split_off(32));
         let written = before.iter().zip(&data).take(32).filter(|(found, old)| found != old).count();
         assumed(pair.board, format_args!("bytes written before the wrong entry, {way:?}"), written, 0)?;
-        same(&behind, part(&data, 32..64)).map_err(|error| format!("{way:?}: {error}"))?;
+        same(&behind, part(&data, 32..64)).within(format_args!("{way:?}"))?;
         pair.board.write(region.address, &data);
-        pair.reconnect();
     }
     Ok(())
 }
@@ -452,16 +415,16 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     let mkey = pair.mkey(MkeySpec { entries: 3, ..PLAIN });
     let (mr1, mr2) = (pair.region(&[0x11; 1028]), pair.region(&[0x22; 16]));
     let streams = [stream(&mr1, 0, 512, 4), stream(&mr2, 0, 8, 0)];
-    lay(&mut pair, mkey, interleaved(2, &streams))?;
+    pair.configure(mkey, &ALL_RIGHTS, interleaved(2, &streams))?;
     has_length(&pair, mkey, 1040)?;
     let data = pattern(1040, 1);
     for way in Rx::ALL {
         pair.board.write(mr1.address, &[0x11; 1028]);
         pair.rx(way, mkey, 0, &data)?.ok()?;
         let blocks = [part(&data, 0..512), &[0x11; 4], part(&data, 520..1032)].concat();
-        same(&pair.bytes(&mr1), &blocks).map_err(|error| format!("{way:?}, mr1: {error}"))?;
+        same(&pair.bytes(&mr1), &blocks).within(format_args!("{way:?}, mr1"))?;
         let protection = [part(&data, 512..520), part(&data, 1032..1040)].concat();
-        same(&pair.bytes(&mr2), &protection).map_err(|error| format!("{way:?}, mr2: {error}"))?;
+        same(&pair.bytes(&mr2), &protection).within(format_args!("{way:?}, mr2"))?;
     }
     out(&mut pair, mkey, 0, &data)
 }
@@ -474,9 +437,8 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     let data = pattern(64, 1);
     let region = fixture.pair.region(&data);
     let (entries, mkey) = ([entry(&region, 0..64)], fixture.mkey);
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = fixture.pair.prepare(mkey, &config).map_err(|error| format!("{error}"))?;
-    let moved = prepared.with_start_address(START).map_err(|error| format!("{error}"))?;
+    let prepared = fixture.pair.prepare(mkey, &ALL_RIGHTS).map_err(text)?;
+    let moved = prepared.with_start_address(START).map_err(text)?;
     fixture.pair.configure_prepared(mkey, &moved, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     out(&mut fixture.pair, mkey, START + 60, part(&data, 60..64))?;
@@ -484,12 +446,9 @@ fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
     fixture.pair.configure_prepared(mkey, &prepared, &entries)?;
     out(&mut fixture.pair, mkey, START, &data)?;
     for (offset, length) in [(0, 1), (START - 1, 1), (START + 64, 1), (START, 65)] {
-        let moved = fixture.pair.tx(Tx::PeerRead, mkey, offset, length)?;
-        let (requester, receiver) = tx_refusal(Tx::PeerRead);
-        fails(format_args!("{length} bytes at {offset:#x}"), &moved, requester, receiver)?;
-        fixture.pair.reconnect();
+        refuses_tx(&mut fixture.pair, Tx::PeerRead, mkey, offset, length)?;
     }
-    let back = prepared.with_start_address(0).map_err(|error| format!("{error}"))?;
+    let back = prepared.with_start_address(0).map_err(text)?;
     fixture.pair.configure_prepared(mkey, &back, &entries)?;
     out(&mut fixture.pair, mkey, 0, &data)?;
     // The mkey was created without permission for the peer to invalidate it.
@@ -517,17 +476,15 @@ fn m82_order_is_relaxed_and_nothing_else_changes(board: &mut dyn Board) -> Verdi
     let region = pair.region(&data);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(super::fixture::DIF)));
     let signed = device.signature.then_some(signature);
-    let plain = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let mut kinds = vec![(PLAIN, plain, expected::images(&data, None, None))];
+    let mut kinds = vec![(PLAIN, ALL_RIGHTS, expected::images(&data, None, None))];
     if let Some(signature) = signed {
-        let config = MkeyConfig { signature: SignatureChange::Set(signature), ..plain };
-        let images = expected::images(&data, Some(&signature), None);
-        kinds.push((MkeySpec { signature: true, ..PLAIN }, config, images));
+        let config = MkeyConfig { signature: SignatureChange::Set(signature), ..ALL_RIGHTS };
+        kinds.push((SIGNATURE, config, expected::images(&data, Some(&signature), None)));
     }
     for (spec, config, images) in kinds {
         let mkey = pair.mkey(spec);
         let entries = [entry(&region, 0..500), entry(&region, 500..1024)];
-        let prepared = pair.prepare(mkey, &config).map_err(|error| format!("{error}"))?;
+        let prepared = pair.prepare(mkey, &config).map_err(text)?;
         let alone =
             [RelaxedOrdering { read: false, ..ordering }, RelaxedOrdering { write: false, ..ordering }];
         for ordering in [ordering].into_iter().chain(alone) {

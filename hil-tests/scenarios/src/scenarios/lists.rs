@@ -2,21 +2,22 @@
 //! Also requests that replace entries.
 
 use super::fixture::{
-    BOTH, DIF, KEY_128, PLAIN, crypto, domain, entry, fails, part, pattern, same, tx_refusal,
+    ALL_RIGHTS, BOTH, DIF, KEY_128, PLAIN, cipher_over_dif, domain, entry, out, part, pattern, refuses_tx,
+    same,
 };
 use super::scenario::{Scenario, scenario};
-use crate::board::{Board, DekSpec, MkeySpec};
-use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::board::{Board, MkeySpec};
+use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, expected};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::MkeyEntries;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, InterleavedEntry, KlmEntry, KsmEntry, Layout, Mkey, MkeyAttributes,
-    MkeyConfig, RegisteredList, Signature, SignatureChange, SignatureOrder,
+    Access, BlockSignature, InterleavedEntry, KlmEntry, KsmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig,
+    RegisteredList, Signature, SignatureChange,
 };
-use mlx5_mkey::types::{BlockSize, KsmEntrySize};
+use mlx5_mkey::types::KsmEntrySize;
 use mlx5_mkey::wire::Wqebb;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -50,25 +51,18 @@ fn works(pair: &mut QpPairFixture<'_>, mkey: usize, space: &[u8], edges: &[usize
     ranges.push(0..space.len());
     for range in ranges {
         let offset = START + range.start as u64;
-        for way in Tx::ALL {
-            let bytes = pair.tx(way, mkey, offset, range.len())?.ok()?;
-            same(&bytes, part(&space, range.clone()))
-                .map_err(|error| format!("{way:?} of {range:?}: {error}"))?;
-        }
+        out(pair, mkey, offset, part(&space, range.clone()))?;
         for (salt, way) in (20..).zip(Rx::ALL) {
             let new = pattern(range.len(), salt);
             pair.rx(way, mkey, offset, &new)?.ok()?;
             space.splice(range.clone(), new);
             let all = pair.tx(Tx::Write, mkey, START, space.len())?.ok()?;
-            same(&all, &space).map_err(|error| format!("after {way:?} to {range:?}: {error}"))?;
+            same(&all, &space).within(format_args!("after {way:?} to {range:?}"))?;
         }
     }
     for (offset, length) in [(START - 1, 1), (START + space.len() as u64, 1), (START, space.len() + 1)] {
         for way in Tx::ALL {
-            let moved = pair.tx(way, mkey, offset, length)?;
-            let (requester, receiver) = tx_refusal(way);
-            fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
-            pair.reconnect();
+            refuses_tx(pair, way, mkey, offset, length)?;
         }
     }
     Ok(())
@@ -96,15 +90,11 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     let now = pair.tx(Tx::Write, mkey, START, space.len())?.ok()?;
     let over = pair.mkey(PLAIN);
     let inner = KlmEntry { address: START + 100, length: 300, key: pair.key(mkey) };
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    pair.configure(over, &config, Layout::List(&[inner]))?;
+    pair.configure(over, &ALL_RIGHTS, Layout::List(&[inner]))?;
     same(&pair.tx(Tx::PeerRead, over, 0, 300)?.ok()?, part(&now, 100..400))?;
     // The mkey keeps the access rights that it was created with.
     let locked = created(&mut pair, Access::NONE, MkeyEntries::Klm(&entries))?;
-    let moved = pair.tx(Tx::PeerRead, locked, START, 8)?;
-    let (requester, receiver) = tx_refusal(Tx::PeerRead);
-    fails("a read without the right", &moved, requester, receiver)?;
-    pair.reconnect();
+    refuses_tx(&mut pair, Tx::PeerRead, locked, START, 8).within("a read without the right")?;
     // The library refuses a list that is too long for any device.
     let many = vec![entry(&region, 0..1); (1 << 18) + 1];
     let refused = pair.board.create_list_mkey(Access::ALL, START, MkeyEntries::Klm(&many));
@@ -125,18 +115,14 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     let order = [5, 0, 7, 2, 2, 8];
     let entries = order
         .map(|number: u64| KsmEntry { address: region.address + number * BYTES as u64, key: region.key });
-    let size = KsmEntrySize::new(BYTES as u32).map_err(|error| format!("{error}"))?;
+    let size = KsmEntrySize::new(BYTES as u32).map_err(text)?;
     let mkey = created(&mut pair, Access::ALL, MkeyEntries::Ksm(size, &entries))?;
     let space: Vec<u8> = order
         .iter()
         .flat_map(|number| part(&data, *number as usize * BYTES..(*number as usize + 1) * BYTES).to_vec())
         .collect();
     for (offset, length) in [(0, space.len()), (BYTES - 3, 6), (5 * BYTES - 1, 2), (3 * BYTES + 17, 100)] {
-        for way in Tx::ALL {
-            let bytes = pair.tx(way, mkey, START + offset as u64, length)?.ok()?;
-            same(&bytes, part(&space, offset..offset + length))
-                .map_err(|error| format!("{way:?} of {length} at {offset}: {error}"))?;
-        }
+        out(&mut pair, mkey, START + offset as u64, part(&space, offset..offset + length))?;
     }
     let new = pattern(BYTES + 2, 9);
     pair.rx(Rx::PeerWrite, mkey, START + (BYTES - 1) as u64, &new)?.ok()?;
@@ -144,9 +130,7 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     same(part(&memory, 6 * BYTES - 1..6 * BYTES), part(&new, 0..1))?;
     same(part(&memory, 0..BYTES), part(&new, 1..BYTES + 1))?;
     same(part(&memory, 7 * BYTES..7 * BYTES + 1), part(&new, BYTES + 1..BYTES + 2))?;
-    let moved = pair.tx(Tx::Send, mkey, START + space.len() as u64, 1)?;
-    let (requester, receiver) = tx_refusal(Tx::Send);
-    fails("a byte behind the space", &moved, requester, receiver)
+    refuses_tx(&mut pair, Tx::Send, mkey, START + space.len() as u64, 1).within("a byte behind the space")
 }
 
 /// Makes `count` entries of 5 bytes each, out of order in memory. Each `salt` chooses other places. Returns
@@ -186,28 +170,22 @@ fn m85_an_interleaved_layout_in_memory(board: &mut dyn Board) -> Verdict {
         .flat_map(|start| part(&data, start..start + BYTES).to_vec())
         .collect();
     let mkey = pair.mkey(MkeySpec { entries: STREAMS as u32 + 1, ..PLAIN });
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = pair.prepare(mkey, &config).map_err(|error| format!("configure: {error}"))?;
+    let prepared = pair.prepare(mkey, &ALL_RIGHTS).within("configure")?;
     let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(STREAMS + 1)];
     let mut list = list(&mut pair, &mut memory, MkeyEntries::Klm(&[]))?;
-    list.write_interleaved(CYCLES as u32, &streams).map_err(|error| format!("layout: {error}"))?;
+    list.write_interleaved(CYCLES as u32, &streams).within("layout")?;
     let configured = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
     let request = pair.near.request(CONFIGURE).signaled();
     let posted = request.configure_mkey_by_pointer(configured, &prepared, &mut list);
-    posted.map_err(|error| format!("configure by pointer: {error}"))?;
+    posted.within("configure by pointer")?;
     show(&mut pair, &list);
     pair.finish_configuration()?;
-    for way in Tx::ALL {
-        let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
-        same(&bytes, &space).map_err(|error| format!("{way:?}: {error}"))?;
-    }
+    out(&mut pair, mkey, 0, &space)?;
     let new = pattern(BYTES + 2, 9);
     pair.rx(Rx::PeerWrite, mkey, (BYTES * STREAMS - 1) as u64, &new)?.ok()?;
     let after = pair.tx(Tx::Send, mkey, (BYTES * STREAMS - 1) as u64, new.len())?.ok()?;
     same(&after, &new)?;
-    let moved = pair.tx(Tx::Send, mkey, space.len() as u64, 1)?;
-    let (requester, receiver) = tx_refusal(Tx::Send);
-    fails("a byte behind the space", &moved, requester, receiver)
+    refuses_tx(&mut pair, Tx::Send, mkey, space.len() as u64, 1).within("a byte behind the space")
 }
 
 /// Configures an mkey of the near end with a list in registered memory, and waits for the completion.
@@ -217,13 +195,13 @@ fn configure_by_pointer(
     config: &MkeyConfig,
     entries: MkeyEntries<'_>,
 ) -> Verdict {
-    let prepared = pair.prepare(mkey, config).map_err(|error| format!("configure: {error}"))?;
+    let prepared = pair.prepare(mkey, config).within("configure")?;
     let mut memory = memory_for(entries);
     let mut list = list(pair, &mut memory, entries)?;
     let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
     let request = pair.near.request(CONFIGURE).signaled();
     let posted = request.configure_mkey_by_pointer(mkey, &prepared, &mut list);
-    posted.map_err(|error| format!("configure by pointer: {error}"))?;
+    posted.within("configure by pointer")?;
     show(pair, &list);
     pair.finish_configuration()
 }
@@ -245,7 +223,7 @@ fn replace_entries(
         MkeyEntries::Klm(entries) if !by_pointer => request.replace_entries(mkey, first, entries),
         _ => request.replace_entries_by_pointer(mkey, first, &list),
     };
-    posted.map_err(|error| format!("replace entries: {error}"))?;
+    posted.within("replace entries")?;
     show(pair, &list);
     pair.finish_configuration()
 }
@@ -256,7 +234,7 @@ fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntrie
     let list = list(pair, &mut memory, entries)?;
     let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
     let posted = pair.near.request(CONFIGURE).signaled().append_entries_by_pointer(mkey, &list);
-    posted.map_err(|error| format!("append entries: {error}"))?;
+    posted.within("append entries")?;
     show(pair, &list);
     pair.finish_configuration()
 }
@@ -272,12 +250,12 @@ fn list<'m>(
     let address = pair.board.alloc(length);
     let key = pair.board.register(address, length, Access::NONE);
     let list = RegisteredList::new(memory, address, key);
-    let mut list = list.map_err(|error| format!("list: {error}"))?;
+    let mut list = list.within("list")?;
     let written = match entries {
         MkeyEntries::Klm(entries) => list.write(entries),
         MkeyEntries::Ksm(size, entries) => list.write_ksm(size, entries),
     };
-    written.map_err(|error| format!("list: {error}"))?;
+    written.within("list")?;
     Ok(list)
 }
 
@@ -303,21 +281,14 @@ fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     let data = pattern(20_000, 1);
     let region = pair.region(&data);
     let mkey = pair.mkey(MkeySpec { entries: 2000, ..PLAIN });
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     for (count, salt) in [(2000, 0), (1, 3), (1999, 77), (53, 5)] {
         let (entries, space) = scattered(&region, &data, count, salt);
-        configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
-        for way in Tx::ALL {
-            let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
-            same(&bytes, &space).map_err(|error| format!("{count} entries, {way:?}: {error}"))?;
-        }
-        let moved = pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?;
-        let (requester, receiver) = tx_refusal(Tx::PeerRead);
-        fails("a byte behind the list", &moved, requester, receiver)?;
-        pair.reconnect();
+        configure_by_pointer(&mut pair, mkey, &ALL_RIGHTS, MkeyEntries::Klm(&entries))?;
+        out(&mut pair, mkey, 0, &space).within(format_args!("{count} entries"))?;
+        refuses_tx(&mut pair, Tx::PeerRead, mkey, space.len() as u64, 1).within("a byte behind the list")?;
     }
     let (entries, space) = scattered(&region, &data, 8, 9);
-    pair.configure(mkey, &config, entries.as_slice())?;
+    pair.configure(mkey, &ALL_RIGHTS, entries.as_slice())?;
     same(&pair.tx(Tx::Send, mkey, 0, space.len())?.ok()?, &space)
 }
 
@@ -327,15 +298,10 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     let mut pair = QpPairFixture::new(board);
     let data = pattern(512, 1);
     let region = pair.region(&data);
-    let dek = pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-    let order = SignatureOrder::BeforeCryptoOnTx;
-    let cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let cipher = cipher_over_dif(pair.board);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: SignatureChange::Set(signature),
-        crypto: Some(cipher),
-    };
+    let config =
+        MkeyConfig { signature: SignatureChange::Set(signature), crypto: Some(cipher), ..ALL_RIGHTS };
     let images = expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)));
     let mkey = pair.mkey(MkeySpec { entries: 64, ..BOTH });
     let entries: Vec<_> = (0..64).map(|number| entry(&region, number * 8..number * 8 + 8)).collect();
@@ -348,7 +314,7 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
                 configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
             }
             let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
-            same(&wire, &images.wire).map_err(|error| format!("round {round}, {way:?}: {error}"))?;
+            same(&wire, &images.wire).within(format_args!("round {round}, {way:?}"))?;
         }
     }
     ensure!(pair.signature_errors.is_empty(), "signature errors of {:?}", pair.signature_errors);
@@ -363,19 +329,14 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     let region = pair.region(&data);
     let mkey = pair.mkey(MkeySpec { entries: 300, ..PLAIN });
     let (entries, mut space) = scattered(&region, &data, 298, 0);
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
+    configure_by_pointer(&mut pair, mkey, &ALL_RIGHTS, MkeyEntries::Klm(&entries))?;
     let steps =
         [(4, 4, false), (0, 4, true), (100, 52, false), (8, 280, true), (296, 2, false), (296, 2, true)];
     for (salt, (first, count, by_pointer)) in (1..).zip(steps) {
         let (entries, bytes) = scattered(&region, &data, count, salt * 31);
         replace_entries(&mut pair, mkey, first as u32, MkeyEntries::Klm(&entries), by_pointer)?;
         space.splice(first * 5..(first + count) * 5, bytes);
-        for way in Tx::ALL {
-            let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
-            same(&bytes, &space)
-                .map_err(|error| format!("{count} entries from {first} on, {way:?}: {error}"))?;
-        }
+        out(&mut pair, mkey, 0, &space).within(format_args!("{count} entries from {first} on"))?;
     }
     // The replacement keeps the length of the space: a byte after its end is refused.
     ensure!(pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?.requester.is_some(), "a byte behind the end");
@@ -387,14 +348,13 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
 fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 4096;
     const BEGIN: usize = 17;
-    let size = KsmEntrySize::new(BYTES as u32).map_err(|error| format!("{error}"))?;
+    let size = KsmEntrySize::new(BYTES as u32).map_err(text)?;
     let mut pair = QpPairFixture::new(board);
     let mut data = pattern(9 * BYTES, 1);
     let region = pair.region(&data);
     let begin = |place: usize| place * BYTES + BEGIN;
     let entry = |place: &usize| KsmEntry { address: region.address + begin(*place) as u64, key: region.key };
     let mkey = pair.mkey(MkeySpec { entries: 100, entry_size: Some(size), ..PLAIN });
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     let mut places: Vec<usize> = Vec::new();
     for (round, (first, count)) in
         [(None, 97), (None, 1), (None, 100), (Some(4), 8), (Some(96), 4)].into_iter().enumerate()
@@ -404,7 +364,7 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
         let entries = MkeyEntries::Ksm(size, &entries);
         match first {
             None => {
-                configure_by_pointer(&mut pair, mkey, &config, entries)?;
+                configure_by_pointer(&mut pair, mkey, &ALL_RIGHTS, entries)?;
                 places = new;
             }
             Some(first) => {
@@ -427,16 +387,9 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
                 .clone()
                 .filter_map(|at| data.get(begin(*places.get(at / BYTES)?) + at % BYTES).copied())
                 .collect();
-            for way in Tx::ALL {
-                let bytes = pair.tx(way, mkey, range.start as u64, range.len())?.ok()?;
-                same(&bytes, &expected)
-                    .map_err(|error| format!("round {round}, {way:?} of {range:?}: {error}"))?;
-            }
+            out(&mut pair, mkey, range.start as u64, &expected).within(format_args!("round {round}"))?;
         }
-        let moved = pair.tx(Tx::PeerRead, mkey, length as u64, 1)?;
-        let (requester, receiver) = tx_refusal(Tx::PeerRead);
-        fails("a byte behind the list", &moved, requester, receiver)?;
-        pair.reconnect();
+        refuses_tx(&mut pair, Tx::PeerRead, mkey, length as u64, 1).within("a byte behind the list")?;
         // Two bytes are written across the end of the first entry, or inside it if it is the only one.
         let at = if places.len() == 1 { 7 } else { BYTES - 1 };
         let new = pattern(2, 30 + round as u8);
@@ -447,7 +400,7 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
                 *old = byte;
             }
         }
-        same(&pair.bytes(&region), &data).map_err(|error| format!("round {round}: {error}"))?;
+        same(&pair.bytes(&region), &data).within(format_args!("round {round}"))?;
     }
     refuses_other_entries(&mut pair, mkey, size, &region)
 }
@@ -463,7 +416,7 @@ fn refuses_other_entries(
     let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
     let whole = [entry(region, 0..4096)];
     let same_length = [KsmEntry { address: region.address, key: region.key }];
-    let other = KsmEntrySize::new(2 * size.bytes()).map_err(|error| format!("{error}"))?;
+    let other = KsmEntrySize::new(2 * size.bytes()).map_err(text)?;
     let list_mkey = pair.mkey(PLAIN);
     let refusals = [
         (mkey, MkeyEntries::Klm(&whole), None, Some(size)),
@@ -505,7 +458,7 @@ enum Lay {
 fn m84_more_entries_than_16_bits_count(board: &mut dyn Board) -> Verdict {
     grows(board, None)?;
     if board.capabilities().fixed_entries {
-        let size = KsmEntrySize::new(4096).map_err(|error| format!("{error}"))?;
+        let size = KsmEntrySize::new(4096).map_err(text)?;
         grows(board, Some(size))?;
     }
     Ok(())
@@ -537,10 +490,9 @@ fn grows(board: &mut dyn Board, size: Option<KsmEntrySize>) -> Verdict {
             .map(|KlmEntry { address, key, .. }| KsmEntry { address: *address, key: *key })
             .collect();
         let entries = size.map_or(MkeyEntries::Klm(&klm), |size| MkeyEntries::Ksm(size, &ksm));
-        let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
         match how {
             Lay::Whole => {
-                configure_by_pointer(&mut pair, mkey, &config, entries)?;
+                configure_by_pointer(&mut pair, mkey, &ALL_RIGHTS, entries)?;
                 places.clear();
             }
             Lay::Behind => append_entries(&mut pair, mkey, entries)?,
@@ -559,17 +511,11 @@ fn grows(board: &mut dyn Board, size: Option<KsmEntrySize>) -> Verdict {
         for range in ranges {
             let byte = |at: usize| data.get(places.get(at / bytes)? + at % bytes).copied();
             let expected: Vec<u8> = range.clone().filter_map(byte).collect();
-            for way in Tx::ALL {
-                let moved = pair.tx(way, mkey, range.start as u64, range.len())?.ok()?;
-                same(&moved, &expected).map_err(|error| {
-                    format!("{how:?} of {count} at {first}, {way:?} of {range:?}: {error}")
-                })?;
-            }
+            out(&mut pair, mkey, range.start as u64, &expected)
+                .within(format_args!("{how:?} of {count} at {first}"))?;
         }
-        let moved = pair.tx(Tx::PeerRead, mkey, length as u64, 1)?;
-        let (requester, receiver) = tx_refusal(Tx::PeerRead);
-        fails(format_args!("{how:?} of {count}: a byte behind the list"), &moved, requester, receiver)?;
-        pair.reconnect();
+        refuses_tx(&mut pair, Tx::PeerRead, mkey, length as u64, 1)
+            .within(format_args!("{how:?} of {count}"))?;
     }
     Ok(())
 }

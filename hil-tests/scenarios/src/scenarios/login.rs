@@ -4,7 +4,7 @@ use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, flipped, pat
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, Commissioned, DekSpec};
 use crate::expected;
-use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::qp_pair::{Verdict, Within};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
@@ -78,12 +78,8 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     ensure!(!logins(&mut fixture)?.logged_in(), "still logged in");
     ensure!(load(&mut fixture, spec).is_err(), "a key was loaded though the login is lost");
     let lost = |error| format!("without the login: {error}");
-    for way in Tx::ALL {
-        fixture.out(way, 0, &images.wire).map_err(lost)?;
-    }
-    for way in Rx::ALL {
-        fixture.store(way, &images.wire, &images.memory).map_err(lost)?;
-    }
+    fixture.out_each(0, &images.wire).map_err(lost)?;
+    fixture.store_each(&images.wire, &images.memory).map_err(lost)?;
     // Two configurations after the end of the login: one with a key that was used before, one with a key that
     // was not.
     works(&mut fixture, &with(dek, spec), spec).map_err(lost)?;
@@ -92,8 +88,7 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     logins(&mut fixture)?.log_in()?;
     let again = load(&mut fixture, spec)?;
     for dek in [dek, again] {
-        works(&mut fixture, &with(dek, spec), spec)
-            .map_err(|error| format!("with the next login: {error}"))?;
+        works(&mut fixture, &with(dek, spec), spec).within("with the next login")?;
     }
     Ok(())
 }
@@ -105,8 +100,8 @@ fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
     for spec in FORMS {
         let what =
             format!("{} bytes, {}", spec.key.len(), if spec.keytag.is_some() { "tagged" } else { "no tag" });
-        let dek = load(&mut fixture, spec).map_err(|error| format!("{what}: {error}"))?;
-        works(&mut fixture, &with(dek, spec), spec).map_err(|error| format!("{what}: {error}"))?;
+        let dek = load(&mut fixture, spec).within(&what)?;
+        works(&mut fixture, &with(dek, spec), spec).within(&what)?;
         let wrapped = logins(&mut fixture)?.wrap(spec);
         ensure_eq!(
             wrapped.len(),

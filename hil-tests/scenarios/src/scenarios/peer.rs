@@ -6,7 +6,7 @@ use super::keys::{refuses_invalidation, send_invalidate};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, EndSpec, MkeySpec, QpEvent};
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, ensure_eq, expected};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -92,8 +92,7 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
     let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
     fixture.pair.far.request(5).signaled().fetch_add(remote, 1, &sge).map_err(text)?;
-    fixture.pair.far.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_far()?;
     let failed = match fixture.pair.wait_far(1)?.as_slice() {
         [one] => match one.outcome {
             Outcome::Failed(failure) => Some(failure),
@@ -124,11 +123,9 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
         let length = images.wire.len() as u32;
         let inside = Sge { address: 0, length, lkey: fixture.pair.key(fixture.mkey) };
         let outside = Sge { address: far.address, length, lkey: far.key };
-        fixture.pair.near.queues().post_receive(1, &[inside]).map_err(text)?;
-        fixture.pair.near.queues().publish_receives();
+        fixture.pair.receive(1, &[inside])?;
         fixture.pair.far.request(2).signaled().send(&[outside]).map_err(text)?;
-        fixture.pair.far.ring_doorbell();
-        fixture.pair.run_device()?;
+        fixture.pair.run_far()?;
         let received = fixture.pair.wait_near(1)?;
         let Some(Outcome::Received { message: Message::Send, bytes }) =
             received.first().map(|one| one.outcome)
@@ -138,7 +135,7 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
         let what = format_args!("bytes of a receive with a signature in {name}");
         assumed(fixture.pair.board, what, bytes, length)?;
         ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "{name}: completions of the sender");
-        fixture.holds(&images.memory).map_err(|error| format!("{name}: {error}"))?;
+        fixture.holds(&images.memory).within(name)?;
     }
     Ok(())
 }
@@ -153,14 +150,12 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     for solicited in [true, false] {
         for write in [false, true] {
             pair.reconnect();
-            pair.near.queues().post_receive(1, &[sge]).map_err(text)?;
-            pair.near.queues().publish_receives();
+            pair.receive(1, &[sge])?;
             let request = pair.far.request(2).signaled();
             let request = if solicited { request.solicited() } else { request };
             let posted = if write { request.rdma_write_imm(remote, 3, &[sge]) } else { request.send(&[sge]) };
             posted.map_err(text)?;
-            pair.far.ring_doorbell();
-            pair.run_device()?;
+            pair.run_far()?;
             let told = pair.wait_entry()?.op_own_bits().solicited();
             ensure_eq!(told, solicited, "whether the entry is solicited (RDMA WRITE: {write})");
             ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
@@ -184,7 +179,7 @@ fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
         let syndrome = failed.map(|failure| failure.syndrome);
         let what = format_args!("an atomic at {address}");
         if assumed(fixture.pair.board, what, syndrome, Some(Syndrome::REMOTE_INVALID_REQUEST))? {
-            fixture.holds(&data).map_err(|error| format!("atomic at {address}: {error}"))?;
+            fixture.holds(&data).within(format_args!("atomic at {address}"))?;
             ensure_eq!(old, [0xee; 8], "old value at {address}");
         }
         fixture.write(&data);
@@ -203,9 +198,7 @@ fn r012_the_peer_needs_the_tag_to_invalidate(board: &mut dyn Board) -> Verdict {
     let key = fixture.pair.key(fixture.mkey);
     for tag in [key.tag() ^ 1, key.tag() ^ 0x80, key.tag().wrapping_add(3)] {
         refuses_invalidation(&mut fixture, Key::new(key.index(), tag))?;
-        for way in Tx::ALL {
-            fixture.out(way, 0, &data).map_err(|error| format!("behind tag {tag:#x}: {error}"))?;
-        }
+        fixture.out_each(0, &data).within(format_args!("behind tag {tag:#x}"))?;
     }
     let (_, far) = send_invalidate(&mut fixture, key)?;
     ensure!(matches!(far, Outcome::Sent { .. }), "with the right tag: {far:?}");

@@ -1,19 +1,18 @@
 //! Configurations that are prepared once and posted for several mkeys of one kind (a pool).
 
-use super::fixture::{BOTH, DIF, KEY_128, MkeyFixture, PLAIN, crypto, domain, flipped, pattern, reports};
+use super::fixture::{
+    ALL_RIGHTS, BOTH, DIF, KEY_128, MkeyFixture, PLAIN, cipher_over_dif, domain, flipped, pattern, reports,
+};
 use super::keys::invalidate;
 use super::scenario::{Scenario, scenario};
-use crate::board::{Board, DekSpec, MkeySpec};
+use crate::board::{Board, MkeySpec};
 use crate::expected::{self, Images};
-use crate::qp_pair::{Region, Rx, Verdict, text};
+use crate::qp_pair::{Region, Rx, Verdict, Within, text};
 use crate::{ensure, ensure_eq};
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, MkeyConfig, Signature, SignatureChange, SignatureErrorKind,
-    SignatureOrder,
-};
+use mlx5_mkey::mkey::{BlockSignature, MkeyConfig, Signature, SignatureChange, SignatureErrorKind};
 use mlx5_mkey::queue::{Outcome, RequestKind};
-use mlx5_mkey::types::{BlockSize, DomainKind, Seed, Tweak};
+use mlx5_mkey::types::{DomainKind, Seed, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -56,8 +55,7 @@ fn configure(
         let entries = fixture.entries();
         fixture.pair.post_prepared(fixture.mkey, prepared, &entries).map_err(text)?;
     }
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_near()?;
     let done = fixture.pair.wait_near(members.len())?;
     ensure_eq!(done.len(), members.len(), "completions");
     ensure!(
@@ -67,7 +65,7 @@ fn configure(
     );
     for (salt, member) in (0..).zip(members) {
         choose(fixture, member);
-        fixture.both_ways(&images(salt)).map_err(|error| format!("mkey {salt} of the pool: {error}"))?;
+        fixture.both_ways(&images(salt)).within(format_args!("mkey {salt} of the pool"))?;
     }
     Ok(())
 }
@@ -76,15 +74,13 @@ fn configure(
 fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let mut members = pool(&mut fixture, PLAIN, 300);
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(text)?;
+    let prepared = fixture.pair.prepare(fixture.mkey, &ALL_RIGHTS).map_err(text)?;
     for round in 0..u8::try_from(members.len()).unwrap_or(MKEYS) {
         let images = |salt| {
             let data = pattern(300, round << 4 | salt);
             Images { memory: data.clone(), wire: data }
         };
-        configure(&mut fixture, &members, &prepared, images)
-            .map_err(|error| format!("round {round}: {error}"))?;
+        configure(&mut fixture, &members, &prepared, images).within(format_args!("round {round}"))?;
         // In the next round each mkey maps the memory of another.
         let first = members.first().map(|member| member.memory).ok_or("an empty pool")?;
         let mut memories: Vec<Region> = members.iter().skip(1).map(|member| member.memory).collect();
@@ -100,16 +96,11 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
 fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let members = pool(&mut fixture, BOTH, 520);
-    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-    let order = SignatureOrder::BeforeCryptoOnTx;
-    let mut cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let mut cipher = cipher_over_dif(fixture.pair.board);
     let (memory, mut dif) = (domain(Signature::Crc64Xp10(Seed::Ones)), DIF);
     let signature = BlockSignature::both(memory, domain(Signature::T10Dif(dif)));
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: SignatureChange::Set(signature),
-        crypto: Some(cipher),
-    };
+    let config =
+        MkeyConfig { signature: SignatureChange::Set(signature), crypto: Some(cipher), ..ALL_RIGHTS };
     let mut prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(text)?;
     for round in 0..4u8 {
         let signature = BlockSignature::both(memory, domain(Signature::T10Dif(dif)));
@@ -117,8 +108,7 @@ fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
             let data = pattern(512, round << 4 | salt);
             expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)))
         };
-        configure(&mut fixture, &members, &prepared, images)
-            .map_err(|error| format!("round {round}: {error}"))?;
+        configure(&mut fixture, &members, &prepared, images).within(format_args!("round {round}"))?;
         let [.., first, last] = members.as_slice() else { return Err("a small pool".into()) };
         choose(&mut fixture, first);
         let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images(0).wire, 9, 1))?;

@@ -1,14 +1,14 @@
 //! WQEs that the program builds as raw bytes, and requests that copy local memory.
 
-use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
+use super::fixture::{ALL_RIGHTS, MkeyFixture, PLAIN, entry, part, pattern};
 use super::scenario::{Scenario, scenario};
 use crate::board::Board;
-use crate::qp_pair::{QpPairFixture, Region, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Region, Verdict, syndromes, text};
 use crate::{ensure, ensure_eq};
 use alloc::vec::Vec;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
-use mlx5_mkey::mkey::{Access, MkeyConfig};
+use mlx5_mkey::mkey::Access;
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::OCTOWORD_BYTES;
@@ -51,8 +51,7 @@ fn remote(region: &Region) -> RemoteAddressSegment {
 
 /// Rings the near end's doorbell, and checks that the requests complete with these ids and kinds.
 fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     let done = pair.wait_near(expected.len())?;
     let kinds: Vec<_> = done
         .iter()
@@ -73,8 +72,7 @@ fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
     let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
     let (memory, far) = (pair.region(&bytes), pair.region(&[0; 700]));
     let entries = [entry(&memory, 0..123), entry(&memory, 123..700)];
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = pair.prepare(mkey, &config).map_err(text)?;
+    let prepared = pair.prepare(mkey, &ALL_RIGHTS).map_err(text)?;
     let inside = Sge { address: 0, length: 700, lkey: pair.key(mkey) };
     let request = wqe(Opcode::RDMA_WRITE, &[remote(&far).as_bytes(), data(inside).as_bytes()]);
     let parsed = WorkRequest::parse(&request).map_err(text)?;
@@ -107,8 +105,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     let (memory, far) = (pair.region(&bytes), pair.region(&[0; 512]));
     let [first, second] = [pair.mkey(PLAIN), pair.mkey(PLAIN)];
     let begin = pair.near.queues().producer();
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    pair.configure(first, &config, &[entry(&memory, 0..512)])?;
+    pair.configure(first, &ALL_RIGHTS, &[entry(&memory, 0..512)])?;
     let end = pair.near.queues().producer();
     let mut umr: Vec<u8> = (begin..end).flat_map(|at| pair.near.queues().block(at).0).collect();
     // Replaces the key in the control segment and the tag in the mkey context by those of the second mkey.
@@ -131,7 +128,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     completed(&mut pair, &[(2, RequestKind::RdmaWrite)])?;
     ensure_eq!(pair.bytes(&far), bytes, "what the peer has");
     // A complete configuration by the library is possible again.
-    pair.configure(second, &config, &[entry(&memory, 0..100)])
+    pair.configure(second, &ALL_RIGHTS, &[entry(&memory, 0..100)])
 }
 
 /// A WQE of raw bytes that the device refuses completes with an error, and later requests are flushed.
@@ -142,18 +139,10 @@ fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
     let request = wqe(Opcode::RDMA_WRITE, &[remote(&far).as_bytes(), data(unknown).as_bytes()]);
     pair.near.request(1).raw(&request).map_err(text)?;
     pair.near.request(2).raw(&request).map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     let done = pair.wait_near(2)?;
-    let failures: Vec<_> = done
-        .iter()
-        .map(|work| match work.outcome {
-            Outcome::Failed(failure) => (work.id, Some(failure.syndrome)),
-            _ => (work.id, None),
-        })
-        .collect();
     let expected = [(1, Some(Syndrome::LOCAL_PROTECTION)), (2, Some(Syndrome::FLUSHED))];
-    ensure_eq!(failures, expected, "completions");
+    ensure_eq!(syndromes(&done), expected, "completions");
     Ok(())
 }
 
@@ -168,9 +157,8 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let memory = fixture.pair.region(&[0; 3000]);
     let (from, far) = (fixture.pair.region(&bytes), fixture.pair.region(&[0; 3000]));
     let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     // The target of the copy is an mkey that maps its memory in swapped parts.
-    pair.configure(mkey, &config, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
+    pair.configure(mkey, &ALL_RIGHTS, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
     let to = Local { address: 0, lkey: pair.key(mkey) };
     pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
     // No fence makes a request wait for a copy. So the scenario waits for the copy's completion.
@@ -207,15 +195,9 @@ fn m45_a_copy_needs_the_right_to_write(board: &mut dyn Board) -> Verdict {
     let (from, to) = (pair.region(&pattern(64, 5)), pair.region(&[0; 64]));
     let lkey = pair.board.register(to.address, to.length, Access::NONE);
     pair.near.request(1).memcpy(Local { address: to.address, lkey }, local(&from), 64).map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
-    let done = pair.wait_near(1)?;
-    let syndromes: Vec<_> = done
-        .iter()
-        .map(|work| if let Outcome::Failed(failure) = work.outcome { Some(failure.syndrome) } else { None })
-        .collect();
-    let failed = syndromes == [Some(Syndrome::LOCAL_PROTECTION)];
-    ensure!(failed, "a copy without the right to write: {done:?}");
+    pair.run_near()?;
+    let done = syndromes(&pair.wait_near(1)?);
+    ensure_eq!(done, [(1, Some(Syndrome::LOCAL_PROTECTION))], "a copy without the right to write");
     ensure_eq!(pair.bytes(&to), [0; 64], "what was not to be written");
     Ok(())
 }

@@ -4,9 +4,9 @@ use super::fixture::{DIF, MkeyFixture, SIGNATURE, domain, flipped, pattern, repo
 use super::scenario::{Scenario, scenario};
 use crate::board::Board;
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Rx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Verdict, text};
 use crate::{ensure, ensure_eq};
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{BlockSignature, Signature, SignatureErrorKind};
 use mlx5_mkey::queue::Outcome;
@@ -46,7 +46,7 @@ impl Posted {
             let is_signaled = id == last + count || id % 3 != 0;
             let request = pair.near.request(id);
             let request = if is_signaled { request.signaled() } else { request };
-            request.rdma_write(remote, &[sge]).map_err(|error| error.to_string())?;
+            request.rdma_write(remote, &[sge]).map_err(text)?;
             self.all.push(id);
             self.signaled.extend(is_signaled.then_some(id));
         }
@@ -56,7 +56,7 @@ impl Posted {
     /// Posts `count` receive requests with ids above `last`. Returns the last id.
     fn post_receives(&mut self, pair: &mut QpPairFixture<'_>, count: u64, last: u64) -> Result<u64, String> {
         for id in last + 1..=last + count {
-            pair.near.queues().post_receive(id, &[]).map_err(|error| error.to_string())?;
+            pair.near.queues().post_receive(id, &[]).map_err(text)?;
             self.receives.push(id);
         }
         Ok(last + count)
@@ -92,7 +92,7 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         if round % 3 == 0 {
             // The peer sends a message for the first receive request, if there is one.
             if !posted.receives.is_empty() {
-                pair.far.request(0).signaled().send(&[][..]).map_err(|error| error.to_string())?;
+                pair.far.request(0).signaled().send(&[][..]).map_err(text)?;
                 pair.far.ring_doorbell();
             }
             pair.run_device()?;
@@ -101,8 +101,7 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         // The queue pair has failed, so the device flushes the requests that are published here. Requests
         // that are posted further below are never published, so the device does not see them.
         last = posted.post(&mut pair, write, round % 2, last)?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         let (published, published_receives) = (posted.all.len(), posted.receives.len());
         let takes = round % 8 < 4;
         let [mut completed, mut received] = [Vec::new(), Vec::new()];
@@ -132,8 +131,7 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         // Recovery sets the block counters of both the library's queue and the device to 0, so the next
         // request must complete as usual.
         last = Posted::default().post(&mut pair, write, 1, last)?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         match pair.wait_near(1)?[..] {
             [done] if done.id == last && matches!(done.outcome, Outcome::Sent { .. }) => {}
             ref other => return Err(format!("round {round}: {other:?} behind recovery")),
@@ -155,9 +153,8 @@ fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
         let (bad, key) = (pair.region(&flipped(&images.wire, 0, 1)), pair.key(fixture.mkey));
         let inside = Sge { address: 0, length: bad.length as u32, lkey: key };
         let outside = Remote { address: bad.address, rkey: bad.key };
-        pair.near.request(1).signaled().rdma_read(outside, &[inside]).map_err(|error| error.to_string())?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.near.request(1).signaled().rdma_read(outside, &[inside]).map_err(text)?;
+        pair.run_near()?;
         if is_failed {
             pair.board.fail(&pair.near);
             pair.run_device()?;

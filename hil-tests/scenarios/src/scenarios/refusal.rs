@@ -2,13 +2,13 @@
 //! and the earlier configuration still works.
 
 use super::fixture::{
-    BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
-    reports, same,
+    BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, cipher_over_dif, crypto, domain, entry,
+    flipped, part, pattern, reports, same,
 };
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
 use crate::expected::{self, Images};
-use crate::qp_pair::{Rx, Tx, Verdict, text};
+use crate::qp_pair::{Rx, Tx, Verdict, Within, ids, text};
 use crate::{ensure, ensure_eq};
 use alloc::format;
 use alloc::string::String;
@@ -58,8 +58,7 @@ fn refused_by(
     let before = state(fixture);
     ensure_eq!(post(fixture), Err(error), "{what}");
     ensure!(state(fixture) == before, "{what}: refused, and yet something has changed");
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_near()?;
     ensure_eq!(fixture.pair.poll_near()?, vec![], "{what}: completions of nothing");
     Ok(())
 }
@@ -115,10 +114,7 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let entries = [huge, huge, entry(&fixture.memory, 8..12)];
     let signature = SignatureChange::Reset;
     fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
-    for way in Tx::ALL {
-        fixture.out(way, 1 << 32, part(&images.memory, 8..12))?;
-    }
-    Ok(())
+    fixture.out_each(1 << 32, part(&images.memory, 8..12))
 }
 
 /// An mkey that was created for four entries refuses longer layouts.
@@ -157,15 +153,10 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let own = domain(Signature::T10Dif(DIF));
     let both = BlockSignature::both(own, own);
-    for direction in [Direction::EncryptOnTx, Direction::DecryptOnTx] {
-        let inside = match direction {
-            Direction::EncryptOnTx => SignatureOrder::BeforeCryptoOnTx,
-            Direction::DecryptOnTx => SignatureOrder::AfterCryptoOnTx,
-        };
-        let outside = match inside {
-            SignatureOrder::AfterCryptoOnTx => SignatureOrder::BeforeCryptoOnTx,
-            SignatureOrder::BeforeCryptoOnTx => SignatureOrder::AfterCryptoOnTx,
-        };
+    for (direction, inside, outside) in [
+        (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx, SignatureOrder::AfterCryptoOnTx),
+        (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx),
+    ] {
         let good = crypto(direction, inside, BlockSize::B520, dek);
         let bad = crypto(direction, outside, BlockSize::B512, dek);
         let data = pattern(1024, 1);
@@ -188,16 +179,9 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
 /// Creates a DEK for the crypto properties.
 fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
     let signature = spec.signature.then_some(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
-    let (order, unit) = if spec.signature {
-        (SignatureOrder::BeforeCryptoOnTx, BlockSize::B520)
-    } else {
-        (SignatureOrder::AfterCryptoOnTx, BlockSize::B512)
-    };
-    let crypto = spec.crypto.then(|| {
-        let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-        crypto(Direction::EncryptOnTx, order, unit, dek)
-    });
-    (signature, crypto)
+    let data_unit = if spec.signature { BlockSize::B520 } else { BlockSize::B512 };
+    let cipher = spec.crypto.then(|| Crypto { data_unit, ..cipher_over_dif(fixture.pair.board) });
+    (signature, cipher)
 }
 
 /// Configures the fixture's mkey over `data` with this signature and these crypto properties. Returns the
@@ -265,7 +249,7 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
                 })?;
             }
         }
-        fixture.both_ways(&images).map_err(|error| format!("{spec:?}: {error}"))?;
+        fixture.both_ways(&images).within(format_args!("{spec:?}"))?;
     }
     Ok(())
 }
@@ -294,7 +278,7 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
         refused(&mut fixture, "an entry too many", &change, Layout::List(&over), error)?;
         fixture.both_ways(&images)?;
         fixture.change(&change, &fitting[..])?;
-        fixture.both_ways(&images).map_err(|error| format!("{most} entries: {error}"))?;
+        fixture.both_ways(&images).within(format_args!("{most} entries"))?;
     }
     Ok(())
 }
@@ -308,7 +292,7 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
     fixture.install(&images.memory, Some(&signature), None)?;
     let bad = flipped(&images.wire, 520, 1);
     for round in 0..3 {
-        let error = fixture.take_bad(Rx::Receive, &bad).map_err(|error| format!("round {round}: {error}"))?;
+        let error = fixture.take_bad(Rx::Receive, &bad).within(format_args!("round {round}"))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
         let entries = [entry(&fixture.memory, 0..1); 9];
         let layout = Layout::List(&entries);
@@ -343,19 +327,11 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
             "with {free} blocks free"
         );
         ensure_eq!(fixture.pair.near.queues().free_blocks(), u32::from(free), "free blocks");
-        fixture.pair.near.ring_doorbell();
-        fixture.pair.run_device()?;
-        let ids: Vec<u64> = fixture
-            .pair
-            .wait_near(usize::try_from(id).unwrap_or(usize::MAX))?
-            .iter()
-            .map(|completion| completion.id)
-            .collect();
-        ensure_eq!(ids, (1..=id).collect::<Vec<_>>(), "completions of what was posted");
+        fixture.pair.run_near()?;
+        let done = fixture.pair.wait_near(usize::try_from(id).unwrap_or(usize::MAX))?;
+        ensure_eq!(ids(&done), Vec::from_iter(1..=id), "completions of what was posted");
         ensure_eq!(fixture.pair.near.queues().free_blocks(), SEND_BLOCKS as u32, "free blocks in the end");
-        fixture
-            .out(Tx::Send, 0, &images.wire)
-            .map_err(|error| format!("with {free} blocks free: {error}"))?;
+        fixture.out(Tx::Send, 0, &images.wire).within(format_args!("with {free} blocks free"))?;
     }
     let images = expected::images(&pattern(1024, 2), Some(&new), None);
     fixture.install(&images.memory, Some(&new), None)?;

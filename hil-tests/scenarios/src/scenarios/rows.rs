@@ -5,7 +5,7 @@ use super::fixture::{BOTH, DIF, KEY_128, KEY_256, MkeyFixture, crypto, domain, p
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec};
 use crate::expected;
-use crate::qp_pair::{Tx, Verdict};
+use crate::qp_pair::{Tx, Verdict, Within};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -66,9 +66,8 @@ fn row(
             let images = expected::images(&data, signature.as_ref(), Some((&crypto, key)));
             ensure!(images.wire != images.memory, "the images are the same");
             fixture.install(&images.memory, signature.as_ref(), Some(&crypto))?;
-            fixture.both_ways(&images).map_err(|error| {
-                format!("key of {} bytes, memory {memory:?}, wire {wire:?}: {error}", key.len())
-            })?;
+            let what = format_args!("key of {} bytes, memory {memory:?}, wire {wire:?}", key.len());
+            fixture.both_ways(&images).within(what)?;
         }
     }
     Ok(())
@@ -233,7 +232,7 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
         let installed = fixture.install(&images.memory, signature.as_ref(), Some(&crypto));
         ensure_eq!(installed.is_ok(), fits, "row {name} is taken ({installed:?})");
         if fits {
-            fixture.both_ways(&images).map_err(|error| format!("row {name}: {error}"))?;
+            fixture.both_ways(&images).within(format_args!("row {name}"))?;
         }
     }
     // The library refuses a layout longer than a data unit, and the earlier configuration still works.

@@ -7,10 +7,9 @@ use super::fixture::{
 use super::scenario::{Scenario, scenario};
 use crate::board::Board;
 use crate::expected;
-use crate::qp_pair::{Region, Rx, Tx, Verdict};
+use crate::qp_pair::{Region, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, InterleavedEntry, Layout, MkeyConfig, Signature,
@@ -150,7 +149,7 @@ fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> 
             let block = arrange(Domain { signature, block_size });
             let images = expected::images(&data, Some(&block), None);
             fixture.install(&images.memory, Some(&block), None)?;
-            fixture.both_ways(&images).map_err(|error| format!("{signature:?}, {block_size:?}: {error}"))?;
+            fixture.both_ways(&images).within(format_args!("{signature:?}, {block_size:?}"))?;
         }
     }
     Ok(())
@@ -188,16 +187,13 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
         let (access, signature) = (Some(Access::ALL), SignatureChange::Set(block));
         let layout = Layout::Interleaved { repeat: 4, entries: &entries };
         fixture.change(&MkeyConfig { access, signature, ..MkeyConfig::UNCHANGED }, layout)?;
-        for way in Tx::ALL {
-            fixture.out(way, 0, wire)?;
-        }
+        fixture.out_each(0, wire)?;
         for way in Rx::ALL {
             fixture.pair.board.write(first.address, &[0; 4 * 512]);
             fixture.pair.board.write(second.address, &[0; 4 * 8]);
             fixture.take(way, 0, wire)?;
-            same(&fixture.pair.bytes(&first), &data).map_err(|error| format!("{way:?}, data: {error}"))?;
-            same(&fixture.pair.bytes(&second), &fields)
-                .map_err(|error| format!("{way:?}, fields: {error}"))?;
+            same(&fixture.pair.bytes(&first), &data).within(format_args!("{way:?}, data"))?;
+            same(&fixture.pair.bytes(&second), &fields).within(format_args!("{way:?}, fields"))?;
         }
         fixture.pair.board.write(second.address + 3 * 8 + 7, &[0]);
         let error = fixture.out_bad(Tx::Write, wire.len())?;
@@ -243,7 +239,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         for block in [BlockSignature::both(small, large), BlockSignature::both(large, small)] {
             let images = expected::images(&data, Some(&block), None);
             fixture.install(&images.memory, Some(&block), None)?;
-            fixture.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
+            fixture.both_ways(&images).within(format_args!("{block:?}"))?;
         }
     }
     Ok(())
@@ -324,8 +320,7 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
                     (Signature::T10Dif(_), 4..) => SignatureErrorKind::RefTag,
                     _ => SignatureErrorKind::Guard,
                 };
-                reports(&error, part, input.domain(), 1, stride as u32)
-                    .map_err(|error| format!("{what}: {error}"))?;
+                reports(&error, part, input.domain(), 1, stride as u32).within(&what)?;
                 fixture.set_signature(&arrangement.with_check_mask(!bit))?;
                 ensure!(!noticed(&mut fixture, input, &bad, output)?, "{what} unchecked, and reported");
                 Ok(())
@@ -361,9 +356,9 @@ fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
         }
         for mask in [0xf0, 0xff] {
             let block = input.both(own, own).with_check_mask(0).with_copy_mask(mask);
-            fixture.set_signature(&block.map_err(|error| error.to_string())?)?;
+            fixture.set_signature(&block.map_err(text)?)?;
             same(&pass(&mut fixture, input, &bad, 516)?, &bad)
-                .map_err(|error| format!("{input:?}, copy mask {mask:#04x}: {error}"))?;
+                .within(format_args!("{input:?}, copy mask {mask:#04x}"))?;
         }
     }
     Ok(())
@@ -405,7 +400,7 @@ fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
         for input in Input::ALL {
             fixture.set_signature(&input.both(zeros, ones))?;
             same(&pass(&mut fixture, input, &stream, stream.len())?, &stream)
-                .map_err(|error| format!("{:?}, {input:?}: {error}", zeros.signature))?;
+                .within(format_args!("{:?}, {input:?}", zeros.signature))?;
             fixture.no_error(input)?;
         }
     }
@@ -440,7 +435,7 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
         for input in Input::ALL {
             fixture.set_signature(&input.both(own, other).with_check_mask(0))?;
             same(&pass(&mut fixture, input, &odd, 520)?, &[&data[..], &field].concat())
-                .map_err(|error| format!("same parts {same_parts:#05b}, {input:?}: {error}"))?;
+                .within(format_args!("same parts {same_parts:#05b}, {input:?}"))?;
         }
     }
     Ok(())
@@ -479,7 +474,7 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
             let known = mask_is_known(from) || matches!(mask, 0 | 0xff);
             for input in Input::ALL {
                 let block = input.both(domain(from), domain(to)).with_check_mask(0).with_copy_mask(mask);
-                fixture.set_signature(&block.map_err(|error| error.to_string())?)?;
+                fixture.set_signature(&block.map_err(text)?)?;
                 let done = same(&pass(&mut fixture, input, &odd, odd.len())?, &mixed);
                 fixture.right(known, format_args!("{from:?}, copy mask {mask:#04x}, {input:?}"), done)?;
             }
@@ -499,11 +494,11 @@ fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
     fixture.install(&stream, None, None)?;
     let mask = check_mask::T10DIF_GUARD | check_mask::T10DIF_REF_TAG | 0x20;
     for input in Input::ALL {
-        let block = input.both(from, to).with_copy_mask(mask).map_err(|error| error.to_string())?;
+        let block = input.both(from, to).with_copy_mask(mask).map_err(text)?;
         fixture.set_signature(&block)?;
         let field = [0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a];
         same(&pass(&mut fixture, input, &stream, 520)?, &[&data[..], &field].concat())
-            .map_err(|error| format!("{input:?}: {error}"))?;
+            .within(format_args!("{input:?}"))?;
         fixture.no_error(input)?;
     }
     Ok(())
@@ -520,9 +515,8 @@ fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
     for input in Input::ALL {
         let checked = !check_mask::T10DIF_APP_TAG;
         let block = input.both(own, own).with_check_mask(checked).with_copy_mask(check_mask::T10DIF_APP_TAG);
-        fixture.set_signature(&block.map_err(|error| error.to_string())?)?;
-        same(&pass(&mut fixture, input, &unknown, 1040)?, &unknown)
-            .map_err(|error| format!("{input:?}: {error}"))?;
+        fixture.set_signature(&block.map_err(text)?)?;
+        same(&pass(&mut fixture, input, &unknown, 1040)?, &unknown).within(format_args!("{input:?}"))?;
         fixture.no_error(input)?;
         ensure!(noticed(&mut fixture, input, &flipped(&unknown, 512, 1), 1040)?, "{input:?}: a wrong guard");
     }
@@ -573,13 +567,9 @@ fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     for (kind, field) in golden {
         let signed = [&A5[..], field].concat();
         fixture.install(&A5, Some(&BlockSignature::wire(domain(kind))), None)?;
-        for way in Tx::ALL {
-            fixture.out(way, 0, &signed).map_err(|error| format!("{kind:?} on the wire: {error}"))?;
-        }
+        fixture.out_each(0, &signed).within(format_args!("{kind:?} on the wire"))?;
         fixture.install(&[&[0; 512], field].concat(), Some(&BlockSignature::memory(domain(kind))), None)?;
-        for way in Rx::ALL {
-            fixture.store(way, &A5, &signed).map_err(|error| format!("{kind:?} in memory: {error}"))?;
-        }
+        fixture.store_each(&A5, &signed).within(format_args!("{kind:?} in memory"))?;
     }
     Ok(())
 }
@@ -603,9 +593,7 @@ fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
             .map(|tag| u32::from_be_bytes(*tag))
             .collect();
         ensure_eq!(tags, expected, "first tag {ref_tag:#x}, remap {ref_remap}");
-        for way in Rx::ALL {
-            fixture.store(way, &wire, &[0; 2048])?;
-        }
+        fixture.store_each(&wire, &[0; 2048])?;
         fixture.install(&wire, Some(&BlockSignature::memory(own)), None)?;
         fixture.out(Tx::Write, 0, &[0; 2048])?;
     }
@@ -637,7 +625,7 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
             };
             pass(&mut fixture, input, &bad, 3 * 512)?;
             let error = fixture.error()?.ok_or_else(|| format!("{kind:?}, {input:?}: not reported"))?;
-            reports(&error, kind, input.domain(), 2, 520).map_err(|error| format!("{kind:?}: {error}"))?;
+            reports(&error, kind, input.domain(), 2, 520).within(format_args!("{kind:?}"))?;
             ensure_eq!((error.found, error.computed), (found, computed), "{kind:?}: found and computed");
         }
     }

@@ -2,23 +2,23 @@
 //! and recovery from them; send queues that drain at a signature error.
 
 use super::fixture::{
-    BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part,
-    pattern, reports, same,
+    ALL_RIGHTS, BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, cipher_over_dif, dif_domain, domain,
+    entry, flipped, out, part, pattern, reports, same,
 };
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
-use crate::board::{Board, DekSpec, EndSpec, QpEvent};
+use crate::board::{Board, EndSpec, QpEvent};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, Within, ids, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{CheckError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, KlmEntry, Layout, MkeyConfig, Signature, SignatureChange,
-    SignatureErrorKind, SignatureOrder, T10Dif,
+    Access, BlockSignature, Crypto, KlmEntry, Layout, MkeyConfig, Signature, SignatureChange,
+    SignatureErrorKind, T10Dif,
 };
-use mlx5_mkey::queue::{Outcome, RequestKind, WorkCompletion};
+use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, DomainKind, Seed, Tweak, UmrFence};
 use mlx5_mkey::wire::ctrl::FmCeSe;
 use mlx5_mkey::wqe::{Payload, Remote, Sge};
@@ -58,6 +58,9 @@ pub(super) const ALL: &[Scenario] = &[
 
 const WIRE: BlockSignature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
 
+/// Resets the signature, and keeps all other properties.
+const RESET: MkeyConfig = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
+
 /// Configurations and transfers on one queue, with one doorbell, execute in order.
 fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
@@ -73,10 +76,8 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
         pair.near.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         pair.near.request(200 + number).nop().map_err(text)?;
     }
-    pair.near.ring_doorbell();
-    pair.run_device()?;
-    let ids: Vec<u64> = pair.wait_near(6)?.iter().map(|completion| completion.id).collect();
-    ensure_eq!(ids, vec![0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
+    pair.run_near()?;
+    ensure_eq!(ids(&pair.wait_near(6)?), [0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
     same(&pair.bytes(&target), &data)
 }
 
@@ -97,12 +98,10 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
     fixture.pair.far.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
-    fixture.pair.far.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_far()?;
     ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of the reader");
-    same(&fixture.pair.bytes(&target), &data).map_err(|error| format!("before the doorbell: {error}"))?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    same(&fixture.pair.bytes(&target), &data).within("before the doorbell")?;
+    fixture.pair.run_near()?;
     ensure_eq!(fixture.pair.wait_near(1)?.len(), 1, "completions behind the doorbell");
     fixture.out(Tx::PeerRead, 0, &pattern(64, 2))
 }
@@ -115,14 +114,10 @@ fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
     fixture.install(&images.memory, Some(&WIRE), None)?;
     let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
     fixture.change(&rights, Layout::Unchanged)?;
-    for way in Tx::ALL {
-        fixture.out(way, 0, &images.wire)?;
-    }
+    fixture.out_each(0, &images.wire)?;
     let entries = fixture.entries();
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
-    for way in Tx::ALL {
-        fixture.out(way, 0, &images.wire)?;
-    }
+    fixture.out_each(0, &images.wire)?;
     ensure!(
         fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &images.wire)?.requester.is_some(),
         "rights came back"
@@ -135,37 +130,24 @@ fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
 fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let mkey = pair.mkey(BOTH);
-    let dek = pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-    let signature = WIRE;
+    let cipher = cipher_over_dif(pair.board);
     for round in 0..20u8 {
         let data = pattern(1024, round);
         let (source, target) = (pair.region(&data), pair.region(&[0; 1040]));
-        let order = SignatureOrder::BeforeCryptoOnTx;
-        let crypto = Crypto {
-            tweak: Tweak::from_lba(round.into()),
-            ..crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek)
-        };
+        let crypto = Crypto { tweak: Tweak::from_lba(round.into()), ..cipher };
         let entries = [entry(&source, 0..1000), entry(&source, 1000..1024)];
-        let config = MkeyConfig {
-            access: Some(Access::NONE),
-            signature: SignatureChange::Set(signature),
-            crypto: Some(crypto),
-        };
+        let signature = SignatureChange::Set(WIRE);
+        let config = MkeyConfig { access: Some(Access::NONE), signature, crypto: Some(crypto) };
         let prepared = pair.prepare(mkey, &config).map_err(text)?;
         let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
         pair.near.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
         let remote = Remote { address: target.address, rkey: target.key };
         let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
         pair.near.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
-        let completions = pair.wait_near(1)?;
-        ensure!(
-            matches!(completions.as_slice(), [completion] if completion.id == 2),
-            "round {round}: {completions:?}"
-        );
-        let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY_128)));
-        same(&pair.bytes(&target), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
+        pair.run_near()?;
+        ensure_eq!(ids(&pair.wait_near(1)?), [2], "round {round}: completions");
+        let images = expected::images(&data, Some(&WIRE), Some((&crypto, &KEY_128)));
+        same(&pair.bytes(&target), &images.wire).within(format_args!("round {round}"))?;
     }
     Ok(())
 }
@@ -182,8 +164,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
         UmrFence::None => FmCeSe::FM_NONE,
     };
     let mkey = pair.mkey(PLAIN);
-    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = pair.prepare(mkey, &config).map_err(text)?;
+    let prepared = pair.prepare(mkey, &ALL_RIGHTS).map_err(text)?;
     for round in 0..24u8 {
         let near = pair.region(&pattern(BYTES, round));
         let far = pair.region(&pattern(BYTES, !round));
@@ -208,17 +189,15 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
         };
         let reads = reads.map_err(text)?;
         pair.near.request(4).signaled().nop().map_err(text)?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
-        let done = pair.wait_near(1)?;
-        ensure!(matches!(done[..], [WorkCompletion { id: 4, .. }]), "round {round}: {done:?}");
+        pair.run_near()?;
+        ensure_eq!(ids(&pair.wait_near(1)?), [4], "round {round}: completions");
         let received = usize::from(round % 3 == 2);
         ensure_eq!(pair.wait_far(received)?.len(), received, "round {round}: messages");
         let (from, to) = if reads { (far, near) } else { (near, far) };
         let bytes = pattern(BYTES, if reads { !round } else { round });
         let turned = [part(&bytes, half..BYTES), part(&bytes, 0..half)].concat();
-        same(&pair.bytes(&from), &bytes).map_err(|error| format!("round {round}, source: {error}"))?;
-        same(&pair.bytes(&to), &turned).map_err(|error| format!("round {round}, target: {error}"))?;
+        same(&pair.bytes(&from), &bytes).within(format_args!("round {round}, source"))?;
+        same(&pair.bytes(&to), &turned).within(format_args!("round {round}, target"))?;
         let fences = fences(&mut pair, begin);
         ensure_eq!(fences, [FmCeSe::FM_NONE, fence, FmCeSe::FM_NONE], "round {round}: fences");
     }
@@ -245,13 +224,11 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     let prepared = pair.prepare(number, &config).map_err(text)?;
     let mkey = pair.mkeys.get_mut(number).ok_or("no such mkey")?;
     pair.near.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     ensure_eq!(pair.poll_near()?, vec![], "completions");
     ensure!(pair.near.queues().outstanding() > 0, "retired without a completion");
     pair.near.request(2).signaled().nop().map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions behind a signalled request");
     ensure_eq!(pair.near.queues().outstanding(), 0, "requests left behind it");
     Ok(())
@@ -268,16 +245,9 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
         let config = MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED };
         pair.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
         ensure_eq!(pair.near.queues().outstanding(), 1 + psvs, "work requests");
-        pair.near.ring_doorbell();
-        pair.run_device()?;
-        let completions = pair.wait_near(1)?;
-        ensure!(
-            matches!(completions.as_slice(), [completion] if matches!(
-                completion.outcome,
-                Outcome::Sent { kind: RequestKind::MkeyConfigure, .. }
-            )),
-            "{completions:?}"
-        );
+        pair.run_near()?;
+        let done: Vec<_> = pair.wait_near(1)?.iter().map(|work| work.outcome).collect();
+        ensure!(matches!(done[..], [Outcome::Sent { kind: RequestKind::MkeyConfigure, .. }]), "{done:?}");
         ensure_eq!(pair.near.queues().outstanding(), 0, "work requests left");
     }
     Ok(())
@@ -291,10 +261,7 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     for block in [WIRE, BlockSignature::memory(own), BlockSignature::both(own, own)] {
         let data = pattern(1040, 1);
         fixture.install(&data, Some(&block), None)?;
-        fixture.change(
-            &MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED },
-            Layout::Unchanged,
-        )?;
+        fixture.change(&RESET, Layout::Unchanged)?;
         fixture.both_ways(&expected::Images { memory: data.clone(), wire: data })?;
     }
     Ok(())
@@ -304,15 +271,10 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
 /// contains an empty signature BSF.
 fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
-    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-    let order = SignatureOrder::BeforeCryptoOnTx;
-    let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let crypto = cipher_over_dif(fixture.pair.board);
     let data = pattern(1040, 1);
     fixture.install(&data, Some(&WIRE), Some(&crypto))?;
-    fixture.change(
-        &MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED },
-        Layout::Unchanged,
-    )?;
+    fixture.change(&RESET, Layout::Unchanged)?;
     fixture.both_ways(&expected::images(&data, None, Some((&crypto, &KEY_128))))
 }
 
@@ -323,9 +285,7 @@ fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     fixture.install(&images.memory, Some(&WIRE), None)?;
     fixture.out(Tx::Send, 0, &images.wire)?;
     let other = expected::images(&pattern(2048, 2), Some(&WIRE), None);
-    fixture.memory = fixture.pair.region(&other.memory);
-    let entries = fixture.entries();
-    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
+    fixture.install_as(&other.memory, &MkeyConfig::UNCHANGED)?;
     fixture.both_ways(&other)?;
     let error = fixture.take_bad(Rx::Receive, &flipped(&other.wire, 3 * 520 + 4, 1))?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
@@ -343,11 +303,9 @@ fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
         [BlockSignature::wire(crc32), BlockSignature::memory(crc32), BlockSignature::both(first, crc32)]
     {
         let images = expected::images(&data, Some(&block), None);
-        fixture.memory = fixture.pair.region(&images.memory);
-        let entries = fixture.entries();
         let signature = SignatureChange::Set(block);
-        fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
-        fixture.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
+        fixture.install_as(&images.memory, &MkeyConfig { signature, ..MkeyConfig::UNCHANGED })?;
+        fixture.both_ways(&images).within(format_args!("{block:?}"))?;
     }
     let data = pattern(1040, 2);
     let block = BlockSignature::wire(crc64);
@@ -363,15 +321,8 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     let data = pattern(512, 1);
     let region = pair.region(&data);
     let entries = [entry(&region, 0..512)];
-    pair.configure(
-        mkey,
-        &MkeyConfig {
-            access: Some(Access::REMOTE_READ),
-            signature: SignatureChange::Set(WIRE),
-            ..MkeyConfig::UNCHANGED
-        },
-        &entries,
-    )?;
+    let (access, signature) = (Some(Access::REMOTE_READ), SignatureChange::Set(WIRE));
+    pair.configure(mkey, &MkeyConfig { access, signature, ..MkeyConfig::UNCHANGED }, &entries)?;
     let wire = pair.tx(Tx::PeerRead, mkey, 0, 520)?.ok()?;
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
@@ -380,11 +331,9 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
 /// the end of the ring is once between any two neighbouring blocks of the requests.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
-    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let crypto = cipher_over_dif(fixture.pair.board);
     let (memory, wire) = (domain(Signature::Crc64Xp10(Seed::Ones)), domain(Signature::T10Dif(DIF)));
     let signature = BlockSignature::both(memory, wire);
-    let order = SignatureOrder::BeforeCryptoOnTx;
-    let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let data = pattern(512, 1);
     let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY_128)));
     fixture.install(&images.memory, Some(&signature), Some(&crypto))?;
@@ -394,11 +343,8 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         .filter_map(|pair| Some(*pair.first()?..*pair.last()?))
         .map(|range| entry(&fixture.memory, range))
         .collect();
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: SignatureChange::Set(signature),
-        crypto: Some(crypto),
-    };
+    let config =
+        MkeyConfig { signature: SignatureChange::Set(signature), crypto: Some(crypto), ..ALL_RIGHTS };
     let far = fixture.pair.region(&[0; 520]);
     let key = fixture.pair.key(fixture.mkey);
     let (remote, sge) =
@@ -408,10 +354,9 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         fixture.pair.board.write(far.address, &[0; 520]);
         fixture.pair.try_configure(fixture.mkey, &config, &entries[..]).map_err(text)?;
         fixture.pair.near.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        fixture.pair.near.ring_doorbell();
-        fixture.pair.run_device()?;
+        fixture.pair.run_near()?;
         ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
-        same(&fixture.pair.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
+        same(&fixture.pair.bytes(&far), &images.wire).within(format_args!("round {round}"))?;
     }
     // Each round posts an odd number of blocks, so 256 rounds begin at 256 different blocks of the ring.
     let blocks =
@@ -435,11 +380,9 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
             let request = pair.near.request(id).signaled();
             request.rdma_write(remote, Payload::Inline(&data)).map_err(text)?;
         }
-        pair.near.ring_doorbell();
-        pair.run_device()?;
-        let ids: Vec<u64> = pair.wait_near(17)?.iter().map(|completion| completion.id).collect();
-        ensure_eq!(ids, (first + 1..=id).collect::<Vec<_>>(), "completions");
-        same(&pair.bytes(&target), &data).map_err(|error| format!("request {id}: {error}"))?;
+        pair.run_near()?;
+        ensure_eq!(ids(&pair.wait_near(17)?), Vec::from_iter(first + 1..=id), "completions");
+        same(&pair.bytes(&target), &data).within(format_args!("request {id}"))?;
     }
     Ok(())
 }
@@ -457,9 +400,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
         {
             let images = expected::images(&data, Some(&block), None);
             fixture.install(&images.memory, Some(&block), None)?;
-            fixture
-                .both_ways(&images)
-                .map_err(|error| format!("tags {app_tag:#x}, {ref_tag:#x}: {error}"))?;
+            fixture.both_ways(&images).within(format_args!("tags {app_tag:#x}, {ref_tag:#x}"))?;
         }
     }
     Ok(())
@@ -492,9 +433,9 @@ fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdi
             (fixture.out_bad(Tx::Send, bad.len())?, DomainKind::Memory)
         };
         reports(&error, SignatureErrorKind::Guard, side, at as u64, 516)
-            .map_err(|error| format!("round {round}: {error}"))?;
+            .within(format_args!("round {round}"))?;
         fixture.set_signature(&block)?;
-        fixture.store(Rx::Receive, &stream, &stream).map_err(|error| format!("round {round}: {error}"))?;
+        fixture.store(Rx::Receive, &stream, &stream).within(format_args!("round {round}"))?;
     }
     Ok(())
 }
@@ -526,10 +467,8 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
     let data = pattern(1040, 1);
     let region = pair.region(&data);
     let entries = [entry(&region, 0..1040)];
-    pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)?;
-    for way in Tx::ALL {
-        same(&pair.tx(way, mkey, 0, 1040)?.ok()?, &data)?;
-    }
+    pair.configure(mkey, &ALL_RIGHTS, &entries)?;
+    out(&mut pair, mkey, 0, &data)?;
     for way in Rx::ALL {
         pair.rx(way, mkey, 0, &data)?.ok()?;
     }
@@ -551,7 +490,7 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
         fixture.set_signature(&WIRE)?;
         let error = fixture.take_bad(way, &bad)?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
-        fixture.holds(&flipped(&images.memory, 692, 1)).map_err(|error| format!("{way:?}: {error}"))?;
+        fixture.holds(&flipped(&images.memory, 692, 1)).within(format_args!("{way:?}"))?;
     }
     let memory = BlockSignature::memory(domain(Signature::T10Dif(DIF)));
     fixture.install(&bad, Some(&memory), None)?;
@@ -559,7 +498,7 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
         fixture.set_signature(&memory)?;
         let error = fixture.out_bad(way, 1024)?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 1, 520)
-            .map_err(|error| format!("{way:?}: {error}"))?;
+            .within(format_args!("{way:?}"))?;
     }
     Ok(())
 }
@@ -615,11 +554,7 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
     let region = pair.region(&images.memory);
     let entries = [entry(&region, 0..512)];
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: SignatureChange::Set(WIRE),
-        ..MkeyConfig::UNCHANGED
-    };
+    let config = MkeyConfig { signature: SignatureChange::Set(WIRE), ..ALL_RIGHTS };
     let mkeys = [pair.mkey(SIGNATURE), pair.mkey(SIGNATURE), pair.mkey(SIGNATURE)];
     for mkey in mkeys {
         pair.configure(mkey, &config, &entries)?;
@@ -645,10 +580,7 @@ fn with_and_without_cipher(
 ) -> Verdict {
     for spec in [SIGNATURE, BOTH] {
         let mut fixture = MkeyFixture::new(board, spec);
-        let cipher = spec.crypto.then(|| {
-            let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-            crypto(Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx, BlockSize::B520, dek)
-        });
+        let cipher = spec.crypto.then(|| cipher_over_dif(fixture.pair.board));
         let done = run(&mut fixture, cipher.as_ref());
         fixture.right(cipher.is_none(), "halves of what is encrypted", done)?;
     }
@@ -681,9 +613,7 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
                     fixture.write(&vec![0; images.memory.len()]);
                     fixture.take(way, cut as u64, second)?;
                     fixture.take(way, 0, first)?;
-                    fixture
-                        .holds(&images.memory)
-                        .map_err(|error| format!("{way:?}, cut at {cut}: {error}"))?;
+                    fixture.holds(&images.memory).within(format_args!("{way:?}, cut at {cut}"))?;
                 }
             }
         }
@@ -704,17 +634,15 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
         let target = fixture.pair.region(&[0; 2080]);
         let remote = Remote { address: target.address, rkey: target.key };
         fixture.pair.near.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
-        fixture.pair.near.ring_doorbell();
-        fixture.pair.run_device()?;
-        ensure_eq!(ids(fixture, 1)?, vec![1], "completions of the write");
+        fixture.pair.run_near()?;
+        ensure_eq!(ids(&fixture.pair.wait_near(1)?), [1], "completions of the write");
         let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
-        same(&fixture.pair.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
+        same(&fixture.pair.bytes(&target), &turned).within("written")?;
         fixture.write(&[0; 4 * 512]);
         fixture.pair.near.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
-        fixture.pair.near.ring_doorbell();
-        fixture.pair.run_device()?;
-        ensure_eq!(ids(fixture, 1)?, vec![2], "completions of the read");
-        fixture.holds(&images.memory).map_err(|error| format!("read: {error}"))?;
+        fixture.pair.run_near()?;
+        ensure_eq!(ids(&fixture.pair.wait_near(1)?), [2], "completions of the read");
+        fixture.holds(&images.memory).within("read")?;
         fixture.no_error("halves in one request")
     })
 }
@@ -777,11 +705,6 @@ pub(super) fn draining<'b>(
     Ok((fixture, Remote { address: far.address, rkey: far.key }, sge))
 }
 
-/// Returns the ids of the next `count` completions of the near end.
-fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> {
-    Ok(fixture.pair.wait_near(count)?.iter().map(|completion| completion.id).collect())
-}
-
 /// A send queue with draining enabled stops after the transfer with a signature error, before the next
 /// request. When the board resumes the queue, it continues with this request.
 ///
@@ -792,9 +715,8 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     let next = fixture.pair.near.queues().producer() as u16;
     fixture.pair.near.request(2).fenced().signaled().nop().map_err(text)?;
     fixture.pair.near.request(3).signaled().nop().map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
-    let completed = ids(&mut fixture, 1)?;
+    fixture.pair.run_near()?;
+    let completed = ids(&fixture.pair.wait_near(1)?);
     if !assumed(fixture.pair.board, "completions before the queue stops", completed, vec![1])? {
         return Ok(());
     }
@@ -803,7 +725,7 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     ensure!(fixture.error()?.is_some(), "no error with it");
     fixture.pair.board.resume(&fixture.pair.near);
     fixture.pair.run_device()?;
-    ensure_eq!(ids(&mut fixture, 2)?, vec![2, 3], "completions after it goes on");
+    ensure_eq!(ids(&fixture.pair.wait_near(2)?), [2, 3], "completions after it goes on");
     ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "the queue goes on");
     ensure_eq!(fixture.pair.board.event(&fixture.pair.near), None, "event of a queue that goes on");
     Ok(())
@@ -826,9 +748,8 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     fixture.pair.near.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     fixture.pair.near.request(7).fenced().signaled().send(&[message]).map_err(text)?;
     fixture.pair.near.request(8).signaled().send(&[message]).map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
-    let completed = ids(&mut fixture, 1)?;
+    fixture.pair.run_near()?;
+    let completed = ids(&fixture.pair.wait_near(1)?);
     if !assumed(fixture.pair.board, "completions before the queue stops", completed, vec![7])? {
         return Ok(());
     }
@@ -840,9 +761,8 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     ensure_eq!(fixture.pair.near.queues().cancel(7, stand), Ok(1), "cancelled requests");
     fixture.pair.board.resume(&fixture.pair.near);
     fixture.pair.run_device()?;
-    ensure_eq!(ids(&mut fixture, 2)?, vec![7, 8], "completions after it goes on");
-    let arrived: Vec<u64> = fixture.pair.wait_far(1)?.iter().map(|completion| completion.id).collect();
-    ensure_eq!(arrived, vec![0], "messages that arrived");
+    ensure_eq!(ids(&fixture.pair.wait_near(2)?), [7, 8], "completions after it goes on");
+    ensure_eq!(ids(&fixture.pair.wait_far(1)?), [0], "messages that arrived");
     // After a check and a new configuration, the same transfer with correct data does not stop the queue.
     ensure!(fixture.error()?.is_some(), "no error");
     fixture.write(&expected::sign(&pattern(512, 1), Some(&domain(Signature::T10Dif(DIF)))));
@@ -858,9 +778,8 @@ fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict
     for id in 1..4 {
         fixture.pair.near.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
-    ensure_eq!(ids(&mut fixture, 3)?, vec![1, 2, 3], "completions");
+    fixture.pair.run_near()?;
+    ensure_eq!(ids(&fixture.pair.wait_near(3)?), [1, 2, 3], "completions");
     ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "where the queue stands");
     fixture.no_error("good data")?;
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);

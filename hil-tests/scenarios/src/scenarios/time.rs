@@ -3,7 +3,7 @@
 use super::fixture::pattern;
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, EndSpec};
-use crate::qp_pair::{QpPairFixture, Verdict, text};
+use crate::qp_pair::{QpPairFixture, Verdict, Within, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use mlx5_mkey::command::CqeSize;
@@ -23,8 +23,7 @@ fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {
 fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, String> {
     let before = ticks(pair)?;
     let opcode = if let Some(sge) = received {
-        pair.near.queues().post_receive(1, &[*sge]).map_err(text)?;
-        pair.near.queues().publish_receives();
+        pair.receive(1, &[*sge])?;
         pair.far.request(2).send(&[*sge]).map_err(text)?;
         pair.far.ring_doorbell();
         CqeOpcode::RESPONDER_SEND
@@ -54,16 +53,14 @@ fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
         pair.reconnect_as(EndSpec { cqe_size, ..EndSpec::default() });
         for round in 0..ROUNDS {
             for received in [None, Some(&sge)] {
-                stamp(&mut pair, received)
-                    .map_err(|error| format!("{cqe_size:?}, round {round}: {error}"))?;
+                stamp(&mut pair, received).within(format_args!("{cqe_size:?}, round {round}"))?;
             }
         }
         let mut last = ticks(&pair)?;
         for id in 0..ROUNDS {
             pair.near.request(id).signaled().nop().map_err(text)?;
         }
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         for id in 0..ROUNDS {
             let stamp = pair.wait_entry()?.timestamp.get();
             ensure!(stamp >= last, "{cqe_size:?}, request {id}: stamp {stamp} behind one of {last}");

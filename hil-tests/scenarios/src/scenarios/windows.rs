@@ -83,8 +83,7 @@ fn ask(
         Ask::Write => request.rdma_write(remote, &[sge]),
     }
     .map_err(text)?;
-    pair.far.ring_doorbell();
-    pair.run_device()?;
+    pair.run_far()?;
     let outcomes: Vec<_> = pair.wait_far(1)?.iter().map(|completion| completion.outcome).collect();
     match outcomes.as_slice() {
         [Outcome::Sent { .. }] if is_allowed => {}
@@ -196,12 +195,10 @@ fn m81_the_peer_invalidates_a_window(board: &mut dyn Board) -> Verdict {
     let key = window.key();
     let inbox = pair.region(&[0; 8]);
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
-    pair.near.queues().post_receive(1, &[buffer]).map_err(text)?;
-    pair.near.queues().publish_receives();
+    pair.receive(1, &[buffer])?;
     let message = Sge { address: inbox.address, length: 8, lkey: inbox.key };
     pair.far.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
-    pair.far.ring_doorbell();
-    pair.run_device()?;
+    pair.run_far()?;
     let received: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
     ensure_eq!(received, [Outcome::Received { message: Message::SendInvalidate(key), bytes: 8 }], "receiver");
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");

@@ -2,16 +2,16 @@
 //! in layouts, and the modifiers of opcodes.
 
 use super::super::changed::{BSF, FLAGS, SET_PSV, change, configure, run};
-use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, entry, part, pattern};
+use super::super::fixture::{
+    ALL_RIGHTS, DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, entry, part, pattern,
+};
 use super::super::raw::{data, wqe};
 use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, send, told};
 use crate::board::{Board, MkeySpec};
 use crate::expected;
 use crate::qp_pair::{CONFIGURE, Tx, Verdict, text};
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, InterleavedEntry, Layout, MkeyConfig, Signature, T10Dif, UmrForm,
-};
+use mlx5_mkey::mkey::{BlockSignature, InterleavedEntry, Layout, MkeyConfig, Signature, T10Dif, UmrForm};
 use mlx5_mkey::types::{BlockSize, Seed};
 use mlx5_mkey::wire::bsf::{BfsPsv, InlineDif, RepeatSeed, SignatureBsf};
 use mlx5_mkey::wire::ctrl::Opcode;
@@ -43,15 +43,13 @@ fn gap26_fields_of_signatures(board: &mut dyn Board, tell: Tell<'_>) -> Verdict 
     fixture.memory = fixture.pair.region(&data);
     let kind = Signature::Crc32c(Seed::Ones);
     let block = BlockSignature::wire(domain(kind));
-    let told = match configure(&mut fixture, Some(&block), &[(WIRE_FORMAT, BfsPsv::CRC32C)])? {
+    let done = configure(&mut fixture, Some(&block), &[(WIRE_FORMAT, BfsPsv::CRC32C)])?;
+    let told = match done.and_then(|()| send(&mut fixture, Tx::Send, 0, 2 * 516)) {
         Err(what) => what,
-        Ok(()) => match send(&mut fixture, Tx::Send, 0, 2 * 516) {
-            Err(what) => what,
-            Ok(wire) => fitting([
-                ("a signature for each block", wire == expected::sign(&data, Some(&domain(kind)))),
-                ("a signature that goes on", part(&wire, 1028..1032) == expected::signature(&kind, &data, 0)),
-            ]),
-        },
+        Ok(wire) => fitting([
+            ("a signature for each block", wire == expected::sign(&data, Some(&domain(kind)))),
+            ("a signature that goes on", part(&wire, 1028..1032) == expected::signature(&kind, &data, 0)),
+        ]),
     };
     tell("CRC32C without the bit that repeats it", &told);
 
@@ -66,32 +64,26 @@ fn gap26_fields_of_signatures(board: &mut dyn Board, tell: Tell<'_>) -> Verdict 
     ] {
         let mut fixture = MkeyFixture::new(fixture.pair.board, SIGNATURE);
         fixture.memory = fixture.pair.region(&data);
-        let told = match configure(&mut fixture, Some(&block), &changes)? {
+        let done = configure(&mut fixture, Some(&block), &changes)?;
+        let told = match done.and_then(|()| send(&mut fixture, Tx::Send, 0, 1040)) {
             Err(what) => what,
-            Ok(()) => match send(&mut fixture, Tx::Send, 0, 1040) {
-                Err(what) => what,
-                Ok(wire) => {
-                    let is = |dif| wire == expected::sign(&data, Some(&dif_domain(dif, BlockSize::B512)));
-                    fitting([
-                        ("without effect", is(DIF)),
-                        ("tags of the PSV", is(of_psv)),
-                        ("seed zeros", is(of_zeros)),
-                    ])
-                }
-            },
+            Ok(wire) => {
+                let is = |dif| wire == expected::sign(&data, Some(&dif_domain(dif, BlockSize::B512)));
+                fitting([
+                    ("without effect", is(DIF)),
+                    ("tags of the PSV", is(of_psv)),
+                    ("seed zeros", is(of_zeros)),
+                ])
+            }
         };
         tell(&format!("T10-DIF with {what}"), &told);
     }
 
     let spec = MkeySpec { form: UmrForm::Minimal, ..SIGNATURE };
     let mut fixture = MkeyFixture::new(fixture.pair.board, spec);
-    fixture.memory = fixture.pair.region(&data);
-    let entries = fixture.entries();
-    let told = match fixture.change(&MkeyConfig::UNCHANGED, &entries) {
-        Err(what) => what,
-        Ok(()) => compared(send(&mut fixture, Tx::Send, 0, data.len()), &data),
-    };
-    tell("a new mkey whose signature was never configured", &told);
+    let done = fixture.install_as(&data, &MkeyConfig::UNCHANGED);
+    let found = done.and_then(|()| send(&mut fixture, Tx::Send, 0, data.len()));
+    tell("a new mkey whose signature was never configured", &compared(found, &data));
     Ok(())
 }
 
@@ -125,16 +117,12 @@ fn gap27_fields_of_layouts(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let (address, key) = (fixture.memory.address, fixture.memory.key);
         let stream = [InterleavedEntry { address, bytes: 16, skip: 8, key }];
         let layout = Layout::Interleaved { repeat: 4, entries: &stream };
-        let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
         fixture.pair.near.hold_back();
         let first = fixture.pair.near.queues().producer();
-        fixture.pair.try_configure(fixture.mkey, &config, layout).map_err(text)?;
+        fixture.pair.try_configure(fixture.mkey, &ALL_RIGHTS, layout).map_err(text)?;
         change(&mut fixture, first, &changes)?;
-        let told = match run(&mut fixture)? {
-            Err(what) => what,
-            Ok(()) => compared(send(&mut fixture, Tx::Send, 0, space.len()), &space),
-        };
-        tell(&format!("an interleaved layout {what}"), &told);
+        let found = run(&mut fixture)?.and_then(|()| send(&mut fixture, Tx::Send, 0, space.len()));
+        tell(&format!("an interleaved layout {what}"), &compared(found, &space));
     }
     for (what, changes) in [
         ("at entry 4 of 8", vec![(FIRST_ENTRY + 1, 4)]),
@@ -145,11 +133,7 @@ fn gap27_fields_of_layouts(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let mut fixture = MkeyFixture::new(board, PLAIN);
         let memory = fixture.pair.region(&bytes);
         let entries: Vec<_> = (0..8).map(|number| entry(&memory, number * 16..number * 16 + 16)).collect();
-        fixture.pair.configure(
-            fixture.mkey,
-            &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED },
-            entries.as_slice(),
-        )?;
+        fixture.pair.configure(fixture.mkey, &ALL_RIGHTS, entries.as_slice())?;
         let other = [entry(&memory, 512..528); 4];
         fixture.pair.near.hold_back();
         let first = fixture.pair.near.queues().producer();
@@ -192,8 +176,7 @@ fn gap28_opcode_modifiers(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         };
         bytes.iter_mut().take(1).for_each(|modifier| *modifier = 1);
         pair.near.request(1).signaled().raw(&bytes).map_err(text)?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         let done = told(&pair.wait_near(1)?);
         let (near, far) = (hex(&pair.bytes(&near)), hex(&pair.bytes(&far)));
         tell(&format!("{opcode} with modifier 1"), &format!("{done}; memory {near}, of the peer {far}"));

@@ -4,7 +4,7 @@
 
 use super::super::changed;
 use super::super::fixture::{
-    CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, part, pattern,
+    ALL_RIGHTS, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, part, pattern,
 };
 use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, outcome, told};
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
@@ -13,7 +13,7 @@ use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, KlmEntry, MemoryWindow, MkeyConfig, RegisteredList, SignatureOrder,
+    Access, BlockSignature, Direction, KlmEntry, MemoryWindow, RegisteredList, SignatureOrder,
 };
 use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::Wqebb;
@@ -92,9 +92,8 @@ fn gap17_protected_mkeys_under_other_mkeys(board: &mut dyn Board, tell: Tell<'_>
                 let (mut fixture, images) = protected(board, protection, &pattern(512, 1))?;
                 let what = format!("{length} bytes of an mkey with {name} under another");
                 let over = fixture.pair.mkey(PLAIN);
-                let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
                 let entries = [KlmEntry { address: 0, length, key: fixture.pair.key(fixture.mkey) }];
-                if let Err(refused) = fixture.pair.configure(over, &config, &entries) {
+                if let Err(refused) = fixture.pair.configure(over, &ALL_RIGHTS, &entries) {
                     tell(&format!("{what}, {direction}"), &refused);
                     continue;
                 }
@@ -132,8 +131,7 @@ fn gap18_protected_mkeys_as_lists_and_in_atomics(board: &mut dyn Board, tell: Te
         let bytes: Vec<u8> = list.blocks().iter().flat_map(|block| block.0).collect();
         fixture.write(&bytes);
         let over = fixture.pair.mkey(PLAIN);
-        let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-        let prepared = fixture.pair.prepare(over, &config).map_err(text)?;
+        let prepared = fixture.pair.prepare(over, &ALL_RIGHTS).map_err(text)?;
         let mkey = fixture.pair.mkeys.get_mut(over).ok_or("no such mkey")?;
         let request = fixture.pair.near.request(CONFIGURE).signaled();
         request.configure_mkey_by_pointer(mkey, &prepared, &mut list).map_err(text)?;
@@ -152,8 +150,7 @@ fn gap18_protected_mkeys_as_lists_and_in_atomics(board: &mut dyn Board, tell: Te
         let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
         let sge = Sge { address: old.address, length: 8, lkey: old.key };
         fixture.pair.far.request(1).signaled().fetch_add(remote, 1, &sge).map_err(text)?;
-        fixture.pair.far.ring_doorbell();
-        fixture.pair.run_device()?;
+        fixture.pair.run_far()?;
         let done = told(&fixture.pair.wait_far(1)?);
         let (old, new) = (fixture.pair.bytes(&old), fixture.pair.board.read(fixture.memory.address, 8));
         let value = format!("{done}; old value {}, memory {}", hex(&old), hex(&new));
@@ -184,8 +181,7 @@ fn gap19_copies(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let (cleared, copied) = if is_source { (plain, plain) } else { (fixture.memory, fixture.memory) };
             fixture.pair.board.write(cleared.address, &vec![0xcc; cleared.length]);
             fixture.pair.near.request(1).signaled().memcpy(to, from, plain.length as u32).map_err(text)?;
-            fixture.pair.near.ring_doorbell();
-            fixture.pair.run_device()?;
+            fixture.pair.run_near()?;
             let done = told(&fixture.pair.wait_near(1)?);
             let bytes = which(Ok(fixture.pair.bytes(&copied)), &images);
             tell(&format!("a copy with an mkey with {name} as its {role}"), &format!("{done}; {bytes}"));
@@ -231,15 +227,13 @@ fn gap20_windows_over_too_much(board: &mut dyn Board, tell: Tell<'_>) -> Verdict
         let range = KlmEntry { address: region.address, length, key: region.key };
         let request = pair.near.request(1).signaled();
         request.bind_window(&mut window, range, Access::REMOTE_READ, 0).map_err(text)?;
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         let bound = told(&pair.wait_near(1)?);
         let buffer = pair.region(&[0; 64]);
         let sge = Sge { address: buffer.address, length: 64, lkey: buffer.key };
         let remote = Remote { address, rkey: window.key() };
         pair.far.request(2).signaled().rdma_read(remote, &[sge]).map_err(text)?;
-        pair.far.ring_doorbell();
-        pair.run_device()?;
+        pair.run_far()?;
         let used = told(&pair.wait_far(1)?);
         tell(&format!("a window over {what}, its {part} 64 bytes"), &format!("bound: {bound}; read: {used}"));
     }

@@ -39,8 +39,7 @@ fn gap24_where_a_draining_queue_stops(board: &mut dyn Board, tell: Tell<'_>) -> 
             let request = if is_fenced { request.fenced() } else { request };
             request.rdma_write(target, &[source]).map_err(text)?;
         }
-        pair.near.ring_doorbell();
-        pair.run_device()?;
+        pair.run_near()?;
         let done = told(&pair.wait_near(4)?);
         let stand = pair.board.drained_at(&pair.near);
         let place = stand.map(|stand| starts.iter().position(|start| *start == stand));
@@ -86,17 +85,14 @@ fn gap25_completion_queue_of_signature_errors(board: &mut dyn Board, tell: Tell<
             "in its own RDMA READ" => pair.near.request(1).signaled().rdma_read(theirs, &[place]),
             "in its own RDMA WRITE" => pair.near.request(1).signaled().rdma_write(theirs, &[place]),
             "in what it receives" => {
-                pair.near.queues().post_receive(1, &[place]).map_err(text)?;
-                pair.near.queues().publish_receives();
+                pair.receive(1, &[place])?;
                 pair.far.request(2).signaled().send(&[outside][..])
             }
             "in the peer's RDMA WRITE" => pair.far.request(2).signaled().rdma_write(ours, &[outside]),
             _ => pair.far.request(2).signaled().rdma_read(ours, &[outside]),
         }
         .map_err(text)?;
-        pair.near.ring_doorbell();
-        pair.far.ring_doorbell();
-        pair.run_device()?;
+        pair.run_both()?;
         let [sends, receives] = pair.wait_entries(entries).map(|entries| kinds(&entries));
         let value = format!("completion queue of sends: {sends}; of receives: {receives}");
         tell(&format!("a signature error {what}"), &value);

@@ -136,8 +136,7 @@ fn gap21_what_a_responder_does_when_it_refuses(board: &mut dyn Board, tell: Tell
             Ask::LongSend => request.send(&[sge(64)][..]),
         }
         .map_err(text)?;
-        pair.far.ring_doorbell();
-        pair.run_device()?;
+        pair.run_far()?;
         tell(&format!("{what}: the requester"), &told(&pair.wait_far(1)?));
         tell(&format!("{what}: three receives"), &told(&pair.wait_near(3)?));
         let event = pair.board.event(&pair.near);
@@ -217,8 +216,7 @@ fn gap22_refusals_of_masked_atomics(board: &mut dyn Board, tell: Tell<'_>) -> Ve
         let old = pair.region(&[0; 8]);
         let remote = Remote { address, rkey: pair.key(fixture.mkey) };
         post(pair, atomic, remote, Sge { address: old.address, length: 8, lkey: old.key })?;
-        pair.far.ring_doorbell();
-        pair.run_device()?;
+        pair.run_far()?;
         let done = told(&pair.wait_far(1)?);
         let (old, memory) = (pair.bytes(&old), pair.bytes(&fixture.memory));
         let value = format!("{done}; old value {}, memory {}", hex(&old), hex(&memory));
@@ -263,45 +261,29 @@ fn gap23_vendor_syndromes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         (Remote { address: plain.address, rkey: plain.key }, place(plain.address, plain.key));
     for (what, bad) in rows {
         for way in ["RDMA WRITE from", "RDMA READ into", "receive into"] {
-            let result = match way {
-                "RDMA WRITE from" => {
-                    pair.near.request(1).signaled().rdma_write(remote, &[bad]).map_err(text)?;
-                    finish(pair, false)?
-                }
-                "RDMA READ into" => {
-                    pair.near.request(1).signaled().rdma_read(remote, &[bad]).map_err(text)?;
-                    finish(pair, false)?
-                }
+            match way {
+                "RDMA WRITE from" => pair.near.request(1).signaled().rdma_write(remote, &[bad]),
+                "RDMA READ into" => pair.near.request(1).signaled().rdma_read(remote, &[bad]),
                 _ => {
-                    pair.near.queues().post_receive(1, &[bad]).map_err(text)?;
-                    pair.near.queues().publish_receives();
-                    pair.far.request(2).signaled().send(&[good][..]).map_err(text)?;
-                    finish(pair, true)?
+                    pair.receive(1, &[bad])?;
+                    pair.far.request(2).signaled().send(&[good][..])
                 }
-            };
+            }
+            .map_err(text)?;
+            pair.run_both()?;
+            let mut result = told(&pair.wait_near(1)?);
+            if way == "receive into" {
+                result += &format!("; its sender: {}", told(&pair.wait_far(1)?));
+            }
             tell(&format!("{way} {what}"), &result);
             pair.reconnect();
         }
     }
     let unknown = place(0, Key::from_raw(0x00ff_ff00));
-    pair.near.queues().post_receive(3, &[good]).map_err(text)?;
-    pair.near.queues().publish_receives();
+    pair.receive(3, &[good])?;
     pair.near.request(1).signaled().send(&[unknown][..]).map_err(text)?;
     pair.near.request(2).signaled().send(&[good][..]).map_err(text)?;
-    pair.near.ring_doorbell();
-    pair.run_device()?;
+    pair.run_near()?;
     tell("a SEND that fails, a flushed SEND, a flushed receive", &told(&pair.wait_near(3)?));
     Ok(())
-}
-
-/// Rings the doorbells. Returns the completion of the near end, and with `both` also that of the far end.
-fn finish(pair: &mut QpPairFixture<'_>, both: bool) -> Result<String, String> {
-    pair.far.ring_doorbell();
-    pair.near.ring_doorbell();
-    pair.run_device()?;
-    let near = told(&pair.wait_near(1)?);
-    if !both {
-        return Ok(near);
-    }
-    Ok(format!("{near}; its sender: {}", told(&pair.wait_far(1)?)))
 }

@@ -5,7 +5,7 @@ use super::super::changed::{BSF, FLAGS, configure};
 use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
 use super::measurement::{Measurement, Tell, compared, measurement, send};
 use crate::board::Board;
-use crate::qp_pair::{Tx, Verdict};
+use crate::qp_pair::{Tx, Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{BlockSignature, MkeyConfig, Signature, SignatureChange};
@@ -34,11 +34,9 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let mut fixture = MkeyFixture::new(board, SIGNATURE);
         fixture.memory = fixture.pair.region(&data);
         let changes: Vec<(usize, u8)> = (RAW_SIZE..).zip(size.to_be_bytes()).collect();
-        let told = match configure(&mut fixture, Some(&BlockSignature::wire(own)), &changes)? {
-            Err(what) => what,
-            Ok(()) => compared(send(&mut fixture, Tx::Write, 0, 1040), &wire),
-        };
-        tell(&format!("two blocks with a raw data size of {size:#x}"), &told);
+        let done = configure(&mut fixture, Some(&BlockSignature::wire(own)), &changes)?;
+        let found = done.and_then(|()| send(&mut fixture, Tx::Write, 0, 1040));
+        tell(&format!("two blocks with a raw data size of {size:#x}"), &compared(found, &wire));
     }
     Ok(())
 }
@@ -53,14 +51,12 @@ fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let memory = pattern(24 << 10, 1);
         fixture.memory = fixture.pair.region(&memory);
         let changes = [(MEMORY_SELECTOR, selector)];
-        let told = match configure(&mut fixture, Some(&BlockSignature::memory(kind)), &changes)? {
+        let done = configure(&mut fixture, Some(&BlockSignature::memory(kind)), &changes)?;
+        let told = match done.and_then(|()| send(&mut fixture, Tx::Write, 0, 16 << 10)) {
             Err(what) => what,
-            Ok(()) => match send(&mut fixture, Tx::Write, 0, 16 << 10) {
-                Err(what) => what,
-                Ok(wire) => match wire.iter().zip(&memory).position(|(wire, memory)| wire != memory) {
-                    None => "nothing is stripped of 16384 bytes".into(),
-                    Some(at) => format!("blocks of {at} bytes"),
-                },
+            Ok(wire) => match wire.iter().zip(&memory).position(|(wire, memory)| wire != memory) {
+                None => "nothing is stripped of 16384 bytes".into(),
+                Some(at) => format!("blocks of {at} bytes"),
             },
         };
         tell(&format!("block size selector {selector}"), &told);
@@ -108,7 +104,7 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
         ("both anew, with SET_PSV", SignatureChange::Set(block)),
     ] {
         let config = MkeyConfig { signature, ..MkeyConfig::UNCHANGED };
-        let prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(|error| format!("{error}"))?;
+        let prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(text)?;
         let mut times = Vec::new();
         for _ in 0..TIMES {
             let Some(begin) = fixture.pair.board.nanoseconds() else {
@@ -116,7 +112,7 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
                 return Ok(());
             };
             let posted = fixture.pair.post_prepared(fixture.mkey, &prepared, &entries);
-            posted.map_err(|error| format!("{error}"))?;
+            posted.map_err(text)?;
             fixture.pair.near.ring_doorbell();
             times.push(completed(&mut fixture, begin)?);
         }

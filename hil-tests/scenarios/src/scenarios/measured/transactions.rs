@@ -3,7 +3,9 @@
 
 use super::super::changed::{BSF, configure_as};
 use super::super::digest::{crc, images, install};
-use super::super::fixture::{BOTH, KEY_128, MkeyFixture, SIGNATURE, crypto, flipped, part, pattern};
+use super::super::fixture::{
+    ALL_RIGHTS, BOTH, KEY_128, MkeyFixture, SIGNATURE, crypto, flipped, part, pattern,
+};
 use super::measurement::{Measurement, Tell, compared, measurement, send, told};
 use crate::board::{Board, DekSpec};
 use crate::expected::{self, Images};
@@ -65,8 +67,7 @@ fn gap15_parts_of_transactions(board: &mut dyn Board, tell: Tell<'_>) -> Verdict
     let mkey = fixture.pair.mkeys.get(fixture.mkey);
     let psv = mkey.and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     fixture.pair.near.request(1).signaled().set_psv(psv, Seed::Ones).map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_near()?;
     let set = told(&fixture.pair.wait_near(1)?);
     let value = match send(&mut fixture, Tx::Send, LENGTH as u64, 4) {
         Ok(found) if found == part(&protected, LENGTH..LENGTH + 4) => "the digest of the data".into(),
@@ -97,8 +98,7 @@ fn two_transactions(board: &mut dyn Board, data: &[u8], protected: &[u8]) -> Res
     fixture.pair.far.queues().post_receive(1, &[buffer]).map_err(text)?;
     fixture.pair.far.queues().publish_receives();
     fixture.pair.near.request(2).signaled().send(&sges[..]).map_err(text)?;
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
+    fixture.pair.run_near()?;
     let done = fixture.pair.wait_near(1)?;
     Ok(match done.as_slice() {
         [one] if matches!(one.outcome, Outcome::Sent { .. }) => {
@@ -151,12 +151,10 @@ fn gap16_fields_of_transactions(board: &mut dyn Board, tell: Tell<'_>) -> Verdic
     fixture.memory = fixture.pair.region(&data);
     for (what, changes) in fields {
         let signature = SignatureChange::Digest(Digest::wire());
-        let config = MkeyConfig { access: Some(Access::ALL), signature, ..MkeyConfig::UNCHANGED };
-        let told = match configure_as(&mut fixture, &config, &changes)? {
-            Err(what) => what,
-            Ok(()) => compared(send(&mut fixture, Tx::Send, 0, wire.len()), &wire),
-        };
-        tell(&format!("a digest on the wire, {what}"), &told);
+        let config = MkeyConfig { signature, ..ALL_RIGHTS };
+        let done = configure_as(&mut fixture, &config, &changes)?;
+        let found = done.and_then(|()| send(&mut fixture, Tx::Send, 0, wire.len()));
+        tell(&format!("a digest on the wire, {what}"), &compared(found, &wire));
     }
     if board.capabilities().xts.is_some() {
         encryption_orders(board, tell)?;
@@ -179,11 +177,9 @@ fn encryption_orders(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         fixture.memory = fixture.pair.region(&data);
         let signature = SignatureChange::Digest(Digest::wire());
         let config = MkeyConfig { access: Some(Access::ALL), signature, crypto: Some(cipher) };
-        let told = match configure_as(&mut fixture, &config, &[(ENCRYPTION_ORDER, order)])? {
-            Err(what) => what,
-            Ok(()) => compared(send(&mut fixture, Tx::Send, 0, wire.len()), &wire),
-        };
-        tell(&format!("a digest over ciphertext, encryption order {order}"), &told);
+        let done = configure_as(&mut fixture, &config, &[(ENCRYPTION_ORDER, order)])?;
+        let found = done.and_then(|()| send(&mut fixture, Tx::Send, 0, wire.len()));
+        tell(&format!("a digest over ciphertext, encryption order {order}"), &compared(found, &wire));
     }
     Ok(())
 }
