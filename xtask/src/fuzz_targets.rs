@@ -24,68 +24,29 @@ pub struct Target {
     pub longest: usize,
 }
 
+const fn target(part: Part, name: &'static str, longest: usize, what: &'static str) -> Target {
+    Target { name, what, part, longest }
+}
+
+use Part::{Bench, Core, StandIn};
+
 /// All targets.
 pub static ALL: [Target; 12] = [
-    Target {
-        name: "inspect",
-        what: "the decoder of rings and completion entries",
-        part: Part::Core,
-        longest: 1024,
-    },
-    Target {
-        name: "completions",
-        what: "completion queues in memory that another thread writes",
-        part: Part::Core,
-        longest: 256,
-    },
-    Target { name: "replies", what: "replies and mailboxes of commands", part: Part::Core, longest: 4352 },
-    Target {
-        name: "command-queue",
-        what: "the command queue of a hostile device",
-        part: Part::Core,
-        longest: 4352,
-    },
-    Target {
-        name: "calls",
-        what: "sequences of calls, compared with a simple model",
-        part: Part::Core,
-        longest: 1024,
-    },
-    Target {
-        name: "device",
-        what: "the software device: rings, contexts, BSFs, messages",
-        part: Part::Bench,
-        longest: 4096,
-    },
-    Target {
-        name: "function",
-        what: "the PCI function: BAR 0, configuration space, commands, DMA",
-        part: Part::Bench,
-        longest: 4096,
-    },
-    Target {
-        name: "fabric",
-        what: "the gateway of the fabric, with a hostile member",
-        part: Part::Bench,
-        longest: 1024,
-    },
-    Target {
-        name: "rings",
-        what: "rings between processes, with a hostile process",
-        part: Part::Bench,
-        longest: 1024,
-    },
-    Target {
-        name: "parsers",
-        what: "vectors, recordings, boards.toml, runners' protocol, hex dumps, fault plans, options",
-        part: Part::Bench,
-        longest: 16384,
-    },
-    Target {
-        name: "standin",
-        what: "the stand-in's ioctl and write interface",
-        part: Part::StandIn,
-        longest: 2048,
-    },
-    Target { name: "rdma-cm", what: "commands to the rdma_cm file", part: Part::StandIn, longest: 1024 },
+    target(Core, "inspect", 1024, "the decoder of rings and completion entries"),
+    target(Core, "completions", 256, "completion queues in memory that another thread writes"),
+    target(Core, "replies", 4352, "replies and mailboxes of commands"),
+    target(Core, "command-queue", 4352, "the command queue of a hostile device"),
+    target(Core, "calls", 1024, "sequences of calls, compared with a simple model"),
+    target(Bench, "device", 4096, "the software device: rings, contexts, BSFs, messages"),
+    target(Bench, "function", 4096, "the PCI function: BAR 0, configuration space, commands, DMA"),
+    target(Bench, "fabric", 1024, "the gateway of the fabric, with a hostile member"),
+    target(Bench, "rings", 1024, "rings between processes, with a hostile process"),
+    target(
+        Bench,
+        "parsers",
+        16384,
+        "vectors, recordings, boards.toml, runners' protocol, hex dumps, fault plans, options",
+    ),
+    target(StandIn, "standin", 2048, "the stand-in's ioctl and write interface"),
+    target(StandIn, "rdma-cm", 1024, "commands to the rdma_cm file"),
 ];

@@ -17,6 +17,9 @@ use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed, Tweak};
 use mlx5_mkey::wire::cqe::Syndrome;
 
+/// The observed result of an example, or the error.
+type Seen = Result<String, String>;
+
 /// An example of a man page.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
@@ -27,132 +30,89 @@ pub struct Example {
     /// The operation and its expected result.
     pub what: &'static str,
     /// Runs the example on a board. Returns the observed result, or the error.
-    pub run: fn(&mut dyn Board) -> Result<String, String>,
+    pub run: fn(&mut dyn Board) -> Seen,
 }
 
 const CONFIGURE: &str = "mlx5dv_wr_mkey_configure";
 const SIG_BLOCK: &str = "mlx5dv_wr_set_mkey_sig_block";
 const CRYPTO: &str = "mlx5dv_wr_set_mkey_crypto";
 
+const fn example(
+    page: &'static str,
+    name: &'static str,
+    run: fn(&mut dyn Board) -> Seen,
+    what: &'static str,
+) -> Example {
+    Example { page, name, what, run }
+}
+
 /// All examples, in the pages' order.
 pub const EXAMPLES: &[Example] = &[
-    Example {
-        page: CONFIGURE,
-        name: "Create QP and MKEY",
-        what: "connected QP, indirect mkey, a request without setters",
-        run: create,
-    },
-    Example {
-        page: CONFIGURE,
-        name: "List data layout",
-        what: "peer RDMA WRITEs 4160 bytes: 64 to mr1, 4096 to mr2",
-        run: list_layout,
-    },
-    Example {
-        page: CONFIGURE,
-        name: "Interleaved data layout",
-        what: "2 x (512 in mr1 and skip 4, 8 in mr2); peer RDMA WRITEs 1040",
-        run: interleaved_layout,
-    },
-    Example {
-        page: CONFIGURE,
-        name: "Access flags (setter)",
-        what: "REMOTE_READ, then REMOTE_WRITE: only writing is allowed",
-        run: access_override,
-    },
-    Example {
-        page: CONFIGURE,
-        name: "LOCAL_INV (usage)",
-        what: "clears the configuration; a new one brings the mkey back",
-        run: local_invalidate,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "Example 1",
-        what: "memory CRC32 every 512, wire none: SEND checks and strips",
-        run: sig_1,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "Example 1.1",
-        what: "the same, RECV: generates and scatters a CRC32 after every 512",
-        run: sig_1_1,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "Example 2",
-        what: "memory none, wire T10-DIF every 4K: peer RDMA READs",
-        run: sig_2,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "Example 2.1",
-        what: "the same, peer RDMA WRITEs: checks, strips, scatters the data",
-        run: sig_2_1,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "check_mask",
-        what: "one half of the application tag is checked, the other is not",
-        run: partial_check,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "copy_mask",
-        what: "an application tag not known in advance is preserved unchecked",
-        run: preserve,
-    },
-    Example {
-        page: SIG_BLOCK,
-        name: "APP_ESCAPE",
-        what: "blocks with application tag FFFF are not checked",
-        run: escape,
-    },
-    Example {
-        page: CRYPTO,
-        name: "Example 1",
-        what: "row F: memory is encrypted, SEND decrypts; either order",
-        run: crypto_1,
-    },
-    Example {
-        page: CRYPTO,
-        name: "Example 1.1",
-        what: "the same, RECV encrypts; either order",
-        run: crypto_1_1,
-    },
-    Example {
-        page: CRYPTO,
-        name: "Example 2",
-        what: "row C: wire T10-DIF every 512, units of 520: peer READs",
-        run: crypto_2,
-    },
-    Example {
-        page: CRYPTO,
-        name: "Example 2.1",
-        what: "the same, peer WRITEs: decrypts, checks, strips, scatters",
-        run: crypto_2_1,
-    },
-    Example {
-        page: CRYPTO,
-        name: "key_tag",
-        what: "must match that of the DEK, where the DEK has one",
-        run: keytag,
-    },
-    Example {
-        page: CRYPTO,
-        name: "job_size, unit 512",
-        what: "512 (rule 1) and 128 (rule 2) pass, 47 does not",
-        run: job_sizes_512,
-    },
-    Example {
-        page: CRYPTO,
-        name: "job_size, unit 520",
-        what: "520 (rule 1) and 496 (rule 2) pass, 512 does not",
-        run: job_sizes_520,
-    },
+    example(
+        CONFIGURE,
+        "Create QP and MKEY",
+        create,
+        "connected QP, indirect mkey, a request without setters",
+    ),
+    example(
+        CONFIGURE,
+        "List data layout",
+        list_layout,
+        "peer RDMA WRITEs 4160 bytes: 64 to mr1, 4096 to mr2",
+    ),
+    example(
+        CONFIGURE,
+        "Interleaved data layout",
+        interleaved_layout,
+        "2 x (512 in mr1 and skip 4, 8 in mr2); peer RDMA WRITEs 1040",
+    ),
+    example(
+        CONFIGURE,
+        "Access flags (setter)",
+        access_override,
+        "REMOTE_READ, then REMOTE_WRITE: only writing is allowed",
+    ),
+    example(
+        CONFIGURE,
+        "LOCAL_INV (usage)",
+        local_invalidate,
+        "clears the configuration; a new one brings the mkey back",
+    ),
+    example(SIG_BLOCK, "Example 1", sig_1, "memory CRC32 every 512, wire none: SEND checks and strips"),
+    example(
+        SIG_BLOCK,
+        "Example 1.1",
+        sig_1_1,
+        "the same, RECV: generates and scatters a CRC32 after every 512",
+    ),
+    example(SIG_BLOCK, "Example 2", sig_2, "memory none, wire T10-DIF every 4K: peer RDMA READs"),
+    example(
+        SIG_BLOCK,
+        "Example 2.1",
+        sig_2_1,
+        "the same, peer RDMA WRITEs: checks, strips, scatters the data",
+    ),
+    example(
+        SIG_BLOCK,
+        "check_mask",
+        partial_check,
+        "one half of the application tag is checked, the other is not",
+    ),
+    example(
+        SIG_BLOCK,
+        "copy_mask",
+        preserve,
+        "an application tag not known in advance is preserved unchecked",
+    ),
+    example(SIG_BLOCK, "APP_ESCAPE", escape, "blocks with application tag FFFF are not checked"),
+    example(CRYPTO, "Example 1", crypto_1, "row F: memory is encrypted, SEND decrypts; either order"),
+    example(CRYPTO, "Example 1.1", crypto_1_1, "the same, RECV encrypts; either order"),
+    example(CRYPTO, "Example 2", crypto_2, "row C: wire T10-DIF every 512, units of 520: peer READs"),
+    example(CRYPTO, "Example 2.1", crypto_2_1, "the same, peer WRITEs: decrypts, checks, strips, scatters"),
+    example(CRYPTO, "key_tag", keytag, "must match that of the DEK, where the DEK has one"),
+    example(CRYPTO, "job_size, unit 512", job_sizes_512, "512 (rule 1) and 128 (rule 2) pass, 47 does not"),
+    example(CRYPTO, "job_size, unit 520", job_sizes_520, "520 (rule 1) and 496 (rule 2) pass, 512 does not"),
 ];
-
-type Seen = Result<String, String>;
 
 /// The byte that fills memory before, between and after the data.
 const GAP: u8 = 0x5c;
