@@ -1,7 +1,7 @@
 //! `cargo xtask build`: builds the test programs for the Arm cores of a BlueField, for Linux or bare metal.
 
 use crate::host::STORAGE;
-use crate::run::{self, check};
+use crate::run::{self, At, check};
 use crate::toolchain::{self, Board, System, Toolchain};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -126,9 +126,9 @@ fn copy_built(
         // The file is renamed into its place: another process may run the old file.
         let new = to.with_extension("new");
         let copied = fs::copy(&from, &new).and_then(|_| fs::rename(&new, &to));
-        copied.map(|()| to).map_err(|error| format!("{}: {error}", from.display()))
+        copied.map(|()| to).at(&from)
     };
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(folder).at(folder)?;
     files.iter().map(copy).collect()
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use xtask::run::{self, cargo, check, free_port};
+use xtask::run::{self, At, cargo, check, free_port};
 use xtask::{debian, host};
 
 pub(crate) const HELP: &str = "\
@@ -247,7 +247,7 @@ impl<'p> Pair<'p> {
             target.well(status, "target: ").map_err(|error| self.tell(&error))?;
         }
         for log in self.logs() {
-            let text = read(&log)?;
+            let text = fs::read_to_string(&log).at(&log)?;
             if let Some(twice) = TWICE.iter().find(|twice| text.contains(**twice)) {
                 return Err(self.tell(&format!("{}: {twice}", log.display())));
             }
@@ -290,7 +290,7 @@ impl Program {
     /// program was not killed and has left objects behind, although no destroy command was refused. A program
     /// with faults must state in its last line how many objects it has left.
     fn has_fallen(&self, status: ExitStatus, counts: &mut Counts) -> Result<bool, String> {
-        let text = read(&self.log)?;
+        let text = fs::read_to_string(&self.log).at(&self.log)?;
         let has_died = status.signal() == Some(9);
         let has_not_begun = !status.success() && !text.contains(READY) && text.contains("fault: ");
         add(counts, KILLED, has_died.into());
@@ -312,7 +312,7 @@ impl Program {
 
     /// Checks a program that no fault has ended: it must have succeeded and printed `word`.
     fn well(&self, status: ExitStatus, word: &str) -> Result<(), String> {
-        let text = read(&self.log)?;
+        let text = fs::read_to_string(&self.log).at(&self.log)?;
         if status.success() && text.contains(word) {
             Ok(())
         } else {
@@ -371,10 +371,6 @@ fn add(counts: &mut Counts, event: &'static str, count: u64) {
     if count > 0 {
         *counts.entry(event).or_default() += count;
     }
-}
-
-fn read(log: &Path) -> Result<String, String> {
-    fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()))
 }
 
 #[cfg(test)]

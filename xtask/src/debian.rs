@@ -1,7 +1,7 @@
 //! Debian packages that tasks need. Tools that run on this machine are installed. Packages for the Arm cores,
 //! and large sets of packages, are only unpacked, below `target`.
 
-use crate::run::{answer, check, program, root};
+use crate::run::{At, answer, check, program, root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -206,10 +206,9 @@ impl Archive {
     fn new(home: &str, architecture: &str, release: Option<&str>) -> Result<Self, String> {
         let home = root().join("target/debian").join(home);
         let state = home.join("state");
-        let lost = |error: std::io::Error| format!("{}: {error}", state.display());
-        fs::create_dir_all(state.join("lists/partial")).map_err(lost)?;
+        fs::create_dir_all(state.join("lists/partial")).at(&state)?;
         // With an empty list of installed packages, apt fetches every dependency.
-        fs::write(state.join("status"), "").map_err(lost)?;
+        fs::write(state.join("status"), "").at(&state)?;
         let mut options = vec![
             ("APT::Architecture", architecture.to_owned()),
             ("APT::Architectures::", architecture.to_owned()),
@@ -224,7 +223,7 @@ impl Archive {
             let list = state.join("sources.list");
             let signed =
                 if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
-            fs::write(&list, format!("deb {signed}{uri} {release} main\n")).map_err(lost)?;
+            fs::write(&list, format!("deb {signed}{uri} {release} main\n")).at(&state)?;
             options.push(("Dir::Etc::SourceList", list.display().to_string()));
             options.push(("Dir::Etc::SourceParts", "/dev/null".into()));
         }
@@ -251,13 +250,12 @@ impl Archive {
         if fs::read_to_string(folder.join("packages")).is_ok_and(|there| there == wanted) {
             return Ok(contents);
         }
-        let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
         let archives = folder.join("archives");
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(lost)?;
+            fs::remove_dir_all(&folder).at(&folder)?;
         }
         for name in [&archives.join("partial"), &contents] {
-            fs::create_dir_all(name).map_err(lost)?;
+            fs::create_dir_all(name).at(&folder)?;
         }
         // An old list can name package versions that the archive has removed.
         let is_old = |list: fs::DirEntry| {
@@ -266,7 +264,7 @@ impl Archive {
             age.is_none_or(|age| age > LISTS)
         };
         let mut known = fs::read_dir(self.home.join("state/lists"))
-            .map_err(lost)?
+            .at(&folder)?
             .flatten()
             .filter(|list| list.file_name().to_string_lossy().contains("Packages"));
         if known.all(is_old) {
@@ -298,18 +296,18 @@ impl Archive {
             }
         };
         check(quiet(fetch))?;
-        for entry in fs::read_dir(&archives).map_err(lost)? {
-            let path = entry.map_err(lost)?.path();
+        for entry in fs::read_dir(&archives).at(&folder)? {
+            let path = entry.at(&folder)?.path();
             if path.extension().is_some_and(|extension| extension == "deb") {
                 let mut unpack = program("dpkg-deb", &["--extract"]);
                 unpack.args([&path, &contents]);
                 check(unpack)?;
             }
         }
-        fs::remove_dir_all(&archives).map_err(lost)?;
+        fs::remove_dir_all(&archives).at(&folder)?;
         // The file `packages` is written last. Without this file, a folder was unpacked only in part, and is
         // unpacked again.
-        fs::write(folder.join("packages"), wanted).map_err(lost)?;
+        fs::write(folder.join("packages"), wanted).at(&folder)?;
         Ok(contents)
     }
 }

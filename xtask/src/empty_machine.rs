@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::debian;
-use xtask::run::{answer, check, program, root};
+use xtask::run::{At, answer, check, program, root};
 
 pub(crate) const HELP: &str = "\
 cargo xtask empty-machine
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read_to_string(path).at(path)
 }
 
 /// Returns the shell commands of the README's first code block.

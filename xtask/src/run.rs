@@ -26,6 +26,18 @@ pub fn temporary(name: &str) -> Result<TempDir, String> {
         .map_err(|error| format!("no folder for {name}: {error}"))
 }
 
+/// Adds to an error the file or folder that it concerns.
+pub trait At<T> {
+    /// Puts the path and a colon in front of the error.
+    fn at(self, path: impl AsRef<Path>) -> Result<T, String>;
+}
+
+impl<T, E: Display> At<T> for Result<T, E> {
+    fn at(self, path: impl AsRef<Path>) -> Result<T, String> {
+        self.map_err(|error| format!("{}: {error}", path.as_ref().display()))
+    }
+}
+
 /// Returns the command-line arguments of this program.
 #[must_use]
 pub fn arguments() -> Vec<String> {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use xtask::run::{self, free_port};
+use xtask::run::{self, At, free_port};
 use xtask::{emulate, host};
 
 pub(crate) const HELP: &str = "\
@@ -202,9 +202,8 @@ impl Running {
     /// Starts a program, and writes its output to a file.
     pub(crate) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let lost = |error| format!("{}: {error}", log.display());
-        let file = fs::File::create(log).map_err(lost)?;
-        command.stderr(file.try_clone().map_err(lost)?).stdout(file);
+        let file = fs::File::create(log).at(log)?;
+        command.stderr(file.try_clone().at(log)?).stdout(file);
         command.spawn().map(Self).map_err(|error| format!("{name}: {error}"))
     }
 

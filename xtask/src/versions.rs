@@ -4,7 +4,7 @@
 use crate::package;
 use std::fs;
 use std::path::Path;
-use xtask::run::{self, cargo, check};
+use xtask::run::{self, At, cargo, check};
 
 pub(crate) const HELP: &str = "\
 cargo xtask versions
@@ -23,20 +23,19 @@ pub(crate) fn run() -> Result<(), String> {
     let packed = package::pack(target)?;
     for name in ["newest", "oldest"] {
         let folder = place.join(name);
-        let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(lost)?;
+            fs::remove_dir_all(&folder).at(&folder)?;
         }
-        fs::create_dir_all(&folder).map_err(lost)?;
+        fs::create_dir_all(&folder).at(&folder)?;
         package::unpack(&packed.file, &folder)?;
         let copy = folder.join(&packed.name);
         let manifest = copy.join("Cargo.toml");
-        let text = of_the_library(&fs::read_to_string(&manifest).map_err(lost)?);
-        fs::write(&manifest, &text).map_err(lost)?;
+        let text = of_the_library(&fs::read_to_string(&manifest).at(&folder)?);
+        fs::write(&manifest, &text).at(&folder)?;
         // The package contains the repository's lock file, which fixes the versions of dependencies.
         let lock = copy.join("Cargo.lock");
         if lock.exists() {
-            fs::remove_file(lock).map_err(lost)?;
+            fs::remove_file(lock).at(&folder)?;
         }
         in_copy(&copy, target, &["generate-lockfile", "--quiet"])?;
         if name == "oldest" {

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use xtask::debian;
 use xtask::debian::{Architecture, Dependencies};
 use xtask::host::STORAGE;
-use xtask::run::{self, answer, check, program, root};
+use xtask::run::{self, At, answer, check, program, root};
 use xtask::toolchain::Toolchain;
 
 const HELP: &str = "\
@@ -174,11 +174,11 @@ fn made(
 
 /// Builds the archive twice, each time without earlier results, and compares both.
 fn twice(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
-    let read = |archive: &Path| fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()));
+    let read = |archive: &Path| fs::read(archive).at(archive);
     let built = cross(triple);
     let anew = || {
         if built.exists() {
-            fs::remove_dir_all(&built).map_err(|error| format!("{}: {error}", built.display()))?;
+            fs::remove_dir_all(&built).at(&built)?;
         }
         make(content, architecture, triple)
     };
@@ -197,11 +197,10 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     let name = format!("mlx5-{kind}-{}-{architecture}", env!("CARGO_PKG_VERSION"));
     let dist = root().join("target/dist");
     let folder = dist.join(&name);
-    let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(lost)?;
+        fs::remove_dir_all(&folder).at(&folder)?;
     }
-    fs::create_dir_all(&folder).map_err(lost)?;
+    fs::create_dir_all(&folder).at(&folder)?;
     match content {
         Content::Validation => put_validation(&toolchain, triple, &folder)?,
         Content::Emulator => put_emulator(triple, &folder)?,
@@ -237,7 +236,7 @@ fn put_validation(toolchain: &Toolchain, triple: &str, folder: &Path) -> Result<
     }
     let write = |name: &str, text: &str| {
         let file = folder.join(name);
-        fs::write(&file, format!("{text}\n")).map_err(|error| format!("{}: {error}", file.display()))
+        fs::write(&file, format!("{text}\n")).at(&file)
     };
     write("machine", triple.split('-').next().unwrap_or_default())?;
     // Sources without a git repository have no commit.
@@ -265,14 +264,13 @@ fn validate(archive: &Path, system: Option<&System>) -> Result<(), String> {
         Some(system) => system.temporary()?,
     };
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
-    opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
+    opened.at(folder.path())?;
     let unpacked = unpack(archive, folder.path())?;
     let writable = folder.path().join("reports");
-    let lost = |error: std::io::Error| format!("{}: {error}", writable.display());
-    fs::create_dir(&writable).map_err(lost)?;
+    fs::create_dir(&writable).at(&writable)?;
     let is_nobody = system.is_none() && debian::is_root();
     if is_nobody {
-        chown(&writable, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
+        chown(&writable, Some(NOBODY), Some(NOBODY)).at(&writable)?;
     }
     let command = |program: &Path, fault: Option<&str>| {
         let mut command = match system {
@@ -339,17 +337,16 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
     // The user `nobody` must be allowed to enter the folder.
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
-    opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
+    opened.at(folder.path())?;
     let unpacked = unpack(archive, folder.path())?;
     let devices = folder.path().join("devices");
-    let lost = |error: std::io::Error| format!("{}: {error}", devices.display());
-    fs::create_dir(&devices).map_err(lost)?;
+    fs::create_dir(&devices).at(&devices)?;
     let mut command = Command::new("./mlx5-emulate");
     command.env_clear().current_dir(&unpacked).args(["--dir", &devices.to_string_lossy()]);
     if is_own {
         command.arg("ibv_devinfo");
         if debian::is_root() {
-            chown(&devices, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
+            chown(&devices, Some(NOBODY), Some(NOBODY)).at(&devices)?;
             command.gid(NOBODY).uid(NOBODY);
         }
     } else {
@@ -371,18 +368,17 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
 /// without root rights: as user `nobody`, in namespaces of this user.
 fn follow_the_page(archive: &Path) -> Result<(), String> {
     let page = root().join(PAGE);
-    let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let page = fs::read_to_string(&page).at(&page)?;
     let [steps, machines] = SECTIONS.map(|name| commands(&page, name).ok_or(format!("{PAGE}: no {name}")));
     let system = root().join("target/dist/system");
     debian::bootstrap(&system, UTILITIES)?;
     let home = system.join("home/user");
-    let lost = |error: std::io::Error| format!("{}: {error}", home.display());
-    fs::create_dir_all(&home).map_err(lost)?;
+    fs::create_dir_all(&home).at(&home)?;
     let name = archive.file_name().unwrap_or_default();
-    fs::copy(archive, home.join(name)).map_err(lost)?;
-    chown(&home, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
+    fs::copy(archive, home.join(name)).at(&home)?;
+    chown(&home, Some(NOBODY), Some(NOBODY)).at(&home)?;
     // This file defines the address of `localhost`, which the steps use.
-    fs::copy("/etc/hosts", system.join("etc/hosts")).map_err(lost)?;
+    fs::copy("/etc/hosts", system.join("etc/hosts")).at(&home)?;
     let mut command = program("unshare", &["--user", "--map-root-user", "--mount", "--net"]);
     // At the end of the time, all processes of the script are killed.
     command.args(["timeout", "300", "sh"]).arg(root().join(UNPRIVILEGED)).args([steps?, machines?]);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::debian::{self, Architecture, Dependencies};
-use xtask::run::program;
+use xtask::run::{At, program};
 
 /// The Debian packages of the system: those that the validation script assumes on every Debian system, and
 /// libmlx5.
@@ -62,8 +62,7 @@ impl System {
 
     /// Makes a folder in the system. Dropping the returned value removes the folder.
     pub(super) fn temporary(&self) -> Result<tempfile::TempDir, String> {
-        let lost = |error| format!("{}: {error}", self.root.display());
-        tempfile::Builder::new().prefix("check").tempdir_in(&self.root).map_err(lost)
+        tempfile::Builder::new().prefix("check").tempdir_in(&self.root).at(&self.root)
     }
 
     /// Returns the path that a file has for programs of the system.

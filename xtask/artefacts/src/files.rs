@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use xtask::emulate;
-use xtask::run::{check, root};
+use xtask::run::{At, check, root};
 use xtask::toolchain::Toolchain;
 
 /// A target architecture of `cargo xtask dist`, with its names.
@@ -100,7 +100,7 @@ fn put_crate(folder: &Path) -> Result<(), String> {
     let file = to.join("Cargo.toml");
     fs::write(&file, manifest)
         .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o644)))
-        .map_err(|error| format!("{}: {error}", file.display()))
+        .at(&file)
 }
 
 /// Returns cargo's output folder for a triple.
@@ -134,5 +134,5 @@ pub(super) fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
     let copied = folder
         .and_then(|()| fs::copy(from, to))
         .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(rights)));
-    copied.map_err(|error| format!("{}: {error}", from.display()))
+    copied.at(from)
 }

@@ -20,7 +20,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use xtask::run::{self, answer, check, program, root};
+use xtask::run::{self, At, answer, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{build, debian};
 
@@ -68,7 +68,7 @@ fn smallest_service() -> Result<String, String> {
     command.args(["--", "-Clto=fat", "-Ccodegen-units=1", "-Copt-level=2"]);
     check(command)?;
     let file = root().join("target/cross").join(&toolchain.triple).join("release/hil-minimal");
-    size::check(&fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?)
+    size::check(&fs::read(&file).at(&file)?)
 }
 
 /// Returns objdump's disassembly of a file.
@@ -153,7 +153,7 @@ impl Bare {
         command.current_dir(folder).args(*features).args(["--crate-type", kind, "--"]).args(flags);
         check(command)?;
         let path = folder.join("target/cross").join(&toolchain.triple).join("release").join(file);
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let bytes = fs::read(&path).at(&path)?;
         Ok((path, bytes))
     }
 }
@@ -168,5 +168,5 @@ fn public() -> Result<String, String> {
     rustdoc.args(["--", "-Zunstable-options", "--output-format", "json"]);
     check(rustdoc)?;
     let path = root().join("target/cross").join(&toolchain.triple).join("doc/mlx5_mkey.json");
-    fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read_to_string(&path).at(&path)
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::run::{answer, cargo, check, program, root};
+use xtask::run::{At, answer, cargo, check, program, root};
 use xtask::{debian, host};
 
 /// The file of the checksums.
@@ -71,17 +71,16 @@ const DEVELOPMENT: Package<'_> = Package {
 pub(super) fn make(target: &Target) -> Result<Vec<PathBuf>, String> {
     let dist = root().join("target/dist");
     let folder = dist.join("deb");
-    let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(lost)?;
+        fs::remove_dir_all(&folder).at(&folder)?;
     }
-    fs::create_dir_all(&folder).map_err(lost)?;
+    fs::create_dir_all(&folder).at(&folder)?;
     let files = [
         emulator(target, &folder.join(EMULATOR.name))?,
         library(target, &folder.join(LIBRARY.name))?,
         development(target, &folder.join(DEVELOPMENT.name))?,
     ];
-    fs::remove_dir_all(&folder).map_err(lost)?;
+    fs::remove_dir_all(&folder).at(&folder)?;
     for (name, package) in [("mlx5-emulate", "mlx5-uverbs"), ("libmlx5-mkey", "mlx5-mkey")] {
         let file = dist.join(format!("{name}-{}-{}.cdx.json", env!("CARGO_PKG_VERSION"), target.name));
         fs::write(&file, bill(&[package], target.triple)?).map_err(|error| error.to_string())?;
@@ -96,7 +95,7 @@ fn write(file: &Path, text: &str, rights: u32) -> Result<(), String> {
     folder
         .and_then(|()| fs::write(file, text))
         .and_then(|()| fs::set_permissions(file, fs::Permissions::from_mode(rights)))
-        .map_err(|error| format!("{}: {error}", file.display()))
+        .at(file)
 }
 
 fn emulator(target: &Target, folder: &Path) -> Result<PathBuf, String> {
@@ -145,7 +144,7 @@ fn development(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     put(&from.join("lib/libmlx5_mkey.a"), &lib.join("libmlx5_mkey.a"), 0o644)?;
     symlink(SONAME, lib.join("libmlx5_mkey.so")).map_err(|error| error.to_string())?;
     let file = from.join("lib/pkgconfig/mlx5-mkey.pc");
-    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = fs::read_to_string(&file).at(&file)?;
     write(&lib.join("pkgconfig/mlx5-mkey.pc"), &installed(&text, target.multiarch), 0o644)?;
     DEVELOPMENT.build(target, folder)
 }
@@ -274,10 +273,9 @@ fn components(
 
 /// Writes a file with the checksums of all files in a folder.
 fn sums(dist: &Path) -> Result<(), String> {
-    let lost = |error: std::io::Error| format!("{}: {error}", dist.display());
     let mut names: Vec<String> = Vec::new();
-    for entry in fs::read_dir(dist).map_err(lost)? {
-        let entry = entry.map_err(lost)?;
+    for entry in fs::read_dir(dist).at(dist)? {
+        let entry = entry.at(dist)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.path().is_file() && name != SUMS {
             names.push(name);
@@ -286,7 +284,7 @@ fn sums(dist: &Path) -> Result<(), String> {
     names.sort();
     let mut sum = Command::new("sha256sum");
     sum.args(&names).current_dir(dist);
-    fs::write(dist.join(SUMS), answer(sum)? + "\n").map_err(lost)
+    fs::write(dist.join(SUMS), answer(sum)? + "\n").at(dist)
 }
 
 /// Installs the packages in a new Debian system and uses them: the emulator as user `nobody`, and a C program
@@ -295,10 +293,10 @@ pub(super) fn try_out(packages: &[PathBuf]) -> Result<(), String> {
     let system = root().join("target/dist/packages");
     debian::bootstrap(&system, CHECKED_WITH)?;
     let place = system.join("packages");
-    fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    fs::create_dir_all(&place).at(&place)?;
     for package in packages {
         let name = package.file_name().unwrap_or_default();
-        fs::copy(package, place.join(name)).map_err(|error| format!("{}: {error}", package.display()))?;
+        fs::copy(package, place.join(name)).at(package)?;
     }
     write(&place.join("program.c"), PROGRAM, 0o644)?;
     let script = "cd /packages\ndpkg --install *.deb\n\

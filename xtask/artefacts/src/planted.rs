@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
-use xtask::run::{files, root};
+use xtask::run::{At, files, root};
 
 /// The path of the module that the copy has in addition. It contains a panicking function for each public
 /// function of the library.
@@ -32,15 +32,14 @@ impl Copy {
     pub(super) fn make(places: &[Place]) -> Result<Self, String> {
         let folder = root().join("target/planted");
         let mut copy = Self { folder, functions: Vec::new() };
-        let say = |error: io::Error| format!("{}: {error}", copy.folder.display());
         let own = copy.folder.join("src");
         if own.exists() {
-            fs::remove_dir_all(&own).map_err(say)?;
+            fs::remove_dir_all(&own).at(&copy.folder)?;
         }
-        link(&copy.folder).map_err(say)?;
-        for file in files(&root().join("src")).map_err(say)? {
+        link(&copy.folder).at(&copy.folder)?;
+        for file in files(&root().join("src")).at(&copy.folder)? {
             let name = file.strip_prefix(root()).unwrap_or(&file).to_path_buf();
-            copy.add(&name, places).map_err(|error| format!("{}: {error}", name.display()))?;
+            copy.add(&name, places).at(&name)?;
         }
         let module = copy.folder.join("src/planted.rs");
         fs::write(&module, panics(copy.functions.len())).map_err(|error| error.to_string())?;

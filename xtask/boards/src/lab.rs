@@ -13,6 +13,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use tempfile::TempDir;
+use xtask::run::At;
 use xtask::{host, run};
 
 pub(crate) const HELP: &str = "\
@@ -251,7 +252,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
     let file = folder.join(name);
     let written =
         fs::write(&file, text).and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o700)));
-    written.map_err(|error| format!("{}: {error}", file.display()))
+    written.at(&file)
 }
 
 /// Runs a command and checks its exit status. Prints its output, and returns it.

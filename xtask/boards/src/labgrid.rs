@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use xtask::debian;
-use xtask::run::{answer, check, program, root};
+use xtask::run::{At, answer, check, program, root};
 
 /// labgrid's Python package and its dependencies, each with a version.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
@@ -34,10 +34,9 @@ fn install() -> Result<PathBuf, String> {
     if is_there() {
         return Ok(home);
     }
-    let lost = |error: std::io::Error| format!("{}: {error}", home.display());
-    let made = tempfile::tempdir_in(root().join("target")).map_err(lost)?.keep();
+    let made = tempfile::tempdir_in(root().join("target")).at(&home)?.keep();
     let list = made.join("requirements.txt");
-    fs::write(&list, REQUIREMENTS).map_err(lost)?;
+    fs::write(&list, REQUIREMENTS).at(&home)?;
     let mut pip = program(PYTHON, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args([
         "--root-user-action",
@@ -49,7 +48,7 @@ fn install() -> Result<PathBuf, String> {
         "--target",
     ])
     .args([&made, &PathBuf::from("--requirement"), &list]);
-    let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).map_err(lost));
+    let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).at(&home));
     if installed.is_ok() {
         let _ = fs::remove_dir_all(&home);
         // The rename fails if another process has installed labgrid first.

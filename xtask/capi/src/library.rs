@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::debian;
-use xtask::run::{self, cargo, check, program, root};
+use xtask::run::{self, At, cargo, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
 /// The SONAME, by which the dynamic linker finds the library for C. Its number grows with each change that
@@ -111,20 +111,19 @@ impl Installed {
     pub(super) fn make(architecture: Architecture) -> Result<Self, String> {
         let folder = root().join("target/capi").join(architecture.name());
         let built = architecture.build()?;
-        let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
         let (include, lib) = (folder.join("include"), folder.join("lib"));
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(lost)?;
+            fs::remove_dir_all(&folder).at(&folder)?;
         }
         for folder in [&include, &lib.join("pkgconfig")] {
-            fs::create_dir_all(folder).map_err(lost)?;
+            fs::create_dir_all(folder).at(folder)?;
         }
         let header = header::make()?;
-        fs::write(include.join("mlx5_mkey.h"), &header).map_err(lost)?;
-        fs::copy(built.join(STATIC), lib.join(STATIC)).map_err(lost)?;
-        fs::copy(built.join(SHARED), lib.join(SONAME)).map_err(lost)?;
-        symlink(SONAME, lib.join(SHARED)).map_err(lost)?;
-        fs::write(lib.join("pkgconfig/mlx5-mkey.pc"), pkg_config()).map_err(lost)?;
+        fs::write(include.join("mlx5_mkey.h"), &header).at(&folder)?;
+        fs::copy(built.join(STATIC), lib.join(STATIC)).at(&folder)?;
+        fs::copy(built.join(SHARED), lib.join(SONAME)).at(&folder)?;
+        symlink(SONAME, lib.join(SHARED)).at(&folder)?;
+        fs::write(lib.join("pkgconfig/mlx5-mkey.pc"), pkg_config()).at(&folder)?;
         Ok(Self { architecture, folder, header })
     }
 
@@ -142,7 +141,7 @@ impl Installed {
         )?;
         let folder = root().join("target/capi/cinstall");
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            fs::remove_dir_all(&folder).at(&folder)?;
         }
         // cargo-c was unpacked, not installed: its own dynamic loader starts it with its own libraries.
         let mut install = program(&tool.join("usr/lib64/ld-linux-x86-64.so.2").to_string_lossy(), &[]);
@@ -152,7 +151,7 @@ impl Installed {
         install.arg("--target-dir").arg(root().join("target/capi/cargo-c"));
         check(install)?;
         let file = folder.join("include/mlx5_mkey.h");
-        let header = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let header = fs::read_to_string(&file).at(&file)?;
         Ok(Self { architecture: Architecture::X86, folder, header })
     }
 

@@ -7,7 +7,7 @@ use mlx5_mkey::capi;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::run::{self, check, root};
+use xtask::run::{self, At, check, root};
 use xtask::toolchain::Board;
 use xtask::{debian, emulate, qemu_user};
 
@@ -38,7 +38,7 @@ struct Programs(PathBuf);
 impl Programs {
     fn new() -> Result<Self, String> {
         let folder = root().join("target/capi/test");
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(&folder).at(&folder)?;
         Ok(Self(folder))
     }
 
@@ -52,7 +52,7 @@ impl Programs {
 
     fn source(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let file = self.0.join(name);
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        fs::write(&file, text).at(&file)?;
         Ok(file)
     }
 
@@ -121,7 +121,7 @@ impl Builder {
         let folder = run::temporary(self.language)?;
         let write = |name: &str, text: &str| {
             let file = folder.path().join(name);
-            fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+            fs::write(&file, text).at(&file)
         };
         write(self.file, &format!("{}{lines}", self.head))?;
         write("service.c", &read(&source.to_string_lossy())?)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xtask::build::QEMU_IMAGE;
 use xtask::debian;
-use xtask::run::program;
+use xtask::run::{At, program};
 use xtask::toolchain::{Board, System};
 
 /// The size of the emulated machine's memory, as in `linker/qemu-virt.x`.
@@ -24,7 +24,7 @@ pub(super) fn build(board: Board) -> Result<PathBuf, String> {
 /// # Errors
 /// A description of a failure outside of the image.
 pub(super) fn emulate(mut machine: Command, image: &Path, out: &mut dyn Write) -> Result<u8, String> {
-    let elf = fs::read(image).map_err(|error| format!("{}: {error}", image.display()))?;
+    let elf = fs::read(image).at(image)?;
     let table = Table::parse(&elf).map_err(|error| error.to_string())?.ok_or("the image has no log table")?;
     machine.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = machine.spawn().map_err(|error| format!("QEMU could not be run: {error}"))?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use xtask::debian;
-use xtask::run::{self, check, program, root};
+use xtask::run::{self, At, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
 const TEMPLATE: &str = "hil-tests/examples/firmware-template";
@@ -29,12 +29,11 @@ pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
     let folder = run::temporary("template")?;
     copy(&root().join(TEMPLATE), folder.path()).map_err(|error| format!("{TEMPLATE}: {error}"))?;
     let manifest = folder.path().join("Cargo.toml");
-    let lost = |error: io::Error| format!("{}: {error}", manifest.display());
-    let text = fs::read_to_string(&manifest).map_err(lost)?;
+    let text = fs::read_to_string(&manifest).at(&manifest)?;
     if !text.contains(DEPENDENCY) {
         return Err(format!("{TEMPLATE}/Cargo.toml has no `{DEPENDENCY}`"));
     }
-    fs::write(&manifest, text.replace(DEPENDENCY, &format!("path = {:?}", root()))).map_err(lost)?;
+    fs::write(&manifest, text.replace(DEPENDENCY, &format!("path = {:?}", root()))).at(&manifest)?;
     let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
     check(toolchain.elsewhere(folder.path(), false, &["test", "--lib", "--quiet"]))?;
     check(toolchain.elsewhere(folder.path(), true, &["firmware", "--quiet"]))?;

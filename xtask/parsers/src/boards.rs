@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xtask::run::At;
 use xtask::toolchain::Board;
 
 /// The content of a file with descriptions of boards.
@@ -455,8 +456,8 @@ pub fn parse(text: &str) -> Result<Boards, String> {
 /// # Errors
 /// A description of the fault in the file.
 pub fn read(file: &Path) -> Result<Boards, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    parse(&text).map_err(|error| format!("{}: {error}", file.display()))
+    let text = std::fs::read_to_string(file).at(file)?;
+    parse(&text).at(file)
 }
 
 impl Boards {

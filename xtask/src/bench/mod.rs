@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use times::{Conditions, Timed};
 use xtask::host::FIRMWARE;
-use xtask::run::{self, cargo};
+use xtask::run::{self, At, cargo};
 use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
 
@@ -274,7 +274,7 @@ fn program(profile: Profile) -> Result<PathBuf, String> {
     run::check(cargo(&["build", "--quiet", "--profile", profile.cargo(), "--package", "mlx5-bench"]))?;
     let built = run::built("release", "bench")?;
     let program = built.with_file_name(format!("bench-{}", profile.name()));
-    fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    fs::copy(built, &program).at(&program)?;
     Ok(program)
 }
 
@@ -284,7 +284,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     let folder = run::root().join("target/bench");
     // Dumps of an earlier run must not be mixed with the dumps of this run.
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).at(&folder)?;
     let dump = folder.join("dump");
     let mut words = vec![
         "valgrind".into(),
@@ -310,7 +310,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     let lines = run::answer(command)?;
     let totals = lines.lines().zip(1..).map(|(line, number)| {
         let file = dump.with_extension(number.to_string());
-        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = fs::read_to_string(&file).at(&file)?;
         let of_device = record::counted_in(&text, DEVICE);
         if of_device != 0 {
             return Err(format!("{line}: {of_device} of the counted instructions are the software device's"));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use xtask::run;
+use xtask::run::{self, At};
 
 /// The sides that are counted, in the order of [`Row::counts`]: the library; libmlx5 with its defaults;
 /// libmlx5 for one thread and without BlueFlame; a bare copy of the same bytes; and the shortest code written
@@ -180,13 +180,13 @@ pub(super) fn version(rustc: &str) -> Result<String, String> {
 
 pub(super) fn read() -> Result<Counts, String> {
     let file = file();
-    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = fs::read_to_string(&file).at(&file)?;
     parse(&text)
         .ok_or(format!("{} has another format than `cargo xtask bench --record` writes", file.display()))
 }
 
 pub(super) fn write(counts: &Counts) -> Result<String, String> {
-    fs::write(file(), print(counts)).map_err(|error| format!("{}: {error}", file().display()))?;
+    fs::write(file(), print(counts)).at(file())?;
     Ok(format!("{} counts recorded\n", counts.rows.len()))
 }
 

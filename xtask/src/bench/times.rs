@@ -8,7 +8,7 @@ use super::record::{Profile, Row, Time};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use xtask::run;
+use xtask::run::{self, At};
 
 /// The time of one work. `batch` is the number of requests for each doorbell.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,14 +86,14 @@ fn file() -> PathBuf {
 /// Writes times that were measured just now to `hil-tests/benches/times.csv`.
 pub(super) fn write(rows: Vec<Timed>) -> Result<String, String> {
     let times = Times { conditions: Conditions::now(), rows };
-    fs::write(file(), print(&times)).map_err(|error| format!("{}: {error}", file().display()))?;
+    fs::write(file(), print(&times)).at(file())?;
     Ok(format!("{} times recorded\n", times.rows.len()))
 }
 
 /// Reads the recorded times.
 pub(super) fn read() -> Result<Times, String> {
     let file = file();
-    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = fs::read_to_string(&file).at(&file)?;
     parse(&text).ok_or(format!("{} is not as `cargo xtask bench --record-times` writes it", file.display()))
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::debian;
-use xtask::run::{answer, cargo, check, free_port, program, root};
+use xtask::run::{At, answer, cargo, check, free_port, program, root};
 
 /// The crate, and its version.
 const SIDEWAY: &str = "sideway";
@@ -49,10 +49,9 @@ pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
 /// unchanged crate. The folder `adopted` in it is a package of its own, which uses the crate.
 fn sources() -> Result<PathBuf, String> {
     let workspace = root().join("target/built");
-    let failed = |error: std::io::Error| format!("{}: {error}", workspace.display());
     // A package that depends on the crate makes cargo fetch the sources.
     let adopted = workspace.join("adopted");
-    fs::create_dir_all(&adopted).map_err(failed)?;
+    fs::create_dir_all(&adopted).at(&workspace)?;
     let (own, main) = (root(), root().join(ADOPTED));
     let manifest = format!(
         "[package]\nname = \"adopted\"\nedition = \"2024\"\n\
@@ -61,7 +60,7 @@ fn sources() -> Result<PathBuf, String> {
          mlx5-mkey = {{ path = {own:?}, features = [\"devx\"] }}\n\
          [workspace]\n"
     );
-    fs::write(adopted.join("Cargo.toml"), manifest).map_err(failed)?;
+    fs::write(adopted.join("Cargo.toml"), manifest).at(&workspace)?;
     let mut metadata = cargo(&["metadata", "--format-version", "1", "--quiet"]);
     metadata.current_dir(&adopted);
     let metadata = answer(metadata)?;
@@ -72,7 +71,7 @@ fn sources() -> Result<PathBuf, String> {
         format!("[workspace]\nmembers = [\"{SIDEWAY}\"]\nresolver = \"2\"\n"),
     )
     .and_then(|()| fs::copy(workspace.join(SIDEWAY).join("Cargo.lock"), workspace.join("Cargo.lock")))
-    .map_err(failed)?;
+    .at(&workspace)?;
     Ok(workspace)
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use xtask::run::{free_port, root};
+use xtask::run::{At, free_port, root};
 
 /// The function that reports a result: it gets the name of a program, and the program's outcome.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(&str, Result<String, String>);
@@ -86,7 +86,7 @@ impl Device<'_> {
     /// Writes the files with keys, and returns the command lines of `ib_write_bw` for server and client.
     pub(crate) fn encrypted(&self, options: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
         let info = root().join("hil-tests/emulator/verbs/crypto_test_info.json");
-        let info = fs::read_to_string(&info).map_err(|error| format!("{}: {error}", info.display()))?;
+        let info = fs::read_to_string(&info).at(&info)?;
         let lines = |name: &str| {
             let bytes = numbers(&info, name).into_iter().flat_map(u64::to_be_bytes);
             bytes.map(|byte| format!("0x{byte:02x}\n")).collect::<String>()
@@ -120,7 +120,7 @@ impl Device<'_> {
         let written = fs::File::create(&path)
             .and_then(|mut file| file.write_all(content.as_bytes()))
             .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
-        written.map_err(|error| format!("{}: {error}", path.display()))?;
+        written.at(&path)?;
         Ok(path.to_string_lossy().into_owned())
     }
 }

@@ -28,7 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use xtask::run;
+use xtask::run::{self, At};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
@@ -211,7 +211,7 @@ impl Device<'_> {
         let tests = self.folder.join("tests");
         let copied = Command::new("cp").arg("-r").arg(TESTS).arg(&tests).status();
         let packed = |path: &Path| path.extension().is_some_and(|extension| extension == "gz");
-        let files = fs::read_dir(&tests).map_err(|error| format!("{}: {error}", tests.display()))?;
+        let files = fs::read_dir(&tests).at(&tests)?;
         let packed = files.flatten().map(|entry| entry.path()).filter(|path| packed(path));
         let unpacked = Command::new("gunzip").args(packed).status();
         let fine = [copied, unpacked].into_iter().all(|status| status.is_ok_and(|status| status.success()));

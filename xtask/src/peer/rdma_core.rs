@@ -5,7 +5,7 @@ use super::modules::counts;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use xtask::run;
+use xtask::run::{self, At};
 
 /// The software devices on which the tests run: the form in which keys are imported, and the AES-XTS engine.
 const DEVICES: [(&str, &str); 3] =
@@ -29,7 +29,7 @@ struct Verdict<'a> {
 impl Device<'_> {
     /// Runs the tests of the checkout on each device, and reports the results.
     pub(super) fn checkout(&self, checkout: &Path, tell: Tell<'_>) -> Result<(), String> {
-        let checkout = checkout.canonicalize().map_err(|error| format!("{}: {error}", checkout.display()))?;
+        let checkout = checkout.canonicalize().at(checkout)?;
         if !checkout.join("build/python/pyverbs").is_dir() {
             return Err("the checkout was built without pyverbs, because cmake found no cython".into());
         }

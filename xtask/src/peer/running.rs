@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
-use xtask::run;
+use xtask::run::{self, At};
 
 /// The number of lines that are shown of a failed program's output.
 const LAST_WORDS: usize = 12;
@@ -34,7 +34,7 @@ impl Running {
     /// Starts a program that writes to files. A full pipe would block the program.
     pub(super) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
         let logs = [log.to_path_buf(), log.with_extension("errors")];
-        let create = |log: &PathBuf| File::create(log).map_err(|error| format!("{}: {error}", log.display()));
+        let create = |log: &PathBuf| File::create(log).at(log);
         let [log, errors] = logs.each_ref().map(create);
         command.stdout(log?).stderr(errors?);
         let name = command.get_program().to_string_lossy().into_owned();
@@ -87,7 +87,7 @@ impl Running {
         };
         let mut output = Vec::new();
         for log in &self.logs {
-            output.extend(fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?);
+            output.extend(fs::read(log).at(log)?);
         }
         let end = End { status, output: String::from_utf8_lossy(&output).into_owned() };
         if ended.is_some() { Ok(end) } else { Err(format!("took longer than {} s: {end}", limit.as_secs())) }

@@ -5,7 +5,7 @@ use super::running::Running;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xtask::run::{self, root};
+use xtask::run::{self, At, root};
 use xtask::{debian, emulate};
 
 /// The folder of the program that calls `lib/mlx5`, and of the headers that SPDK's `configure` would
@@ -38,7 +38,7 @@ pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String
         for engine in RECORDED {
             let part = folder.path().join(engine);
             execute(&program, engine, &[&part.to_string_lossy(), &commit], folder.path())?;
-            recorded.extend(fs::read(&part).map_err(|error| format!("{}: {error}", part.display()))?);
+            recorded.extend(fs::read(&part).at(&part)?);
         }
         compress(&recorded, folder.path(), file)?;
         println!("recorded into {}", file.display());
@@ -55,7 +55,7 @@ fn commit(checkout: &Path) -> String {
 
 fn compile(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("spdk");
-    let library = checkout.canonicalize().map_err(|error| format!("{}: {error}", checkout.display()))?;
+    let library = checkout.canonicalize().at(checkout)?;
     // SPDK's own build disables strict aliasing as well.
     let mut gcc = run::program("gcc", &["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing"]);
     gcc.arg("-I").arg(root().join(OURS)).arg("-I").arg(library.join("include"));
@@ -68,7 +68,7 @@ fn compile(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
 
 /// Returns the C files of a folder.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder).at(folder)?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "c"));
     files.sort();
@@ -92,8 +92,8 @@ fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> R
 /// Compresses bytes into a file with gzip, without time and name: the same bytes make the same file.
 fn compress(bytes: &[u8], folder: &Path, file: &Path) -> Result<(), String> {
     let plain = folder.join("recording");
-    fs::write(&plain, bytes).map_err(|error| format!("{}: {error}", plain.display()))?;
-    let packed = fs::File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    fs::write(&plain, bytes).at(&plain)?;
+    let packed = fs::File::create(file).at(file)?;
     let mut gzip = run::program("gzip", &["-9", "--no-name", "--stdout"]);
     gzip.arg(&plain).stdout(packed);
     run::check(gzip)

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xtask::qemu_user::STAND_IN;
-use xtask::run;
+use xtask::run::{self, At};
 use xtask_parsers::boards::{Reset, Ssh};
 
 /// The folder for programs and temporary files, in the home of the SSH user on the board. It is removed at
@@ -89,7 +89,7 @@ impl Remote {
     /// Copies the local file `from` to the machine, as `name` in the folder that the shell commands `go`
     /// change to. This name must be valid in a shell script without quotes.
     fn copy_one(&self, go: &str, name: &str, from: &Path) -> Result<(), Trouble> {
-        let file = File::open(from).map_err(|error| format!("{}: {error}", from.display()))?;
+        let file = File::open(from).at(from)?;
         let mut command = self.script(&format!("{go} && cat > {name} && chmod 700 {name}"));
         command.stdin(file);
         finish(command)

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use xtask::run::At;
 
 /// Returns the names of the files in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder).at(folder)?;
     let mut names: Vec<_> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();

@@ -9,6 +9,7 @@ use cpio::{NewcBuilder, write_cpio};
 use std::fs;
 use std::io::Cursor;
 use std::path::Path;
+use xtask::run::At;
 
 const FOLDERS: &[&str] =
     &["bin", "dev", "etc", "etc/libibverbs.d", "lib", "lib64", "proc", "root", "sys", "tmp", "usr"];
@@ -127,5 +128,5 @@ impl Image {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read(path).at(path)
 }

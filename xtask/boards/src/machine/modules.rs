@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use xtask::run::program;
+use xtask::run::{At, program};
 
 /// The programs that decompress modules, by the last part of a module's file name.
 const DECOMPRESSORS: &[(&str, &str)] = &[("xz", "xz"), ("zst", "zstd"), ("gz", "gzip")];
@@ -17,7 +17,7 @@ type Files = BTreeMap<String, Option<PathBuf>>;
 /// dependencies.
 pub(super) fn in_order(folder: &Path, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut files = BTreeMap::new();
-    find(folder, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
+    find(folder, &mut files).at(folder)?;
     // `modules.builtin` lists the modules that are part of the kernel itself. A kernel without this file is
     // taken for one without such modules.
     let built_in = fs::read_to_string(folder.join("modules.builtin")).unwrap_or_default();
@@ -71,10 +71,9 @@ fn find(folder: &Path, files: &mut Files) -> io::Result<()> {
 
 /// Returns the content of a module, decompressed.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let lost = |error: io::Error| format!("{}: {error}", path.display());
     let end = path.extension().unwrap_or_default();
     let Some((_, name)) = DECOMPRESSORS.iter().find(|(known, _)| end == *known) else {
-        return fs::read(path).map_err(lost);
+        return fs::read(path).at(path);
     };
     let mut decompress = program(name, &["--decompress", "--stdout"]);
     let done = decompress.arg(path).stdin(Stdio::null()).stderr(Stdio::inherit()).output();

@@ -16,7 +16,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use xtask::debian::{self, Architecture, Dependencies};
-use xtask::run::{check, free_port, program, root, wait};
+use xtask::run::{At, check, free_port, program, root, wait};
 
 /// The longest time from power-on to the first answer of the SSH server. The machine needs seconds, and many
 /// times that on a busy host.
@@ -72,7 +72,7 @@ impl Machine {
         // An earlier process with the same number, which was killed, may have left a folder behind.
         let _ = fs::remove_dir_all(&folder);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|error| format!("{}: {error}", folder.display()))?;
+        made.at(&folder)?;
         // From here on, dropping `machine` removes the folder.
         let machine = Self { folder, kernel, port, emulator, function: None, qemu: None };
         for key in ["host_key", "client_key"] {
@@ -179,12 +179,12 @@ impl Machine {
 
     fn read(&self, name: &str) -> Result<String, String> {
         let path = self.folder.join(name);
-        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        fs::read_to_string(&path).at(&path)
     }
 
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
         let path = self.folder.join(name);
-        fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))
+        fs::write(&path, content).at(&path)
     }
 
     fn last_words(&self, name: &str) -> String {

@@ -5,7 +5,7 @@ use super::record::{FORMAT, Record};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use xtask::run::{self, answer, check};
+use xtask::run::{self, At, answer, check};
 
 const PAGE: &str = "report.html";
 const DATA: &str = "report.json";
@@ -17,11 +17,10 @@ pub(super) fn write(record: &Record, file: &Path) -> Result<(), String> {
     let name = name.split(".tar").next().filter(|name| !name.is_empty()).unwrap_or("mlx5-validate");
     let temporary = run::temporary("validate")?;
     let folder = temporary.path().join(name);
-    let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
-    fs::create_dir(&folder).map_err(lost)?;
-    fs::write(folder.join(PAGE), page(record)).map_err(lost)?;
+    fs::create_dir(&folder).at(&folder)?;
+    fs::write(folder.join(PAGE), page(record)).at(&folder)?;
     let data = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
-    fs::write(folder.join(DATA), data + "\n").map_err(lost)?;
+    fs::write(folder.join(DATA), data + "\n").at(&folder)?;
     // `run::program` would start `tar` in the repository's root, which may not exist on a user's machine.
     let mut tar = Command::new("tar");
     tar.arg("-czf").arg(file).arg("-C").arg(temporary.path()).arg(name);

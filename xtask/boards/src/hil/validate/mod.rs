@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use std::{env, fs};
-use xtask::run::{self, answer, check};
+use xtask::run::{self, At, answer, check};
 use xtask::{emulate, host};
 use xtask_parsers::limits::Limits;
 
@@ -140,13 +140,12 @@ fn build() -> Result<PathBuf, String> {
         vec![(PROGRAMS[0], host::executes("hil")?), (PROGRAMS[1], run::built("release", "bench")?)];
     programs.extend(host::STORAGE.map(|name| (name, storage.join(name))));
     let folder = run::root().join("target/validate/programs");
-    let lost = |error: io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(lost)?;
+        fs::remove_dir_all(&folder).at(&folder)?;
     }
-    fs::create_dir_all(&folder).map_err(lost)?;
+    fs::create_dir_all(&folder).at(&folder)?;
     for (name, path) in programs {
-        symlink(path, folder.join(name)).map_err(lost)?;
+        symlink(path, folder.join(name)).at(&folder)?;
     }
     Ok(folder)
 }
