@@ -88,13 +88,14 @@ impl<M> Bus<M> {
         self.windows.clear();
     }
 
-    /// Returns the window that contains an address, and the offset of the address in the window.
+    /// Returns the last window that begins at an address or before it, and the offset of the address from
+    /// this beginning. Behind the end of the window, the window has no page.
     fn window(&self, address: u64) -> Option<(&Window, u64)> {
         if address < FIRST {
             return None;
         }
         let (first, window) = self.windows.range(..=address).next_back()?;
-        Some((window, address - first)).filter(|(_, from)| *from < APART)
+        Some((window, address - first))
     }
 }
 
@@ -156,7 +157,12 @@ mod tests {
         // No page follows the last one, so the window ends there.
         assert!(bus.read(ring + 0x2080, &mut [0]).is_err());
         assert!(bus.write(ring + 0x207f, &[0; 2]).is_err());
+        assert!(bus.read(ring + APART, &mut [0]).is_err());
         bus.close(ring);
+        assert!(bus.read(ring, &mut [0]).is_err());
+        let ring = bus.open(&[0x3000, 0x1000], LOG_PAGE, 0).unwrap();
+        assert!(bus.read(ring, &mut [0]).is_ok());
+        bus.close_all();
         assert!(bus.read(ring, &mut [0]).is_err());
     }
 

@@ -22,6 +22,7 @@ mod long_lists;
 mod network;
 mod objects;
 mod outstanding;
+mod port;
 mod queues;
 mod random;
 mod region;

@@ -3,11 +3,73 @@
 
 use crate::commands::*;
 use crate::common::*;
+use mlx5_mkey::types::Key;
 use mlx5_softdev::Error;
 use std::sync::{Arc, Mutex};
+use zerocopy::IntoBytes;
 
 /// Logarithm of the number of blocks of the send queue.
 const LOG: u8 = 2;
+
+/// A send queue of packets with a ring of `1 << log` blocks.
+struct Sender {
+    queue: u32,
+    ring: u64,
+    record: u64,
+    log: u8,
+    index: u16,
+}
+
+/// A request with a packet: its flags for checksums, the most bytes of payload in each packet (0 if the
+/// device does not cut the data), its inline bytes, and ranges of memory: length, key and address.
+#[derive(Clone, Copy, Default)]
+struct Packet<'p> {
+    checksums: u8,
+    cut: u16,
+    inline: &'p [u8],
+    ranges: &'p [(u32, u32, u64)],
+}
+
+impl Sender {
+    fn new(setup: &mut Setup, log: u8) -> Self {
+        let cq = setup.made_cq(4);
+        let (ring, record) = (setup.host.alloc(64 << log), setup.host.alloc(8));
+        let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar);
+        let words = words.u24(0x59, setup.host.pd).u64(0x60, record).u8(0x71, 6).u8(0x73, log);
+        let queue = setup.good(with_pages(words, ring, 64 << log));
+        Self { queue, ring, record, log, index: 0 }
+    }
+
+    /// Posts a request, and rings its doorbell.
+    fn send(&mut self, setup: &mut Setup, packet: Packet<'_>) {
+        let Packet { checksums, cut, inline, ranges } = packet;
+        let segments = (inline.len().max(2) - 2).div_ceil(16);
+        let mut request = vec![0; 32 + segments * 16];
+        request[20] = checksums;
+        request[22..24].copy_from_slice(&cut.to_be_bytes());
+        request[28..30].copy_from_slice(&(inline.len() as u16).to_be_bytes());
+        request[30..30 + inline.len()].copy_from_slice(inline);
+        for (length, key, address) in ranges {
+            request.extend([&length.to_be_bytes()[..], &key.to_be_bytes(), &address.to_be_bytes()].concat());
+        }
+        let opcode = if cut == 0 { 0x0a } else { 0x0e };
+        request[..4].copy_from_slice(&(u32::from(self.index) << 8 | opcode).to_be_bytes());
+        let size = request.len() as u32 / 16;
+        request[4..8].copy_from_slice(&(self.queue << 8 | size).to_be_bytes());
+        for block in request.chunks(64) {
+            setup.host.put(self.ring + u64::from(self.index % (1 << self.log)) * 64, block);
+            self.index += 1;
+        }
+        setup.host.put(self.record + 4, &u32::from(self.index).to_be_bytes());
+        setup.host.device.write_uar(u64::from(setup.uar) * 4096 + 0x800, &request[..8]);
+        setup.host.device.settle_doorbells();
+    }
+}
+
+/// Returns the frames that the device has sent.
+fn frames(setup: &mut Setup) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| setup.host.device.take_frame()).collect()
+}
 
 /// Returns a SEND request of one block. Its first word has the index and the opcode, its second the queue and
 /// the size, two octowords. The twelfth byte asks for a completion.
@@ -146,44 +208,20 @@ fn the_table_of_gids_has_room_for_256() {
 #[test]
 fn packets_are_counted_by_their_destination() {
     let mut setup = Setup::new();
-    let cq = setup.made_cq(4);
-    let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
     let (data, key) = setup.host.filled(&[0x33; 3000]);
-    let pd = setup.host.pd;
-    let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar);
-    let words = words.u24(0x59, pd).u64(0x60, record).u8(0x71, 6).u8(0x73, LOG);
-    let queue = setup.good(with_pages(words, ring, 64 << LOG));
-    let mut index = 0_u16;
-    let mut send = |setup: &mut Setup, opcode: u8, cut: u16, inline: &[u8], length: u32, key: u32| {
-        let segments = (inline.len().max(2) - 2).div_ceil(16);
-        let mut request = vec![0; 32 + segments * 16];
-        request[22..24].copy_from_slice(&cut.to_be_bytes());
-        request[28..30].copy_from_slice(&(inline.len() as u16).to_be_bytes());
-        request[30..30 + inline.len()].copy_from_slice(inline);
-        if length != 0 {
-            request.extend([&length.to_be_bytes()[..], &key.to_be_bytes(), &data.to_be_bytes()].concat());
-        }
-        request[..4].copy_from_slice(&(u32::from(index) << 8 | u32::from(opcode)).to_be_bytes());
-        let size = request.len() as u32 / 16;
-        request[4..8].copy_from_slice(&(queue << 8 | size).to_be_bytes());
-        for block in request.chunks(64) {
-            setup.host.put(ring + u64::from(index % (1 << LOG)) * 64, block);
-            index += 1;
-        }
-        setup.host.put(record + 4, &u32::from(index).to_be_bytes());
-        setup.host.device.write_uar(u64::from(setup.uar) * 4096 + 0x800, &request[..8]);
-        setup.host.device.settle_doorbells();
+    let mut sender = Sender::new(&mut setup, LOG);
+    let mut send = |setup: &mut Setup, cut: u16, inline: &[u8], ranges: &[(u32, u32, u64)]| {
+        sender.send(setup, Packet { cut, inline, ranges, ..Default::default() });
     };
     let to = |first: u8| [&[first; 6][..], &[2, 0, 0, 0, 0, 1, 8, 0]].concat();
     let key = key.get();
-    send(&mut setup, 0x0a, 0, &to(0xff), 0, 0);
-    send(&mut setup, 0x0a, 0, &to(0x02), 100, key);
+    send(&mut setup, 0, &to(0xff), &[]);
+    send(&mut setup, 0, &to(0x02), &[(100, key, data)]);
     // The destination is in memory, and is a multicast address.
-    send(&mut setup, 0x0a, 0, &[], 60, key);
+    send(&mut setup, 0, &[], &[(60, key, data)]);
     // Three packets of at most 1448 bytes, each with a header of 54 bytes, in a request of two blocks.
-    let header = [to(0x04), vec![0; 40]].concat();
-    send(&mut setup, 0x0e, 1448, &header, 3000, key);
-    send(&mut setup, 0x0a, 0, &to(0x02), 100, key ^ 0x100);
+    send(&mut setup, 1448, &[to(0x04), vec![0; 40]].concat(), &[(3000, key, data)]);
+    send(&mut setup, 0, &to(0x02), &[(100, key ^ 0x100, data)]);
     let counters = |setup: &mut Setup, clear: u8| {
         let bytes = told(setup, Words::new(0x770, 0x20).u8(0x18, clear), 0x200);
         let number = |at: usize| u64::from_be_bytes(bytes[at - 0x10..at - 8].try_into().unwrap());
@@ -282,25 +320,149 @@ fn frames_leave_a_device_on_a_network_only() {
         if joins {
             setup.host.device.join(0x1_0040, 0x1_ffff).unwrap();
         }
-        let cq = setup.made_cq(4);
-        let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
         let (data, key) = setup.host.filled(&[0x33; 100]);
-        let words = Words::new(0x904, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x5d, setup.uar);
-        let words = words.u24(0x59, setup.host.pd).u64(0x60, record).u8(0x71, 6).u8(0x73, LOG);
-        let queue = setup.good(with_pages(words, ring, 64 << LOG));
-        let mut request = vec![0; 32];
-        request[..4].copy_from_slice(&0x0e_u32.to_be_bytes());
-        request[4..8].copy_from_slice(&(queue << 8 | 4).to_be_bytes());
-        request[22..24].copy_from_slice(&60_u16.to_be_bytes());
-        request[28..32].copy_from_slice(&[0, 16, 2, 2]);
-        request.extend([2, 2, 2, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, 7, 8, 0, 0]);
-        request.extend([&100_u32.to_be_bytes()[..], &key.get().to_be_bytes(), &data.to_be_bytes()].concat());
-        setup.host.put(ring, &request);
-        setup.host.put(record + 4, &1_u32.to_be_bytes());
-        setup.host.device.write_uar(u64::from(setup.uar) * 4096 + 0x800, &request[..8]);
-        setup.host.device.settle_doorbells();
-        let frames: Vec<_> = std::iter::from_fn(|| setup.host.device.take_frame()).collect();
+        let inline = [2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5, 7, 8];
+        let packet = Packet { cut: 60, inline: &inline, ranges: &[(100, key.get(), data)], checksums: 0 };
+        Sender::new(&mut setup, LOG).send(&mut setup, packet);
+        let frames = frames(&mut setup);
         let lengths: Vec<_> = frames.iter().map(Vec::len).collect();
         assert_eq!(lengths, if joins { vec![76, 56] } else { vec![] });
     }
+}
+
+/// Returns a device on a network, and its send queue.
+fn networked() -> (Setup, Sender) {
+    let mut setup = Setup::new();
+    setup.host.device.join(0x1_0040, 0x1_ffff).unwrap();
+    let sender = Sender::new(&mut setup, LOG);
+    (setup, sender)
+}
+
+/// A frame has the bytes of its request, which may fill two blocks, and the checksums that the request asks
+/// for: of the IPv4 header at offset 24, and of UDP at offset 40.
+#[test]
+fn a_frame_has_the_checksums_that_its_request_asks_for() {
+    let (mut setup, mut sender) = networked();
+    let mut header = [&[2; 12][..], &[8, 0, 0x45, 0, 0, 128, 0, 7, 0, 0, 64, 17, 0, 0]].concat();
+    header.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 1, 0, 2, 0, 108, 0, 0]);
+    let data = pattern(100, 1);
+    let (at, key) = setup.host.filled(&data);
+    for checksums in [0x00, 0x40, 0x80, 0xc0, 0x3f] {
+        sender
+            .send(&mut setup, Packet { checksums, inline: &header, ranges: &[(100, key.get(), at)], cut: 0 });
+        let [frame] = &mut frames(&mut setup)[..] else { panic!("one frame") };
+        let written = [24, 40].map(|at| core::mem::take(&mut frame[at]) != 0 || frame[at + 1] != 0);
+        assert_eq!(written, [checksums & 0x40 != 0, checksums & 0x80 != 0], "{checksums:#x}");
+        [25, 41].into_iter().for_each(|at| frame[at] = 0);
+        assert_eq!(*frame, [&header[..], &data].concat());
+    }
+}
+
+/// The device's observer gets the first 64 bytes of a packet.
+#[test]
+fn an_observer_gets_the_beginning_of_a_packet() {
+    let (mut setup, mut sender) = networked();
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let seen = shown.clone();
+    setup.host.device.set_tap(move |event| {
+        if let mlx5_softdev::Seen::Packet { header, .. } = event {
+            seen.lock().unwrap().push(header.to_vec());
+        }
+    });
+    let data = pattern(100, 1);
+    let (at, key) = setup.host.filled(&data);
+    let packet = Packet {
+        inline: &[2; 14],
+        ranges: &[(30, key.get(), at), (70, key.get(), at + 30)],
+        ..Default::default()
+    };
+    sender.send(&mut setup, packet);
+    assert_eq!(*shown.lock().unwrap(), [[&[2; 14][..], &data[..50]].concat()]);
+}
+
+/// The frames of one request have at most 1 MiB together, and at most 1,024 frames wait for other ports. The
+/// device drops the others.
+#[test]
+fn a_device_keeps_a_bounded_number_of_frames() {
+    const MOST: u32 = 1 << 20;
+    let (mut setup, mut sender) = networked();
+    let (at, key) = setup.host.region(MOST as usize, mlx5_softdev::Access::ALL);
+    for (length, sent) in [(MOST - 14, 1), (MOST - 13, 0), (MOST, 0)] {
+        let ranges = [(length, key.get(), at)];
+        sender.send(&mut setup, Packet { inline: &[2; 14], ranges: &ranges, ..Default::default() });
+        assert_eq!(frames(&mut setup).len(), sent, "{length}");
+    }
+    let packet = Packet { cut: 1, inline: &[2; 14], ranges: &[(1100, key.get(), at)], checksums: 0 };
+    sender.send(&mut setup, packet);
+    assert_eq!(frames(&mut setup).len(), 1024);
+}
+
+/// Queues of packets and of frames have up to 2^15 slots, on the pages of their list. A slot of a receive
+/// queue has 16 to 2,048 bytes.
+#[test]
+fn queues_of_an_interface_have_good_sizes() {
+    let mut setup = Setup::new();
+    let cq = setup.made_cq(4).cqn;
+    let (ring, record) = (setup.host.alloc(64 << 15), setup.host.alloc(8));
+    let words = |opcode, log_stride, log| {
+        let words = Words::new(opcode, PAGES).u24(0x29, cq).u8(0x50, 0x10).u24(0x59, setup.host.pd);
+        words.u24(0x5d, setup.uar).u64(0x60, record).u8(0x71, log_stride).u8(0x73, log)
+    };
+    let sends = words(0x904, 6, 15);
+    let [receives, long, wrong] =
+        [(4, 15), (0xf0 | 11, 2), (4, 16)].map(|(stride, log)| words(0x908, stride, log));
+    let others = [(3, 4), (12, 4)].map(|(stride, log)| words(0x908, stride, log));
+    setup.good(with_pages(sends.clone(), ring, 64 << 15));
+    setup.refused(with_pages(sends.clone(), ring, 64 << 14), 0x50, "too few pages");
+    setup.refused(with_pages(sends.u8(0x73, 16), ring, 64 << 15), BAD_PARAMETER, "2^16 blocks");
+    setup.good(with_pages(receives.clone(), ring, 16 << 15));
+    setup.refused(with_pages(receives, ring, 16 << 14), 0x50, "too few pages");
+    setup.good(with_pages(long, ring, 2048 << 2));
+    setup.refused(with_pages(wrong, ring, 64 << 15), BAD_PARAMETER, "2^16 slots");
+    for other in others {
+        setup.refused(with_pages(other, ring, 64 << 15), BAD_PARAMETER, "slots of 8 or 4,096 bytes");
+    }
+}
+
+/// Receive requests are used in the order of their slots, around the ring. A queue that was reset begins at
+/// its first slot. A queue whose producer is ahead by more slots than the ring has takes no frame.
+#[test]
+fn frames_land_in_slot_after_slot() {
+    let mut setup = Setup::new();
+    setup.host.device.join(0x1_0040, 0x1_ffff).unwrap();
+    let cq = setup.made_cq(4);
+    let (ring, record) = (setup.host.alloc(64 << LOG), setup.host.alloc(8));
+    let (data, key) = setup.host.filled(&[0; 4 * 256]);
+    let words = Words::new(0x908, 0x110).u24(0x29, cq.cqn).u8(0x50, 0x10).u24(0x59, setup.host.pd);
+    let words = words.u64(0x60, record).u8(0x71, 6).u8(0x73, LOG);
+    let queue = setup.good(with_pages(words, ring, 64 << LOG));
+    for slot in 0..4 {
+        let segments = [segment(data + 256 * slot, 256, key), segment(0, 0, Key::from_raw(0x100))];
+        setup.host.put(ring + 64 * slot, segments.as_bytes());
+    }
+    let state = |setup: &mut Setup, state: u8| {
+        setup.good(Words::new(0x909, 0x110).u24(9, queue).u8(0x21, state << 4))
+    };
+    let post = |setup: &mut Setup, producer: u32| setup.host.put(record, &producer.to_be_bytes());
+    // Returns the slot in which a frame lands.
+    let mut count = 0;
+    let mut arrives = |setup: &mut Setup| {
+        count += 1;
+        let frame = [&[0xff; 6][..], &[count; 70]].concat();
+        setup.host.device.deliver_frame(&frame);
+        (0..4).find(|slot| setup.host.get(data + 256 * slot, 76) == frame)
+    };
+    state(&mut setup, 1);
+    post(&mut setup, 4);
+    assert_eq!([(); 5].map(|()| arrives(&mut setup)), [Some(0), Some(1), Some(2), Some(3), None]);
+    post(&mut setup, 7);
+    state(&mut setup, 1);
+    assert_eq!([(); 2].map(|()| arrives(&mut setup)), [Some(0), Some(1)], "the state was ready before");
+    state(&mut setup, 0);
+    assert_eq!(arrives(&mut setup), None, "not ready");
+    state(&mut setup, 1);
+    post(&mut setup, 5);
+    assert_eq!(arrives(&mut setup), None, "too far ahead");
+    post(&mut setup, 2);
+    assert_eq!([(); 3].map(|()| arrives(&mut setup)), [Some(0), Some(1), None]);
 }

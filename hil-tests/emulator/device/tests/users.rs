@@ -143,10 +143,16 @@ fn a_umem_outlives_the_queue_at_its_beginning() {
     let user = User::new(&mut setup);
     let eq = setup.eq;
     user.clear(&mut setup.host, 0);
+    user.clear(&mut setup.host, 0x2000);
+    let cq = setup.good(user.cq(eq, 0x2000));
     for _ in 0..2 {
-        let cq = setup.good(user.cq(eq, 0));
-        setup.good(by(user.uid, named(0x401, cq)));
-        setup.refused(user.qp(0x777, 0), BAD_RESOURCE, "no completion queue");
+        let first = setup.good(user.cq(eq, 0));
+        setup.good(by(user.uid, named(0x401, first)));
+        setup.refused(
+            user.qp(cq, 0).u24(QPC + 0x9d, cq).u8(QPC + 9, 7).u8(QPC + 0xac, 0),
+            BAD_PARAMETER,
+            "slots of 2 KiB",
+        );
     }
 }
 
@@ -307,6 +313,9 @@ fn an_object_of_one_user_is_not_anothers() {
     }
     // The owner and the host may name the objects.
     setup.good(by(one.uid, to_init(qp, 0)));
+    told(&mut setup, by(one.uid, named(0x50b, qp)), 8 + 0xe8);
+    let of_host = setup.good(one.cq(eq, 0).u16(2, 0).u24(0x1d, setup.uar));
+    setup.good(named(0x401, of_host));
     setup.good(by(one.uid, of_dek(0xa01, 0x150).u64(0x10, 1).u8(0x1b, 3).u24(0x1d, one.pd)));
     setup.refused(named(0xa06, 0).u16(0xa, one.uid as u16), IN_USE, "a context with objects");
     for (opcode, number) in [(0x501, qp), (0x401, cq), (0x202, key), (0xa0a, one.umem), (0x601, 1)] {

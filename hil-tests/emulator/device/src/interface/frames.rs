@@ -204,12 +204,21 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// A frame of IPv4 and TCP without data: sequence number 0x1000, flags ACK, PSH and FIN.
+    /// A frame of IPv4 and TCP without data: sequence number 0x1000, flags CWR, ACK, PSH and FIN.
     fn header() -> Vec<u8> {
         let mut frame = [2; 12].to_vec();
         frame.extend([0x08, 0x00]);
         frame.extend([0x45, 0, 0, 40, 0, 7, 0, 0, 64, TCP, 0xaa, 0xaa, 192, 0, 2, 1, 192, 0, 2, 2]);
-        frame.extend([0x12, 0x34, 0x56, 0x78, 0, 0, 0x10, 0, 0, 0, 0, 0, 0x50, 0x19, 1, 0, 0xaa, 0xaa, 0, 0]);
+        frame.extend([0x12, 0x34, 0x56, 0x78, 0, 0, 0x10, 0, 0, 0, 0, 0, 0x50, 0x99, 1, 0, 0xaa, 0xaa, 0, 0]);
+        frame
+    }
+
+    /// A frame with a VLAN tag, IPv6 and UDP, with three bytes of data.
+    fn datagram() -> Vec<u8> {
+        let mut frame = [2; 12].to_vec();
+        frame.extend([0x81, 0, 0, 5, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 11, UDP, 64]);
+        frame.extend([7; 32]);
+        frame.extend([0, 1, 0, 2, 0, 11, 0, 0, 1, 2, 3]);
         frame
     }
 
@@ -234,9 +243,15 @@ mod tests {
         let numbers = |frame: &Vec<u8>| (frame[17], frame[19], frame[41], frame[47]);
         assert_eq!(
             made.iter().map(numbers).collect::<Vec<_>>(),
-            [(50, 7, 0, 0x10), (50, 8, 10, 0x10), (45, 9, 20, 0x19)]
+            [(50, 7, 0, 0x90), (50, 8, 10, 0x10), (45, 9, 20, 0x19)]
         );
         assert_eq!(made.concat().len(), 25 + 3 * 54);
+        // UDP over IPv6: both headers have a length.
+        let made = frames(&datagram()[..66], &payload, Some(20), BOTH);
+        let lengths = |frame: &Vec<u8>| (frame.len(), [frame[22], frame[23]], [frame[62], frame[63]]);
+        let lengths: Vec<_> = made.iter().map(lengths).collect();
+        assert_eq!(lengths, [(86, [0, 28], [0, 28]), (71, [0, 13], [0, 13])]);
+        assert!(made.iter().all(|frame| is_right(frame)));
     }
 
     #[test]
@@ -247,14 +262,29 @@ mod tests {
         // An IPv4 header with a right checksum sums to all ones, so only the bytes after it count.
         let frame = whole(BOTH);
         assert_eq!(received_sum(&frame), fold(0xffff + sum(&frame[34..])));
-        let mut datagram = [2; 12].to_vec();
-        datagram.extend([0x81, 0, 0, 5, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 11, UDP, 64]);
-        datagram.extend([7; 32]);
-        datagram.extend([0, 1, 0, 2, 0, 11, 0, 0, 1, 2, 3]);
+        let mut datagram = datagram();
         let frame = frames(&datagram, &[], None, BOTH).concat();
         assert!(is_right(&frame));
         // The padding of a short frame is no part of the packet.
         assert_eq!(received_sum(&[frame.clone(), vec![9; 4]].concat()), received_sum(&frame));
+        // A datagram that ends before its checksum stays as it is.
+        datagram[23] = 7;
+        assert_eq!(frames(&datagram, &[], None, BOTH).concat(), datagram);
+    }
+
+    /// The expected checksums were computed by hand.
+    #[test]
+    fn checksums_have_their_value_and_place() {
+        let mut expected = header();
+        expected[24..26].copy_from_slice(&[0xf6, 0xc5]);
+        expected[50..52].copy_from_slice(&[0xb1, 0x9b]);
+        assert_eq!(frames(&header(), &[], None, BOTH).concat(), expected);
+        let mut expected = datagram();
+        expected[64..66].copy_from_slice(&[0x8b, 0x63]);
+        assert_eq!(frames(&datagram(), &[], None, BOTH).concat(), expected);
+        // In these two, all words sum to 0xffff, and the checksum is 0.
+        let checksums = [(UDP, [0xff, 0xec]), (TCP, [0xff, 0xf7])];
+        assert_eq!(checksums.map(|(protocol, body)| transport_checksum(&[], protocol, &body)), [0xffff, 0]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl<M: Memory> Device<M> {
             opcode::MODIFY_RMP => self.modify_rmp(request),
             opcode::DESTROY_RMP => self.destroy_rmp(number),
             opcode if steps(opcode) => self.step(number, request),
-            opcode if is_number(&opcode) => self.make_number(opcode),
+            opcode if is_number(&opcode) => Ok(reply::number(self.make_number(opcode)?)),
             opcode::CREATE_MKEY => self.create_mkey_by_command(request),
             opcode::DESTROY_MKEY => done(self.destroy_mkey(MkeyIndex::from_low_bits(number))),
             opcode::CREATE_PSV => {
@@ -112,7 +112,7 @@ impl<M: Memory> Device<M> {
     /// Creates an object that has a number and no other state, such as a user context (CREATE_UCTX). Receive
     /// queues of XRC share one range of numbers with shared receive queues, whose numbers are below 0x10_0000
     /// on this device.
-    pub(super) fn make_number(&mut self, opcode: u16) -> Answer {
+    pub(super) fn make_number(&mut self, opcode: u16) -> Result<u32, Refused> {
         let numbers = match opcode {
             opcode::CREATE_XRC_SRQ => 0x10_0000..0x20_0000,
             // Commands name a set of counters by one byte.
@@ -121,7 +121,7 @@ impl<M: Memory> Device<M> {
         };
         let number = free(numbers, |number| self.interface.numbers.contains(&(opcode, *number)))?;
         self.interface.numbers.insert((opcode, number));
-        Ok(reply::number(number))
+        Ok(number)
     }
 
     /// CREATE_RMP: creates a shared receive queue.

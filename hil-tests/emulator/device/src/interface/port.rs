@@ -161,8 +161,8 @@ impl<M: Memory> Device<M> {
     pub(super) fn query_hca_gid(&self, request: &Request) -> Answer {
         let own = self.profile().port_gid;
         let gid = if request.u16(0xe)? == 0 { own } else { [0; 16] };
-        let mut answer = reply::with(HEADER + 16, 0xc, &1_u16.to_be_bytes());
-        answer.splice(HEADER.., gid);
+        let mut answer = reply::with(HEADER, 0xc, &1_u16.to_be_bytes());
+        answer.extend(gid);
         Ok(answer)
     }
 

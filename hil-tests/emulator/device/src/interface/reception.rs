@@ -26,9 +26,6 @@ const CYCLIC: u8 = 1;
 /// The state in which a receive queue takes frames (`MLX5_RQC_STATE_RDY` of Linux).
 const READY: u8 = 1;
 
-/// The key that ends the buffers of a receive request (`MLX5_INVALID_LKEY` of Linux).
-const NO_KEY: u32 = 0x100;
-
 /// The most frames that wait for other ports. Later frames are lost.
 const MOST_FRAMES: usize = 1024;
 
@@ -39,7 +36,7 @@ impl<M: Memory> Device<M> {
         let at = |offset: usize| WQ + offset;
         let is_cyclic = request.u8(at(0)).is_ok_and(|byte| byte >> 4 == CYCLIC);
         if !is_cyclic {
-            return self.make_number(opcode::CREATE_RQ);
+            return Ok(reply::number(self.make_number(opcode::CREATE_RQ)?));
         }
         let (log_slots, log_stride) = (request.u8(at(0x23))? & 0x1f, request.u8(at(0x21))? & 0xf);
         let cqn = request.u24(0x29)?;
@@ -57,11 +54,10 @@ impl<M: Memory> Device<M> {
         let bytes = (1_u64 << (log_slots + log_stride)).next_multiple_of(super::rings::ENTRY);
         let pd = request.u24(at(9))?;
         let ring = self.ring(request, place, bytes, false)?;
-        let answer = self.make_number(opcode::CREATE_RQ).inspect_err(|_| self.memory.close(ring))?;
-        let number = answer.get(9..12).into_iter().flatten().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        let number = self.make_number(opcode::CREATE_RQ).inspect_err(|_| self.memory.close(ring))?;
         let queue = FrameQueue { cqn, pd, ring, log_slots, log_stride, record, next: 0, is_ready: false };
         self.interface.receivers.insert(number, queue);
-        Ok(answer)
+        Ok(reply::number(number))
     }
 
     /// MODIFY_RQ: makes a receive queue ready, or stops it. A queue in state 0 (reset) begins at its first
@@ -142,9 +138,8 @@ impl<M: Memory> Device<M> {
         }
         let (segments, _) = request.as_chunks::<16>();
         let segments = segments.iter().filter_map(|bytes| DataSegment::read_from_bytes(bytes).ok());
-        let segments: Vec<DataSegment> = segments
-            .take_while(|segment| segment.lkey.get() != NO_KEY && segment.byte_count.get() != 0)
-            .collect();
+        let segments: Vec<DataSegment> =
+            segments.take_while(|segment| segment.lkey.get() != DataSegment::END_OF_LIST_KEY).collect();
         let subject = Subject { qpn: number, user_index: 0, counter: queue.next, wqe_opcode: 0 };
         let entry = match self.scatter_local(number, queue.pd, &segments, frame.to_vec()) {
             Ok(_) => {

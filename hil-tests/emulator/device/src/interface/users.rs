@@ -119,7 +119,7 @@ impl<M: Memory> Device<M> {
         match opcode {
             // Only the host makes and ends contexts.
             opcode::CREATE_UCTX | opcode::DESTROY_UCTX if uid != 0 => return Err(Refused::RESOURCE),
-            opcode::CREATE_UCTX => return self.make_number(opcode),
+            opcode::CREATE_UCTX => return Ok(reply::number(self.make_number(opcode)?)),
             opcode::DESTROY_UCTX => return self.destroy_context(request.u16(0xa)?),
             _ => {}
         }
