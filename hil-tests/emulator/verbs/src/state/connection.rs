@@ -1,4 +1,6 @@
 //! Connection management: the kernel's rdma_cm over the fabric (kernel `drivers/infiniband/core/cma.c`).
+//!
+//! Unless a function says more, its errors are those with which the kernel refuses the call.
 
 use super::State;
 use crate::fabric::News;
@@ -9,7 +11,7 @@ use crate::state::identifier::{ACK_TIMEOUT, Channel, Event, EventKind, Id, Shown
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// How long a requester waits for the answer to a request, and an accepting side for the answer to its reply.
@@ -72,23 +74,7 @@ impl State {
     /// # Errors
     /// [`Errno::NOMEM`] if the process has too many `rdma_cm_id`s.
     pub(crate) fn create_id(&mut self, file: u32, name: u64, space: u16) -> Result<u32, Errno> {
-        self.book.insert(Id {
-            file,
-            name,
-            space,
-            step: Step::Idle,
-            source: None,
-            destination: None,
-            has_device: false,
-            owns_port: false,
-            may_share_port: false,
-            ack_timeout: ACK_TIMEOUT,
-            peer: None,
-            own: Parameters::default(),
-            theirs: Parameters::default(),
-            backlog: 0,
-            taken: 0,
-        })
+        self.book.insert(Id { file, name, space, ack_timeout: ACK_TIMEOUT, ..Id::default() })
     }
 
     /// Destroys an `rdma_cm_id` of a file. Returns the number of its events that the program has taken.
@@ -209,9 +195,6 @@ impl State {
     }
 
     /// Binds an `rdma_cm_id` to an address of this machine. For port 0, a free port is chosen.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn bind_id(&mut self, file: u32, number: u32, address: SocketAddr) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         let (space, may_share) = (id.space, id.may_share_port);
@@ -268,37 +251,26 @@ impl State {
 
     /// Resolves the address of a peer, and chooses this side's address. An event reports the end of the
     /// search.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn resolve_address(
         &mut self,
         file: u32,
         number: u32,
         source: Option<SocketAddr>,
-        destination: SocketAddr,
+        mut destination: SocketAddr,
         limit: Duration,
     ) -> Result<(), Errno> {
         let step = self.book.of_file(file, number)?.step;
         if step == Step::Idle {
-            let any = match destination {
-                SocketAddr::V4(_) => SocketAddr::new(IpAddr::from([0; 4]), 0),
-                SocketAddr::V6(_) => SocketAddr::new(IpAddr::from([0; 16]), 0),
-            };
-            self.bind_id(file, number, source.unwrap_or(any))?;
+            let any: IpAddr = if destination.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+            self.bind_id(file, number, source.unwrap_or(SocketAddr::new(any, 0)))?;
         } else if step != Step::Bound {
             return Err(Errno::INVAL);
         }
         // An unspecified destination means this machine.
-        let destination = match destination.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => {
-                SocketAddr::new(IpAddr::from([127, 0, 0, 1]), destination.port())
-            }
-            IpAddr::V6(ip) if ip.is_unspecified() => {
-                SocketAddr::new(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), destination.port())
-            }
-            _ => destination,
-        };
+        if destination.ip().is_unspecified() {
+            let is_ipv4 = destination.is_ipv4();
+            destination.set_ip(if is_ipv4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        }
         let id = self.book.of_file(file, number)?;
         if id.source.is_some_and(|source| source.is_ipv4() != destination.is_ipv4()) {
             id.step = Step::Bound;
@@ -341,10 +313,7 @@ impl State {
 
     /// Returns this machine's own address on the route to `other`, if an RDMA port has this address.
     fn routed_address(&self, other: IpAddr) -> Option<IpAddr> {
-        let any = match other {
-            IpAddr::V4(_) => IpAddr::from([0; 4]),
-            IpAddr::V6(_) => IpAddr::from([0; 16]),
-        };
+        let any: IpAddr = if other.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
         // A datagram socket finds the route when it connects, and sends nothing.
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((other, 1)).ok()?;
@@ -362,15 +331,12 @@ impl State {
         };
         let entries = self.ports.iter().flat_map(|port| &port.entries);
         let found = entries.map(|entry| entry.gid).find(is_alike)?;
-        let address = std::net::Ipv6Addr::from(found);
+        let address = Ipv6Addr::from(found);
         Some(if other.is_ipv4() { IpAddr::V4(address.to_ipv4_mapped()?) } else { IpAddr::V6(address) })
     }
 
     /// Ends the search for a route to the resolved address. The search always succeeds, and an event reports
     /// its end.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn resolve_route(&mut self, file: u32, number: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         if id.step != Step::Resolved {
@@ -382,9 +348,6 @@ impl State {
     }
 
     /// Makes an `rdma_cm_id` listen for requests to its bound address.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn listen(&mut self, file: u32, number: u32, backlog: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         if id.step == Step::Idle {
@@ -450,9 +413,6 @@ impl State {
     }
 
     /// Sends a request for a connection, or for the queue pair of a datagram service.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn connect_id(&mut self, file: u32, number: u32, asked: Parameters) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?.clone();
         let (Step::Routed, Some(source)) = (id.step, id.source) else {
@@ -515,9 +475,6 @@ impl State {
 
     /// Accepts a peer's request if `asked` has parameters. Without parameters, completes this side's own
     /// request, which the peer has accepted.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn accept_id(
         &mut self,
         file: u32,
@@ -557,9 +514,6 @@ impl State {
     }
 
     /// Rejects the request of a peer.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn reject_id(
         &mut self,
         file: u32,
@@ -578,9 +532,6 @@ impl State {
     }
 
     /// Ends the connection of an `rdma_cm_id`.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn disconnect_id(&mut self, file: u32, number: u32) -> Result<(), Errno> {
         let id = self.book.of_file(file, number)?;
         let (step, peer) = (id.step, id.peer);
@@ -623,9 +574,6 @@ impl State {
 
     /// Moves an `rdma_cm_id` to another file, with its events. Returns the number of its events that the
     /// program has taken so far.
-    ///
-    /// # Errors
-    /// The errno with which the kernel refuses the call.
     pub(crate) fn migrate_id(&mut self, from: u32, to: u32, number: u32) -> Result<u32, Errno> {
         if !self.book.files.contains_key(&to) {
             return Err(Errno::INVAL);

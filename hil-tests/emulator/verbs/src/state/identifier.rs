@@ -48,8 +48,9 @@ pub(crate) struct Event {
 }
 
 /// The state of an `rdma_cm_id`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Step {
+    #[default]
     Idle,
     Bound,
     /// The peer's address is not known yet. The search ends at this time.
@@ -82,7 +83,7 @@ pub(crate) enum Step {
 pub(crate) const ACK_TIMEOUT: u8 = 18;
 
 /// A connection identifier: the stand-in's side of the program's `struct rdma_cm_id`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Id {
     /// The file from which the program reads the `rdma_cm_id`'s events.
     pub(crate) file: u32,

@@ -36,9 +36,6 @@ pub(super) fn open(flags: c_int) -> c_int {
 }
 
 /// Writes to a file. A write to the rdma_cm file is a command.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn write(descriptor: c_int, buffer: *const c_void, count: usize) -> isize {
@@ -62,9 +59,6 @@ macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
             $(#[$doc])*
-            ///
-            /// # Safety
-            /// The caller keeps the contract of the C library's function.
             // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(descriptor: c_int, out: *mut c_void) -> c_int {

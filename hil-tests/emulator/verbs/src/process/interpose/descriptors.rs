@@ -35,9 +35,6 @@ pub(super) unsafe fn adopt(device: usize, descriptor: c_int) -> c_int {
 }
 
 /// Makes a call to a device. Verbs calls on a descriptor of the device go to the software device.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
@@ -82,9 +79,6 @@ fn release(descriptor: c_int) {
 
 /// Closes a descriptor. If it is the last descriptor of a context (an opened device), all objects of the
 /// context are destroyed.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
@@ -106,9 +100,6 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 /// Closes a range of descriptors, each as `close` does. A call with any flag but `CLOSE_RANGE_UNSHARE` goes
 /// only to the kernel: the kernel refuses the flag, or leaves the descriptors open until the process
 /// executes another program.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -128,9 +119,6 @@ pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
 }
 
 /// Closes all descriptors from `low` up, each as `close` does.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
@@ -173,9 +161,6 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
 }
 
 /// Duplicates a descriptor. A duplicate of the device's descriptor is a descriptor of the device too.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
@@ -185,9 +170,6 @@ pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
 }
 
 /// Works like `dup`, but the duplicate gets the number `new`. The former file of this number is closed.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
@@ -200,9 +182,6 @@ pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 }
 
 /// Works like `dup2`, with flags for the duplicate.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
@@ -218,9 +197,6 @@ macro_rules! controls {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
             $(#[$doc])*
-            ///
-            /// # Safety
-            /// The caller keeps the contract of the C library's function.
             // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(

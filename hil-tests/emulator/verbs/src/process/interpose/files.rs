@@ -45,9 +45,6 @@ macro_rules! opens {
     )*) => {
         $(
             $(#[$doc])*
-            ///
-            /// # Safety
-            /// The caller keeps the contract of the C library's function.
             // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(
@@ -99,9 +96,6 @@ macro_rules! looks {
     )*) => {
         $(
             $(#[$doc])*
-            ///
-            /// # Safety
-            /// The caller keeps the contract of the C library's function.
             // SAFETY: the function deliberately has the name of the C library's function that it replaces.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name(

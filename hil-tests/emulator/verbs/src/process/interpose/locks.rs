@@ -13,9 +13,6 @@ thread_local! {
 }
 
 /// Takes a spin lock. libmlx5 takes one whenever a program posts or polls.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
@@ -27,9 +24,6 @@ pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinl
 
 /// Releases a spin lock. A thread that releases its last spin lock may have rung a doorbell or may wait for
 /// an answer, so the thread does the device's work for a moment.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_spin_unlock(lock: *mut libc::pthread_spinlock_t) -> c_int {

@@ -22,9 +22,6 @@ pub(super) fn prepare() {
 }
 
 /// Maps a file. The device's file can be mapped at the offsets and with the rights that Linux allows.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap(
@@ -65,9 +62,6 @@ pub(crate) unsafe extern "C" fn mmap(
 }
 
 /// Works like `mmap`.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mmap64(

@@ -28,9 +28,6 @@ const LONGEST: usize = 1 << 16;
 static ANSWERING: Mutex<Option<(i32, File)>> = Mutex::new(None);
 
 /// Makes a socket. This library answers the requests on a socket to the kernel's list of RDMA devices.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -109,9 +106,6 @@ unsafe fn answered(descriptor: c_int, pieces: *const libc::iovec, count: usize) 
 }
 
 /// Sends a message. A request on a socket to the list of RDMA devices is answered instead.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendmsg(
@@ -129,9 +123,6 @@ pub(crate) unsafe extern "C" fn sendmsg(
 }
 
 /// Works like `sendmsg`, with a message of one piece.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendto(
@@ -154,9 +145,6 @@ pub(crate) unsafe extern "C" fn sendto(
 }
 
 /// Works like `sendto`, without an address.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn send(

@@ -15,9 +15,6 @@ const SHORT: usize = 4;
 
 /// Reads a file. A read of an event fails if the buffer is shorter than the event, or if the device has
 /// ended. If a plan of faults says so, the read returns fewer bytes than the event has.
-///
-/// # Safety
-/// The caller keeps the contract of the C library's function.
 // SAFETY: the function deliberately has the name of the C library's function that it replaces.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, count: usize) -> isize {
