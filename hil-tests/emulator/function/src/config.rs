@@ -104,12 +104,6 @@ const fn class(port: Port) -> u16 {
     }
 }
 
-/// The request that a host makes by a write to the configuration space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) reset: bool,
-}
-
 /// The configuration space: its contents, and the bits that a host may write.
 pub(crate) struct ConfigSpace {
     model: Model,
@@ -187,14 +181,14 @@ impl ConfigSpace {
 
     /// Writes `bytes` from an offset on, but only the bits that a host may write. Returns whether the write
     /// requests a reset.
-    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Asked {
-        let mut asked = Asked::default();
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let mut resets = false;
         let places = self.bytes.iter_mut().zip(self.writable.iter()).enumerate().skip(at);
         for ((place, (byte, writable)), new) in places.zip(bytes) {
             *byte = *byte & !writable | new & writable;
-            asked.reset |= place == DEVICE_CONTROL + 1 && new & RESET != 0;
+            resets |= place == DEVICE_CONTROL + 1 && new & RESET != 0;
         }
-        asked
+        resets
     }
 
     /// Returns whether the function may read and write memory.
@@ -263,11 +257,11 @@ mod tests {
     #[test]
     fn only_the_bit_of_the_reset_asks_for_one() {
         let mut space = ConfigSpace::new(Model::default(), Port::default());
-        assert_eq!(space.write(DEVICE_CONTROL, &[0xff, 0x7f]), Asked { reset: false });
-        assert_eq!(space.write(DEVICE_CONTROL, &[0, 0x80]), Asked { reset: true });
+        assert!(!space.write(DEVICE_CONTROL, &[0xff, 0x7f]));
+        assert!(space.write(DEVICE_CONTROL, &[0, 0x80]));
         assert_eq!(read(&space, DEVICE_CONTROL), [0, 0], "it reads as 0");
-        assert_eq!(space.write(EXPRESS, &[0xff; 10]), Asked { reset: true });
-        assert_eq!(space.write(BYTES - 1, &[0xff; 64]), Asked { reset: false });
+        assert!(space.write(EXPRESS, &[0xff; 10]));
+        assert!(!space.write(BYTES - 1, &[0xff; 64]));
     }
 
     #[test]

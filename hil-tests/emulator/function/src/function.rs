@@ -190,8 +190,7 @@ impl Function {
             // A device that has failed takes no command and no doorbell until a driver resets it.
             Region::Bar if self.ended.is_some() && !is_reset(offset, bytes) => {}
             Region::Config => {
-                let asked = self.config.write(offset as usize, bytes);
-                if asked.reset {
+                if self.config.write(offset as usize, bytes) {
                     self.reset();
                 }
                 self.device.memory_mut().is_open = self.config.is_master() && self.ended.is_none();
