@@ -198,10 +198,11 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
     (
         "hil-tests/emulator/faults/src/lib.rs",
         &[
-            ("incident", &[]),
-            ("status", &[]),
-            ("word", &["incident", "status"]),
-            ("rule", &["incident", "word"]),
+            ("kinds", &[]),
+            ("incident", &["kinds"]),
+            ("status", &["kinds"]),
+            ("word", &["kinds", "incident", "status"]),
+            ("rule", &["kinds", "incident", "word"]),
             ("emulator", &["rule"]),
             ("visits", &["incident", "status", "word", "rule"]),
         ],

@@ -1,5 +1,6 @@
 //! Incidents: events that concern the whole device, its port, or a queue.
 
+use crate::kinds::kinds;
 use std::fmt;
 
 /// The way in which a device stops working.
@@ -14,74 +15,66 @@ pub enum Ending {
     Failed,
 }
 
-/// Declares kinds of events with their names in libibverbs and their numbers in the kernel.
-macro_rules! events {
-    ($(#[$outer:meta])+ $type:ident: $($(#[$doc:meta])+ $name:ident $word:literal $number:literal,)+) => {
-        $(#[$outer])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $type {
-            $($(#[$doc])+ $name,)+
-        }
-
-        impl $type {
-            /// All kinds of these events.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// Returns the event's name in libibverbs, without `IBV_EVENT_`.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => $word,)+ }
-            }
-
-            /// Returns the kernel's number of the event (`enum ib_event_type`).
-            pub const fn kernel(self) -> u32 {
-                match self { $(Self::$name => $number,)+ }
-            }
-        }
-    };
-}
-
-events! {
+kinds! {
     /// An asynchronous event of a queue pair, of the completion queue of its send queue, or of its shared
     /// receive queue.
-    QueueEvent:
+    QueueEvent;
+    /// Returns the event's name in libibverbs, without `IBV_EVENT_`.
+    name;
     /// The completion queue fails, with all queue pairs that use it.
-    CqError "CQ_ERR" 0,
+    CqError "CQ_ERR" = 0,
     /// The queue pair fails.
-    Fatal "QP_FATAL" 1,
+    Fatal "QP_FATAL" = 1,
     /// The queue pair fails because it has refused an invalid request of its peer.
-    Request "QP_REQ_ERR" 2,
+    Request "QP_REQ_ERR" = 2,
     /// The queue pair fails because it has refused an access of its peer.
-    Access "QP_ACCESS_ERR" 3,
+    Access "QP_ACCESS_ERR" = 3,
     /// The first message has arrived before the connection was reported. The event has no further effect.
-    Established "COMM_EST" 4,
+    Established "COMM_EST" = 4,
     /// The send queue is drained. The event has no further effect.
-    Drained "SQ_DRAINED" 5,
+    Drained "SQ_DRAINED" = 5,
     /// The connection uses its alternate path. The event has no further effect.
-    Migrated "PATH_MIG" 6,
+    Migrated "PATH_MIG" = 6,
     /// The connection cannot use its alternate path. The event has no further effect.
-    NotMigrated "PATH_MIG_ERR" 7,
+    NotMigrated "PATH_MIG_ERR" = 7,
     /// The shared receive queue fails: the device takes no more receive requests from it.
-    SrqError "SRQ_ERR" 14,
+    SrqError "SRQ_ERR" = 14,
     /// The shared receive queue has fewer receive requests than its limit. The event has no further effect.
-    SrqLimit "SRQ_LIMIT_REACHED" 15,
+    SrqLimit "SRQ_LIMIT_REACHED" = 15,
     /// The queue pair takes no more receive requests from its shared receive queue. The event has no further
     /// effect.
-    LastReceive "QP_LAST_WQE_REACHED" 16,
+    LastReceive "QP_LAST_WQE_REACHED" = 16,
 }
 
-events! {
+kinds! {
     /// An asynchronous event of the device's port that has no further effect.
-    DeviceEvent:
+    DeviceEvent;
+    /// Returns the event's name in libibverbs, without `IBV_EVENT_`.
+    name;
     /// The port has another LID.
-    Lid "LID_CHANGE" 11,
+    Lid "LID_CHANGE" = 11,
     /// The table of partition keys has changed.
-    Pkey "PKEY_CHANGE" 12,
+    Pkey "PKEY_CHANGE" = 12,
     /// The subnet manager asks the clients of the port to register again.
-    Reregister "CLIENT_REREGISTER" 17,
+    Reregister "CLIENT_REREGISTER" = 17,
     /// The table of GIDs has changed.
-    Gid "GID_CHANGE" 18,
+    Gid "GID_CHANGE" = 18,
     /// The speed of the port has changed.
-    Speed "DEVICE_SPEED_CHANGE" 20,
+    Speed "DEVICE_SPEED_CHANGE" = 20,
+}
+
+impl QueueEvent {
+    /// Returns the kernel's number of the event (`enum ib_event_type`).
+    pub const fn kernel(self) -> u32 {
+        self as u32
+    }
+}
+
+impl DeviceEvent {
+    /// Returns the kernel's number of the event (`enum ib_event_type`).
+    pub const fn kernel(self) -> u32 {
+        self as u32
+    }
 }
 
 /// An event that concerns the whole device, its port, or a queue.
@@ -122,12 +115,10 @@ impl Incident {
     /// Parses an incident's word.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         if let Some((name, queue_pair)) = word.split_once(':') {
-            let event = QueueEvent::ALL.iter().copied().find(|event| event.name() == name)?;
-            return Some(Self::Queue { event, queue_pair: number(queue_pair)? });
+            return Some(Self::Queue { event: QueueEvent::named(name)?, queue_pair: number(queue_pair)? });
         }
-        let device = DeviceEvent::ALL.iter().copied().find(|event| event.name() == word);
         let known = || WORDS.iter().find(|(name, _)| *name == word).map(|(_, incident)| *incident);
-        device.map(Self::Device).or_else(known)
+        DeviceEvent::named(word).map(Self::Device).or_else(known)
     }
 }
 

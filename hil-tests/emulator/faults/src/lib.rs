@@ -30,6 +30,7 @@
 
 pub mod emulator;
 mod incident;
+mod kinds;
 mod rule;
 mod status;
 pub mod visits;

@@ -1,31 +1,15 @@
 //! Rules, each of which names a fault and the time at which it happens.
 
 use crate::incident::{Incident, number};
+use crate::kinds::kinds;
 use crate::word::{Fault, Place};
 use std::fmt;
 
-/// Declares the kinds of calls with their names.
-macro_rules! kinds {
-    ($($(#[$doc:meta])+ $name:ident $word:literal,)+) => {
-        /// A kind of call that a program makes to the device, through libibverbs.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum CallKind {
-            $($(#[$doc])+ $name,)+
-        }
-
-        impl CallKind {
-            /// All kinds.
-            pub const ALL: [Self; 15] = [$(Self::$name),+];
-
-            /// Returns the name of the kind.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => $word,)+ }
-            }
-        }
-    };
-}
-
 kinds! {
+    /// A kind of call that a program makes to the device, through libibverbs.
+    CallKind;
+    /// Returns the name of the kind.
+    name;
     /// The opening of the device's file (`ibv_open_device`).
     Open "OPEN",
     /// The first call after the opening of the device's file (`ibv_open_device`).
@@ -139,7 +123,7 @@ impl Place {
     fn subject(self, word: &str) -> Option<Subject> {
         match self {
             Self::Request | Self::Receive | Self::Completion => number(word).map(Subject::QueuePair),
-            Self::Call => CallKind::ALL.into_iter().find(|kind| kind.name() == word).map(Subject::Call),
+            Self::Call => CallKind::named(word).map(Subject::Call),
             _ => None,
         }
     }
@@ -201,11 +185,12 @@ mod tests {
             assert_eq!(rule.to_string(), word);
             assert_eq!(Rule::parse(word), Ok(rule), "{word}");
         }
-        let statuses = Status::ALL.iter().map(|status| requests(1).fail(*status));
-        let queues = QueueEvent::ALL.iter().map(|event| Incident::Queue { event: *event, queue_pair: 1 });
-        let devices = DeviceEvent::ALL.iter().map(|event| Incident::Device(*event));
-        let kinds = CallKind::ALL.into_iter().map(|kind| calls(1).named(kind).delay());
-        for rule in statuses.chain(queues.chain(devices).map(Rule::Now)).chain(kinds) {
+        let statuses = Status::ALL.map(|status| requests(1).fail(status));
+        let queues = QueueEvent::ALL.map(|event| Incident::Queue { event, queue_pair: 1 });
+        let devices = DeviceEvent::ALL.map(Incident::Device);
+        let kinds = CallKind::ALL.map(|kind| calls(1).named(kind).delay());
+        let incidents = queues.into_iter().chain(devices).map(Rule::Now);
+        for rule in statuses.into_iter().chain(incidents).chain(kinds) {
             assert_eq!(Rule::parse(&rule.to_string()), Ok(rule), "{rule}");
         }
     }

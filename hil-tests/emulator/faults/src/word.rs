@@ -1,72 +1,42 @@
 //! Kinds of faults and the places where they happen, each with its word in a plan of faults.
 
 use crate::incident::Incident;
+use crate::kinds::kinds;
 use crate::status::Status;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// A place where a fault can happen: an action of the program, of the device or of a peer. Each occurrence of
-/// the action is a visit to the place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+kinds! {
+    /// A place where a fault can happen: an action of the program, of the device or of a peer. Each
+    /// occurrence of the action is a visit to the place.
+    Place;
+    /// Returns the word that names the place in a rule.
+    name;
     /// The program sends the kernel a call for the device (uverbs) that destroys no object, or opens the
     /// device's file.
-    Call,
+    Call "call",
     /// The program destroys an object.
-    End,
+    End "end",
     /// The program reads events from a file of the kernel.
-    Read,
+    Read "read",
     /// The device writes a completion entry about a send or receive request.
-    Completion,
+    Completion "completion",
     /// The device writes a completion entry about an mkey: a signature error.
-    Signature,
+    Signature "signature",
     /// The process sends a message to another process, or receives one.
-    Message,
+    Message "message",
     /// The device reads bytes that another process has sent.
-    Wire,
+    Wire "wire",
     /// A queue pair begins a request of its send queue.
-    Request,
+    Request "request",
     /// A message takes a receive request of a queue pair.
-    Receive,
+    Receive "receive",
 }
 
 impl Place {
-    /// All places, in order.
-    pub const ALL: [Self; 9] = [
-        Self::Call,
-        Self::End,
-        Self::Read,
-        Self::Completion,
-        Self::Signature,
-        Self::Message,
-        Self::Wire,
-        Self::Request,
-        Self::Receive,
-    ];
-
     /// The number of places at which a seed (a random choice of faults) causes faults. They are the first
     /// places in [`Place::ALL`].
     pub const SEEDED: usize = 7;
-
-    /// Returns the word that names the place in a rule.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::End => "end",
-            Self::Read => "read",
-            Self::Completion => "completion",
-            Self::Signature => "signature",
-            Self::Message => "message",
-            Self::Wire => "wire",
-            Self::Request => "request",
-            Self::Receive => "receive",
-        }
-    }
-
-    /// Returns the place that a word names.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|place| place.name() == name)
-    }
 }
 
 /// A kind of fault.

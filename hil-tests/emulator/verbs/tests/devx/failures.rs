@@ -35,7 +35,7 @@ fn requests_fail_with_each_status() {
         for status in Status::ALL {
             let (mut bench, mut other) = (bench(), bench());
             let number = bench.queue.qpn().get();
-            emulator::add(&[requests(2).of(number).fail(*status)]).unwrap();
+            emulator::add(&[requests(2).of(number).fail(status)]).unwrap();
             assert_eq!([written(&mut other), written(&mut bench), written(&mut other)], [None; 3]);
             assert_eq!(written(&mut bench), Some(status.syndrome()), "{status}");
         }
