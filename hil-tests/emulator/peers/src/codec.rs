@@ -2,6 +2,7 @@
 //! are never trusted: for malformed bytes, the caller ends the connection.
 
 use crate::connection::{self, Notice};
+use crate::reader::Reader;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Change, Datagram, Message, Payload, Reason, Request, Response, Width};
 
@@ -196,42 +197,6 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed> {
 /// The error for bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*byte)
-    }
-
-    fn flag(&mut self) -> Option<bool> {
-        match self.byte()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0).to_vec()
-    }
-}
 
 fn parse(reader: &mut Reader<'_>) -> Option<Message> {
     let message = match reader.byte()? {

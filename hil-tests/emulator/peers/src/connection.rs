@@ -2,6 +2,7 @@
 //! InfiniBand's communication manager (InfiniBand 12.6). Bytes of a peer are never trusted.
 
 use crate::address::Gid;
+use crate::reader::Reader;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The most bytes of private data in a message (`RDMA_MAX_PRIVATE_DATA`).
@@ -73,7 +74,7 @@ pub struct Notice {
 
 /// Appends the bytes of a message to `out`.
 pub fn encode(notice: &Notice, out: &mut Vec<u8>) {
-    out.extend([notice.from.0, notice.from.1, notice.to].into_iter().flat_map(u32::to_ne_bytes));
+    out.extend([notice.from.0, notice.from.1, notice.to].into_iter().flat_map(u32::to_le_bytes));
     match &notice.content {
         Content::Request { datagrams, source, destination, parameters } => {
             out.extend([1, u8::from(*datagrams)]);
@@ -87,7 +88,7 @@ pub fn encode(notice: &Notice, out: &mut Vec<u8>) {
         Content::Ready => out.push(3),
         Content::Reject(reason, data) => {
             out.push(4);
-            out.extend(reason.to_ne_bytes());
+            out.extend(reason.to_le_bytes());
             out.extend_from_slice(data);
         }
         Content::Disconnect => out.push(5),
@@ -100,12 +101,12 @@ fn encode_address(address: &SocketAddr, out: &mut Vec<u8>) {
         IpAddr::V4(ip) => out.extend([&[4][..], &ip.to_ipv6_mapped().octets()].concat()),
         IpAddr::V6(ip) => out.extend([&[6][..], &ip.octets()].concat()),
     }
-    out.extend(address.port().to_ne_bytes());
+    out.extend(address.port().to_le_bytes());
 }
 
 fn encode_parameters(parameters: &Parameters, out: &mut Vec<u8>) {
     let Parameters { qpn, qkey, first_psn, gid, data, .. } = parameters;
-    out.extend([*qpn, *qkey, *first_psn].into_iter().flat_map(u32::to_ne_bytes));
+    out.extend([*qpn, *qkey, *first_psn].into_iter().flat_map(u32::to_le_bytes));
     out.extend(gid);
     let Parameters { shared_receives, responder_resources, initiator_depth, .. } = parameters;
     out.extend([*shared_receives, *responder_resources, *initiator_depth]);
@@ -115,70 +116,53 @@ fn encode_parameters(parameters: &Parameters, out: &mut Vec<u8>) {
 
 /// Decodes a message that consists of all `bytes`. Returns `None` for malformed bytes.
 pub fn decode(bytes: &[u8]) -> Option<Notice> {
-    let (from, to) = ((u32_at(bytes, 0)?, u32_at(bytes, 4)?), u32_at(bytes, 8)?);
-    let (kind, rest) = bytes.get(12..)?.split_first()?;
-    let content = match (kind, rest) {
-        (1, [datagrams @ 0..=1, rest @ ..]) => Content::Request {
-            datagrams: *datagrams == 1,
-            source: decode_address(rest)?,
-            destination: decode_address(rest.get(ADDRESS..)?)?,
-            parameters: decode_parameters(rest.get(2 * ADDRESS..)?)?,
+    let reader = &mut Reader(bytes);
+    let (from, to) = ((reader.u32()?, reader.u32()?), reader.u32()?);
+    let content = match reader.byte()? {
+        1 => Content::Request {
+            datagrams: reader.flag()?,
+            source: decode_address(reader)?,
+            destination: decode_address(reader)?,
+            parameters: decode_parameters(reader)?,
         },
-        (2, rest) => Content::Reply(decode_parameters(rest)?),
-        (3, []) => Content::Ready,
-        (4, rest) => Content::Reject(u32_at(rest, 0)?, data(rest.get(4..)?)?),
-        (5, []) => Content::Disconnect,
-        (6, []) => Content::Disconnected,
+        2 => Content::Reply(decode_parameters(reader)?),
+        3 => Content::Ready,
+        4 => Content::Reject(reader.u32()?, data(reader)?),
+        5 => Content::Disconnect,
+        6 => Content::Disconnected,
         _ => return None,
     };
-    Some(Notice { from, to, content })
+    reader.0.is_empty().then_some(Notice { from, to, content })
 }
 
-/// The number of bytes of an encoded address.
-const ADDRESS: usize = 1 + 16 + 2;
-
-fn decode_address(bytes: &[u8]) -> Option<SocketAddr> {
-    let ip = Ipv6Addr::from(*bytes.get(1..)?.first_chunk::<16>()?);
-    let ip = match bytes.first()? {
+fn decode_address(reader: &mut Reader<'_>) -> Option<SocketAddr> {
+    let (kind, ip) = (reader.byte()?, Ipv6Addr::from(reader.array::<16>()?));
+    let ip = match kind {
         4 => IpAddr::V4(ip.to_ipv4_mapped()?),
         6 => IpAddr::V6(ip),
         _ => return None,
     };
-    Some(SocketAddr::new(ip, u16_at(bytes, 17)?))
+    Some(SocketAddr::new(ip, u16::from_le_bytes(reader.array()?)))
 }
 
-fn decode_parameters(bytes: &[u8]) -> Option<Parameters> {
-    let gid = *bytes.get(12..)?.first_chunk()?;
-    let numbers = bytes.get(28..)?.first_chunk()?;
-    let [shared_receives, responder_resources, initiator_depth, flow_control, retries, rnr_retries] =
-        *numbers;
+fn decode_parameters(reader: &mut Reader<'_>) -> Option<Parameters> {
     Some(Parameters {
-        qpn: u32_at(bytes, 0)?,
-        qkey: u32_at(bytes, 4)?,
-        first_psn: u32_at(bytes, 8)?,
-        gid,
-        shared_receives,
-        responder_resources,
-        initiator_depth,
-        flow_control,
-        retries,
-        rnr_retries,
-        data: data(bytes.get(34..)?)?,
+        qpn: reader.u32()?,
+        qkey: reader.u32()?,
+        first_psn: reader.u32()?,
+        gid: reader.array()?,
+        shared_receives: reader.byte()?,
+        responder_resources: reader.byte()?,
+        initiator_depth: reader.byte()?,
+        flow_control: reader.byte()?,
+        retries: reader.byte()?,
+        rnr_retries: reader.byte()?,
+        data: data(reader)?,
     })
 }
 
-/// Returns the number of 2 bytes at a place, in the machine's byte order.
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Returns the number of 4 bytes at a place, in the machine's byte order.
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn data(bytes: &[u8]) -> Option<Vec<u8>> {
-    (bytes.len() <= MOST_DATA).then(|| bytes.to_vec())
+fn data(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
+    Some(reader.rest()).filter(|data| data.len() <= MOST_DATA)
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// # Errors
 /// A sentence for the user that says why the directory cannot be used.
 pub fn prepare(directory: &Path) -> Result<(), String> {
-    let (shown, longest) = (directory.display(), socket(directory, SLOTS - 1).as_os_str().len());
+    let (shown, longest) = (directory.display(), file(directory, SLOTS - 1, SOCKET).as_os_str().len());
     if longest > SOCKET_NAME {
         return Err(format!(
             "the path {shown} is too long: sockets in it have names of up to {longest} bytes, and no more \
@@ -212,14 +212,14 @@ impl<H: Host> Fabric<H> {
 
     fn take_slot(directory: &Path) -> io::Result<Self> {
         for slot in 0..SLOTS {
-            let lock = directory.join(format!("slot-{slot}.lock"));
+            let lock = file(directory, slot, "lock");
             let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock)?;
             if !try_lock(&lock) {
                 continue;
             }
-            let socket = socket(directory, slot);
-            for file in [addresses_file(directory, "slot", slot), services(directory, "slot", slot)] {
-                let _ = fs::remove_file(file);
+            let socket = file(directory, slot, SOCKET);
+            for kind in [ADDRESSES, SERVICES] {
+                let _ = fs::remove_file(file(directory, slot, kind));
             }
             // The last process of this slot may have left its socket behind.
             match fs::remove_file(&socket) {
@@ -227,7 +227,7 @@ impl<H: Host> Fabric<H> {
                 _ => {}
             }
             // A failure is ignored. Without this file, peers send through their connections instead of rings.
-            let _ = File::create(rings_file(directory, slot));
+            let _ = File::create(file(directory, slot, RINGS));
             let listener = UnixListener::bind(&socket)?;
             listener.set_nonblocking(true)?;
             let awake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -256,10 +256,25 @@ impl<H: Host> Fabric<H> {
     pub fn publish(&self, addresses: impl IntoIterator<Item = (Gid, Mac)>) {
         let line = |(gid, mac)| format!("{} {}\n", Ipv6Addr::from(gid), hex(mac));
         let lines: String = addresses.into_iter().map(line).collect();
-        let (draft, file) = (addresses_file(&self.directory, "draft", self.slot), self.addresses());
-        // A failure is ignored. Without the file, processes in other network namespaces do not find this
-        // process.
-        let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
+        // Without the file, processes in other network namespaces do not find this process.
+        self.replace(ADDRESSES, &lines);
+    }
+
+    /// Replaces a file of this process's slot. A failure is ignored.
+    fn replace(&self, kind: &str, lines: &str) {
+        let draft = self.directory.join(format!("draft-{}.{kind}", self.slot));
+        let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, self.file(self.slot, kind)));
+    }
+
+    fn file(&self, slot: u32, kind: &str) -> PathBuf {
+        file(&self.directory, slot, kind)
+    }
+
+    /// Returns the lines of a file of a slot, unless the file is missing.
+    fn lines(&self, slot: u32, kind: &str) -> Option<String> {
+        let mut lines = String::new();
+        File::open(self.file(slot, kind)).ok()?.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
+        Some(lines)
     }
 
     /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID. A
@@ -305,19 +320,12 @@ impl<H: Host> Fabric<H> {
 
     /// Returns the addresses that the process of a slot has published. Malformed lines are left out.
     fn addresses_of(&self, slot: u32) -> impl Iterator<Item = (Gid, Mac)> + use<H> {
-        let mut lines = String::new();
-        if let Ok(file) = File::open(addresses_file(&self.directory, "slot", slot)) {
-            let _ = file.take(LONGEST_TABLE).read_to_string(&mut lines);
-        }
+        let lines = self.lines(slot, ADDRESSES).unwrap_or_default();
         let address = |line: &str| {
             let (gid, mac) = line.split_once(' ')?;
             Some((gid.parse::<Ipv6Addr>().ok()?.octets(), from_hex(mac)?))
         };
         lines.lines().filter_map(address).collect::<Vec<_>>().into_iter()
-    }
-
-    fn addresses(&self) -> PathBuf {
-        addresses_file(&self.directory, "slot", self.slot)
     }
 
     /// Returns the directory of the fabric.
@@ -471,29 +479,20 @@ impl<H: Host> Fabric<H> {
 
     /// Replaces the list of the services that this process listens for.
     pub fn publish_services(&self, lines: &str) {
-        let (draft, file) = (services(&self.directory, "draft", self.slot), self.services(self.slot));
-        let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, file));
+        self.replace(SERVICES, lines);
     }
 
     /// Returns the slots and the published services of all other processes. The list of a process that has
     /// ended may be among them.
     pub fn services_of_others(&self) -> impl Iterator<Item = (u32, String)> {
-        (0..SLOTS).filter(|slot| *slot != self.slot).filter_map(|slot| {
-            let mut lines = String::new();
-            let file = File::open(self.services(slot)).ok()?;
-            file.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
-            Some((slot, lines))
-        })
+        let others = (0..SLOTS).filter(|slot| *slot != self.slot);
+        others.filter_map(|slot| Some((slot, self.lines(slot, SERVICES)?)))
     }
 
     /// Returns whether a living process has this slot.
     pub fn is_alive(&self, slot: u32) -> bool {
         // `AGAIN` means that the process lives, but that its queue of new connections is full.
-        matches!(connect(&socket(&self.directory, slot)), Ok(_) | Err(Errno::AGAIN))
-    }
-
-    fn services(&self, slot: u32) -> PathBuf {
-        services(&self.directory, "slot", slot)
+        matches!(connect(&self.file(slot, SOCKET)), Ok(_) | Err(Errno::AGAIN))
     }
 
     /// Writes the bytes that wait for peers, as far as the connections and rings have room.
@@ -612,24 +611,16 @@ fn connect(socket: &Path) -> rustix::io::Result<UnixStream> {
     Ok(stream.into())
 }
 
-fn socket(directory: &Path, slot: u32) -> PathBuf {
-    directory.join(format!("slot-{slot}.socket"))
-}
+/// Kinds of files of a slot beside its lock: the socket, the file that shows that the slot's process takes
+/// messages by rings, the addresses of its port, and the services that it listens for.
+const SOCKET: &str = "socket";
+const RINGS: &str = "rings";
+const ADDRESSES: &str = "addresses";
+const SERVICES: &str = "services";
 
-/// Returns the path of the file that shows that the process of a slot takes messages by rings.
-fn rings_file(directory: &Path, slot: u32) -> PathBuf {
-    directory.join(format!("slot-{slot}.rings"))
-}
-
-/// Returns the path of the file with the addresses of a process's port. `kind` is `slot`, or `draft` for the
-/// file that is written before it is renamed.
-fn addresses_file(directory: &Path, kind: &str, slot: u32) -> PathBuf {
-    directory.join(format!("{kind}-{slot}.addresses"))
-}
-
-/// Returns the path of the file with the services that a process listens for. `kind` is `slot` or `draft`.
-fn services(directory: &Path, kind: &str, slot: u32) -> PathBuf {
-    directory.join(format!("{kind}-{slot}.services"))
+/// Returns the path of a file of a slot.
+fn file(directory: &Path, slot: u32, kind: &str) -> PathBuf {
+    directory.join(format!("slot-{slot}.{kind}"))
 }
 
 fn hex(mac: Mac) -> String {
@@ -738,9 +729,9 @@ impl Incoming {
 
 impl Outgoing {
     fn connect<H: Host>(directory: &Path, slot: u32) -> io::Result<Self> {
-        let stream = connect(&socket(directory, slot))?;
+        let stream = connect(&file(directory, slot, SOCKET))?;
         H::keep(&stream);
-        let takes_rings = rings_file(directory, slot).exists();
+        let takes_rings = file(directory, slot, RINGS).exists();
         let ring = takes_rings.then(|| Writer::hand(&stream).ok()).flatten();
         Ok(Self { stream, ring, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
@@ -860,7 +851,7 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let [mut one, mut other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
             if !has_ring {
-                fs::remove_file(rings_file(home.path(), other.slot)).unwrap();
+                fs::remove_file(file(home.path(), other.slot, RINGS)).unwrap();
             }
             let messages: Vec<_> = [0, 1, 64, 4096, 1 << 20, 3]
                 .into_iter()
@@ -953,7 +944,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut one = Fabric::<Plain>::join(home.path()).unwrap();
         let full = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
-        rustix::net::bind(&full, &SocketAddrUnix::new(socket(home.path(), 1)).unwrap()).unwrap();
+        rustix::net::bind(&full, &SocketAddrUnix::new(file(home.path(), 1, SOCKET)).unwrap()).unwrap();
         rustix::net::listen(&full, 0).unwrap();
         for attempt in 0..4 {
             assert!(one.is_alive(1), "{attempt}");

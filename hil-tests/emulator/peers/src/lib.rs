@@ -11,6 +11,7 @@ pub mod codec;
 pub mod connection;
 mod fabric;
 mod patience;
+mod reader;
 mod ring;
 
 pub use address::{Gid, Mac};
