@@ -969,12 +969,18 @@ fn events_of_a_completion_queue_are_moderated() {
     setup.refused(words.u24(9, 0x7777), BAD_RESOURCE, "no queue");
 }
 
-/// RST2INIT_QP sets the peer's rights. A later transition sets a right if its mask selects the right.
+/// RST2INIT_QP sets the peer's rights. A later transition sets a right or the Q_Key if its mask selects it.
 #[test]
 fn a_mask_selects_what_a_step_sets_beside() {
     let mut setup = Setup::new();
     let Queue { qpn, .. } = setup.made_qp();
     setup.good(to_init(qpn, 0));
+    for (mask, qkey) in [(0, 0), (1 << 5, 0x1234_5678), (0, 0x1234_5678)] {
+        let given = if mask == 0 { 0x7777_7777 } else { qkey };
+        setup.good(Words::new(0x50e, 0x120).u24(9, qpn).u32(0x10, mask).u32(QPC + 0xa8, given));
+        let context = told(&mut setup, named(0x50b, qpn), 8 + 0xe8);
+        assert_eq!(context[8 + 0xa8..8 + 0xac], u32::to_be_bytes(qkey));
+    }
     let rights = |setup: &mut Setup| told(setup, named(0x50b, qpn), 8 + 0xe8)[8 + 0x92];
     setup.good(to_receive(qpn, qpn).u8(QPC + 0x92, 0xe0).u32(0x10, 1 << 1));
     assert_eq!(rights(&mut setup), 0x80);

@@ -132,6 +132,7 @@ fn a_completion_queue_tells_of_entries_behind_those_taken() {
         setup.host.ring(A);
     };
     // The upper byte of the doorbell has a count of the host, and whether only solicited entries matter.
+    const SOLICITED: u32 = 1 << 24;
     let arm = |setup: &mut Setup, taken: u32| {
         let words = [0x3000_0000 | taken, cqn].map(u32::to_be_bytes);
         setup.host.device.write_uar(events.uar + 0x20, words.as_flattened());
@@ -161,6 +162,8 @@ fn a_completion_queue_tells_of_entries_behind_those_taken() {
     assert!(!tells(&mut setup), "the host counts more entries than there are");
     arm(&mut setup, 3);
     assert!(!tells(&mut setup), "all entries are taken");
+    arm(&mut setup, SOLICITED | 2);
+    assert!(!tells(&mut setup), "no entry is solicited");
     arm(&mut setup, 2);
     assert!(tells(&mut setup));
 }

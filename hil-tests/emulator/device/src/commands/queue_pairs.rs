@@ -383,7 +383,8 @@ fn copies(request: &Request, profile: &DeviceProfile) -> Result<Option<bool>, Re
 /// command is refused.
 fn properties(request: &Request, profile: &DeviceProfile) -> Result<(Option<bool>, Option<bool>), Refused> {
     const DRAIN: u32 = 1 << 11;
-    const USUAL: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 16;
+    /// Bits 1 to 5, and bit 16.
+    const USUAL: u32 = 0x0001_003e;
     const COPIES: u64 = 1 << 3;
     let selected = request.u32(OPTIONAL)? & !USUAL;
     let drain = request.u8(QPC + 4)? & 0x04 != 0;
