@@ -5,7 +5,7 @@ use super::{address, memory};
 use crate::command::call::Call;
 use crate::command::numbers::{COMMAND, CORE_IN, CORE_OUT, EXTENDED, UHW_IN, UHW_OUT};
 use crate::ground::abi::{
-    CreateQp, CreateQpResponse, Destination, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse,
+    CreateQp, CreateQpResponse, Destination, ModifyQp, QpCapabilities, QpValues, QueryQp, QueryQpResponse,
 };
 use crate::ground::errno::Errno;
 use crate::ground::port::{gid_of_lid, is_link_local, subnet};
@@ -156,8 +156,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     context.receive_queue.set(receive_queue.into_bits());
     context.scatter.set(scatter(call, &asked, flags)?.into_bits());
     // The attributes that a query returns before the program has set any (DEVICE.md, "Queue pairs in RESET").
-    let attributes = ModifyQp { port: 1, ..ModifyQp::default() };
-    describe(&mut context, &attributes);
+    let values = QpValues { port: 1, ..QpValues::default() };
+    describe(&mut context, &values);
     let qp = Qp {
         number,
         transport,
@@ -169,7 +169,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         capabilities,
         signal_all: flags & SIGNAL_ALL != 0,
         context,
-        attributes,
+        destination: Destination::default(),
+        values,
         linux_state: QpState::Reset,
     };
     call.publish(Object::Qp(Box::new(qp)), |request, handle| {
@@ -255,8 +256,8 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         // The device's list of states has the order of the kernel's numbers (`enum ib_qp_state`).
         _ => QpState::ALL.get(usize::from(number)).copied().map(Some).ok_or(Errno::INVAL),
     };
-    let from = state(mask::CURRENT_STATE, asked.current_state)?.unwrap_or(linux_state);
-    let next = state(mask::STATE, asked.state)?.unwrap_or(from);
+    let from = state(mask::CURRENT_STATE, asked.values.current_state)?.unwrap_or(linux_state);
+    let next = state(mask::STATE, asked.values.state)?.unwrap_or(from);
     if !steps::is_allowed(asked.mask, transport, from, next) {
         return Err(Errno::INVAL);
     }
@@ -271,31 +272,31 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         call.state.modify(number, next)?;
     }
     if asked.mask & mask::DESTINATION != 0 {
-        let peer = call.state.peer(asked.destination_qpn & 0x00ff_ffff);
+        let peer = call.state.peer(asked.values.destination_qpn & 0x00ff_ffff);
         let peer = if leads_nowhere(call.state, &asked) { Peer::NOBODY } else { peer };
         call.state.device.connect(number, peer)?;
     }
     if asked.mask & mask::QKEY != 0 {
-        call.state.device.set_qkey(number, asked.qkey)?;
+        call.state.device.set_qkey(number, asked.values.qkey)?;
     }
     if asked.mask & mask::RNR_RETRIES != 0 {
-        let retries = match asked.rnr_retry {
+        let retries = match asked.values.rnr_retry {
             FOR_EVER => Retries::Infinite,
             count => Retries::Count(count),
         };
         call.state.device.set_rnr_retry(number, retries)?;
     }
     if asked.mask & mask::MIN_RNR_TIMER != 0 {
-        call.state.device.set_rnr_timer(number, asked.min_rnr_timer)?;
+        call.state.device.set_rnr_timer(number, asked.values.min_rnr_timer)?;
     }
     let qp = call.verbs_qp(asked.handle)?;
     qp.linux_state = next;
-    remember(&mut qp.attributes, &asked);
-    describe(&mut qp.context, &qp.attributes);
+    remember(qp, &asked);
+    describe(&mut qp.context, &qp.values);
     if next == QpState::Reset {
         qp.logged = 0;
     }
-    let rights = rights(&qp.attributes);
+    let rights = rights(&qp.values);
     if asked.mask & (mask::ACCESS | mask::MAX_DEST_RD_ATOMIC) != 0 {
         call.state.device.set_rights(number, rights)?;
     }
@@ -316,25 +317,27 @@ fn leads_nowhere(state: &State, asked: &ModifyQp) -> bool {
 
 /// Returns the rights that a queue pair's attributes give to its peer. Linux gives the rights to reads and
 /// atomics only if the peer may have some in flight (`set_qpc_atomic_flags`).
-fn rights(kept: &ModifyQp) -> Access {
+fn rights(kept: &QpValues) -> Access {
     let asked = memory::access(kept.access);
     let reads = kept.max_dest_rd_atomic != 0;
     Access { remote_read: asked.remote_read && reads, remote_atomic: asked.remote_atomic && reads, ..asked }
 }
 
 /// Keeps the attributes of a modification for later queries.
-fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
+fn remember(qp: &mut Qp, asked: &ModifyQp) {
     macro_rules! keep {
         ($($bit:ident => $($field:ident),+;)*) => {
-            $(if asked.mask & mask::$bit != 0 { $(kept.$field = asked.$field;)+ })*
+            $(if asked.mask & mask::$bit != 0 { $(qp.values.$field = asked.values.$field;)+ })*
         };
+    }
+    if asked.mask & mask::ADDRESS != 0 {
+        qp.destination = asked.destination;
     }
     keep! {
         ACCESS => access;
         PKEY => pkey_index;
         PORT => port;
         QKEY => qkey;
-        ADDRESS => destination;
         MTU => path_mtu;
         TIMEOUT => timeout;
         RETRIES => retry_count;
@@ -351,7 +354,7 @@ fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
 
 /// Copies the attributes that later commands need into the queue pair's context, which commands of the device
 /// read.
-fn describe(context: &mut Qpc, kept: &ModifyQp) {
+fn describe(context: &mut Qpc, kept: &QpValues) {
     context.primary_path.port.set(PathPort::new().with_vhca_port_num(kept.port).into_bits());
     context.peer.set(kept.destination_qpn);
     context.next_send_psn.set(kept.sq_psn);
@@ -372,28 +375,11 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let qp = call.verbs_qp(asked.handle)?.clone();
     let state = call.state.device.query(qp.number)?.state;
     call.verbs_qp(asked.handle)?.linux_state = state;
-    let state = state as u8;
-    let kept = &qp.attributes;
+    let (state, signal_all) = (state as u8, qp.signal_all.into());
     let response = QueryQpResponse {
-        destination: kept.destination,
+        destination: qp.destination,
         capabilities: qp.capabilities,
-        qkey: kept.qkey,
-        rq_psn: kept.rq_psn,
-        sq_psn: kept.sq_psn,
-        destination_qpn: kept.destination_qpn,
-        access: kept.access,
-        pkey_index: kept.pkey_index,
-        state,
-        current_state: state,
-        path_mtu: kept.path_mtu,
-        max_rd_atomic: kept.max_rd_atomic,
-        max_dest_rd_atomic: kept.max_dest_rd_atomic,
-        min_rnr_timer: kept.min_rnr_timer,
-        port: kept.port,
-        timeout: kept.timeout,
-        retry_count: kept.retry_count,
-        rnr_retry: kept.rnr_retry,
-        signal_all: qp.signal_all.into(),
+        values: QpValues { state, current_state: state, sqd_notify: 0, signal_all, ..qp.values },
         ..QueryQpResponse::default()
     };
     call.request.answer(CORE_OUT, response.as_bytes())

@@ -115,12 +115,12 @@ pub(super) fn is_allowed(asked: u32, transport: Transport, from: QpState, to: Qp
 pub(super) fn check_values(asked: &ModifyQp, most_reads: u32) -> Result<(), Errno> {
     const MTU_256: u8 = 1;
     const MTU_4096: u8 = 5;
-    let has = |bit: u32| asked.mask & bit != 0;
-    let is_bad = has(mask::PORT) && asked.port != 1
-        || has(mask::PKEY) && asked.pkey_index != 0
-        || has(mask::MTU) && !(MTU_256..=MTU_4096).contains(&asked.path_mtu)
-        || has(mask::MAX_RD_ATOMIC) && u32::from(asked.max_rd_atomic) > most_reads
-        || has(mask::MAX_DEST_RD_ATOMIC) && u32::from(asked.max_dest_rd_atomic) > most_reads
+    let (has, values) = (|bit: u32| asked.mask & bit != 0, asked.values);
+    let is_bad = has(mask::PORT) && values.port != 1
+        || has(mask::PKEY) && values.pkey_index != 0
+        || has(mask::MTU) && !(MTU_256..=MTU_4096).contains(&values.path_mtu)
+        || has(mask::MAX_RD_ATOMIC) && u32::from(values.max_rd_atomic) > most_reads
+        || has(mask::MAX_DEST_RD_ATOMIC) && u32::from(values.max_dest_rd_atomic) > most_reads
         // A RoCE port has no alternate paths (`_ib_modify_qp`).
         || has(mask::ALTERNATE);
     if is_bad { Err(Errno::INVAL) } else { Ok(()) }

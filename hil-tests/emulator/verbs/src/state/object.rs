@@ -1,6 +1,6 @@
 //! Contexts, and the objects that they hold under handles.
 
-use crate::ground::abi::{ModifyQp, QpCapabilities};
+use crate::ground::abi::{Destination, QpCapabilities, QpValues};
 use crate::ground::fault::Ending;
 use crate::ground::sys::Mapping;
 use crate::state::events::Subject;
@@ -94,8 +94,9 @@ pub(crate) struct Qp {
     pub(crate) signal_all: bool,
     /// The queue pair context that commands of the device read, without the fields that change by themselves.
     pub(crate) context: Qpc,
-    /// The attributes that modifications have set last.
-    pub(crate) attributes: ModifyQp,
+    /// The peer's address and the other values that modifications have set last.
+    pub(crate) destination: Destination,
+    pub(crate) values: QpValues,
     /// The state that Linux believes the queue pair to be in (`struct mlx5_ib_qp`, `state`). Only MODIFY_QP
     /// and QUERY_QP of verbs change it. No command of the device changes it.
     pub(crate) linux_state: QpState,

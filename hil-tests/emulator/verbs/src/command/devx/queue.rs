@@ -5,7 +5,7 @@ use super::linux;
 use crate::command::call::Call;
 use crate::command::completion::never_armed;
 use crate::command::{address, memory};
-use crate::ground::abi::{ModifyQp, QpCapabilities};
+use crate::ground::abi::{Destination, QpCapabilities, QpValues};
 use crate::ground::errno::Errno;
 use crate::ground::sys::Mapping;
 use crate::state::object::{Base, Common, Cq, Object, Qp, Umem};
@@ -192,7 +192,8 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &Request) -> Result<(Objec
         capabilities: QpCapabilities::default(),
         signal_all: false,
         context,
-        attributes: ModifyQp::default(),
+        destination: Destination::default(),
+        values: QpValues::default(),
         linux_state: QpState::Reset,
     };
     Ok((Object::Qp(Box::new(qp)), number))

@@ -32,7 +32,7 @@ pub(crate) use memory::{
 };
 pub(crate) use queues::{
     CreateCq, CreateQp, CreateQpResponse, CreateSrq, Destination, DestroyCqResponse, ModifyQp, ModifySrq,
-    QpCapabilities, QueryQp, QueryQpResponse, QuerySrq, QuerySrqResponse,
+    QpCapabilities, QpValues, QueryQp, QueryQpResponse, QuerySrq, QuerySrqResponse,
 };
 
 structures! {

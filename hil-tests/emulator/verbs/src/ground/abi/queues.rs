@@ -105,12 +105,9 @@ structures! {
         port: u8,
     }
 
-    /// The input of MODIFY_QP (`struct ib_uverbs_modify_qp`).
-    ModifyQp 112 {
-        destination: Destination,
-        alternate: Destination,
-        handle: u32,
-        mask: u32,
+    /// The values of a queue pair that MODIFY_QP takes and QUERY_QP answers with (a part of both structures).
+    /// Only QUERY_QP has `signal_all`.
+    QpValues 40 {
         qkey: u32,
         rq_psn: u32,
         sq_psn: u32,
@@ -132,7 +129,17 @@ structures! {
         rnr_retry: u8,
         alternate_port: u8,
         alternate_timeout: u8,
-        reserved: [u8; 2],
+        signal_all: u8,
+        reserved: u8,
+    }
+
+    /// The input of MODIFY_QP (`struct ib_uverbs_modify_qp`).
+    ModifyQp 112 {
+        destination: Destination,
+        alternate: Destination,
+        handle: u32,
+        mask: u32,
+        values: QpValues,
     }
 
     /// The input of QUERY_QP (`struct ib_uverbs_query_qp`).
@@ -147,29 +154,8 @@ structures! {
         destination: Destination,
         alternate: Destination,
         capabilities: QpCapabilities,
-        qkey: u32,
-        rq_psn: u32,
-        sq_psn: u32,
-        destination_qpn: u32,
-        access: u32,
-        pkey_index: u16,
-        alternate_pkey_index: u16,
-        state: u8,
-        current_state: u8,
-        path_mtu: u8,
-        migration: u8,
-        draining: u8,
-        max_rd_atomic: u8,
-        max_dest_rd_atomic: u8,
-        min_rnr_timer: u8,
-        port: u8,
-        timeout: u8,
-        retry_count: u8,
-        rnr_retry: u8,
-        alternate_port: u8,
-        alternate_timeout: u8,
-        signal_all: u8,
-        reserved: [u8; 5],
+        values: QpValues,
+        reserved: u32,
     }
 
     /// The answer of CQ_DESTROY (`struct ib_uverbs_destroy_cq_resp`).

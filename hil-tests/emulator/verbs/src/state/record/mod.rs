@@ -137,7 +137,7 @@ fn endpoint(number: u32) -> Endpoint {
 /// that verbs (MODIFY_QP) have set takes precedence.
 fn route(qp: &Qp) -> Route {
     let route = Route::of(&qp.context);
-    match qp.attributes.path_mtu {
+    match qp.values.path_mtu {
         0 => route,
         code => Route { mtu: PathMtu::from_code(code), ..route },
     }
