@@ -555,20 +555,9 @@ impl Sig {
             Self::T10 { ones, app, reference, .. } => {
                 (if ones { 0xffff << 48 } else { 0 }) | u64::from(app) << 32 | u64::from(reference)
             }
-            Self::Crc { base: 0x50, ones, .. } => {
-                if ones {
-                    u64::MAX
-                } else {
-                    0
-                }
-            }
-            Self::Crc { ones, .. } => {
-                if ones {
-                    0xffff_ffff << 32
-                } else {
-                    0
-                }
-            }
+            Self::Crc { ones: false, .. } => 0,
+            Self::Crc { base: 0x50, .. } => u64::MAX,
+            Self::Crc { .. } => 0xffff_ffff << 32,
         }
     }
 }

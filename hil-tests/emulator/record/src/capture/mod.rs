@@ -72,14 +72,9 @@ impl Route {
         }
     }
 
-    const fn mtu(self) -> usize {
-        match self.mtu {
-            Some(PathMtu::B256) => 256,
-            Some(PathMtu::B512) => 512,
-            Some(PathMtu::B2048) => 2048,
-            Some(PathMtu::B4096) => 4096,
-            Some(PathMtu::B1024) | None => 1024,
-        }
+    /// Returns the MTU in bytes. Its code is 1 for 256 bytes, and each next code stands for twice as many.
+    fn mtu(self) -> usize {
+        128 << self.mtu.unwrap_or(PathMtu::B1024) as usize
     }
 }
 

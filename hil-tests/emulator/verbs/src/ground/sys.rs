@@ -33,11 +33,6 @@ pub(crate) fn die() -> ! {
     std::process::abort()
 }
 
-/// Yields the rest of this thread's time slice.
-pub(crate) fn yield_now() {
-    std::thread::yield_now();
-}
-
 /// Waits until one of `fds` can be read or has failed, or until `time` has passed. `None` waits without end.
 ///
 /// Returns for each descriptor whether it is ready.

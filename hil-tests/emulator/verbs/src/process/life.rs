@@ -1,7 +1,7 @@
 //! Handlers for a fork and for the end of the process, which keep the state consistent.
 #![allow(unsafe_code)]
 
-use crate::ground::{allocator, fault, notice, owner, sys};
+use crate::ground::{allocator, fault, notice, owner};
 use crate::process::lock::{self, Inside};
 use crate::process::{bell, schedule};
 use crate::state::Counts;
@@ -86,7 +86,7 @@ extern "C" fn at_exit() {
                 }
                 return;
             }
-            sys::yield_now();
+            std::thread::yield_now();
         }
     });
 }

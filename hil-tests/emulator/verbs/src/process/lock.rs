@@ -1,6 +1,5 @@
 //! The devices of this process, behind one lock.
 
-use crate::ground::sys;
 use crate::state::devices::Devices;
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
@@ -44,7 +43,7 @@ pub(super) fn try_lock() -> Option<MutexGuard<'static, Inside>> {
 /// Runs `body` with the devices under the lock, after all calls that wait for the lock.
 pub(super) fn in_turn<T>(body: impl FnOnce(&mut Devices) -> T) -> T {
     while WAITING.load(Ordering::Acquire) > 0 {
-        sys::yield_now();
+        std::thread::yield_now();
     }
     body(&mut INSIDE.lock().unwrap_or_else(PoisonError::into_inner).devices)
 }

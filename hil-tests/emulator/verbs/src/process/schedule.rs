@@ -93,7 +93,7 @@ pub(crate) fn look() {
         if moved {
             IDLE_LOOKS.store(0, Ordering::Relaxed);
         } else if IDLE_LOOKS.fetch_add(1, Ordering::Relaxed) >= PATIENCE {
-            sys::yield_now();
+            std::thread::yield_now();
         }
         if !MISSED.load(Ordering::Acquire) {
             return;

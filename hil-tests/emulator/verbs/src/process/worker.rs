@@ -69,7 +69,7 @@ fn run(mut bell: UnixStream) {
         }
         let idle = idle_since.elapsed();
         if awake && idle < EAGER {
-            sys::yield_now();
+            std::thread::yield_now();
             continue;
         }
         let sleep = match awake {

@@ -27,7 +27,6 @@ use crate::ground::notice;
 use crate::ground::port::Port;
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
-use crate::ground::sys;
 use crate::state::channel::{Channel, Kind};
 use crate::state::clock::ClockPages;
 use crate::state::counting::Counting;
@@ -492,7 +491,7 @@ impl State {
         self.work(Pace::Clock, false);
         while self.fabric.is_behind() && Instant::now() < deadline {
             self.work(Pace::Clock, false);
-            sys::yield_now();
+            std::thread::yield_now();
         }
         self.counting.write(true);
     }

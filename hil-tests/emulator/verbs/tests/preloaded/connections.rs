@@ -97,6 +97,13 @@ impl Client {
         (name, word(8), word(12), word(16).cast_signed(), bytes[20..].to_vec())
     }
 
+    /// Waits for a request for a connection. Returns the number of its `rdma_cm_id`.
+    fn request(&self) -> u32 {
+        let (_, child, kind, ..) = self.event();
+        assert_eq!(kind, 4, "connect request");
+        child
+    }
+
     fn take_event(&self) -> Result<(), i32> {
         command(self.file, GET_EVENT, 336, &[&self.room.0.to_ne_bytes()])
     }
@@ -223,15 +230,13 @@ fn a_request_waits_for_its_listener() {
         server.bind(listener, [0; 4], 4713).unwrap();
         server.simple(LISTEN, listener, 1).unwrap();
         assert!(server.has_event(), "a request");
-        let (_, child, kind, ..) = server.event();
-        assert_eq!(kind, 4, "connect request");
+        let child = server.request();
         // The first of these requests fills the backlog. The second one arrives after the program has taken
         // the first.
         let (_, _) = (client.connect(3, 4713, b""), client.connect(4, 4713, b""));
-        let (_, _, kind, ..) = server.event();
-        assert_eq!(kind, 4, "connect request");
-        assert!(server.has_event());
-        assert_eq!(server.event().2, 4, "the request that had to wait");
+        server.request();
+        assert!(server.has_event(), "the request that had to wait");
+        server.request();
         assert_eq!((server.destroy(child), client.destroy(id)), (Ok(0), Ok(2)));
     });
 }
@@ -247,7 +252,7 @@ fn a_request_may_be_refused() {
         server.bind(listener, [127, 0, 0, 1], 4712).unwrap();
         server.simple(LISTEN, listener, 1).unwrap();
         client.connect(2, 4712, b"");
-        let child = server.event().1;
+        let child = server.request();
         let mut refusal = [&child.to_ne_bytes()[..], &[2, 0, 0, 0], b"no"].concat();
         refusal.resize(8 + 256, 0);
         command(server.file, REJECT, 0, &[&refusal]).unwrap();
@@ -273,8 +278,7 @@ fn a_reply_to_nobody_ends_in_an_event() {
         let (server, client) = (Client::new(), Client::new());
         server.listen(1, 4714);
         let id = client.connect(2, 4714, b"");
-        let (_, child, kind, ..) = server.event();
-        assert_eq!(kind, 4, "connect request");
+        let child = server.request();
         client.destroy(id).unwrap();
         server.accept(3, child, b"");
         assert!(server.has_event(), "an answer");
@@ -290,8 +294,7 @@ fn a_reply_to_a_process_that_has_ended_ends_in_an_event() {
         if role == "first" {
             client.listen(1, 4715);
             say("listening");
-            let (_, child, kind, ..) = client.event();
-            assert_eq!(kind, 4, "connect request");
+            let child = client.request();
             // Standard input ends when the other program has ended.
             while !hear().is_empty() {}
             client.accept(3, child, b"");

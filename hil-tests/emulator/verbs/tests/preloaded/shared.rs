@@ -1,7 +1,7 @@
 //! Tests of shared receive queues that verbs or commands of the device make.
 
 use crate::event_channel;
-use crate::verbs::{Attribute, Context, Pages, call, command, message};
+use crate::verbs::{Attribute, Context, Pages, call, command, message, words};
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::CreateQpRequest;
 use mlx5_mkey::wire::prm::qp_context::{QpcDoorbell, QpcPd, QpcReceiveQueue, QpcSizes, QpcUar};
@@ -13,10 +13,6 @@ const DEVX_OBJECT: u16 = 0x1001;
 /// own number of this event.
 const LIMIT_REACHED: u32 = 15;
 const LIMIT: u8 = 0x14;
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
 
 #[test]
 fn a_limit_of_a_verbs_queue_is_an_event() {

@@ -296,7 +296,8 @@ pub(crate) fn command(
     call(descriptor, 0, 0, &mut attributes).map(drop)
 }
 
-fn words(words: &[u32]) -> Vec<u8> {
+/// Returns the bytes of numbers, in the machine's byte order.
+pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
