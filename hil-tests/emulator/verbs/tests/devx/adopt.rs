@@ -2,7 +2,7 @@
 
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
-use super::{MOMENT, next_work, nop};
+use super::{MOMENT, next_work, nop, rdma_write};
 use mlx5_mkey::command::QpState;
 use mlx5_mkey::devx::{AdoptError, AdoptSpec, Cq, Device, DevxError, EventKind, MkeySpec, QueuePairSpec};
 use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
@@ -46,8 +46,7 @@ fn queues_continue_where_libibverbs_stopped() {
             for id in 0..20 {
                 theirs.fill(id);
                 let (sge, remote) = (theirs.sge(), theirs.remote());
-                queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
-                queue.ring_doorbell();
+                rdma_write(&mut queue, id, remote, sge);
                 let work = next_work(&mut completions, &mut queue);
                 let outcome = Outcome::Sent { kind: RequestKind::RdmaWrite, bytes: 64 };
                 assert_eq!((work.id, work.outcome), (id, outcome), "after {before}");
@@ -91,26 +90,19 @@ fn what_the_library_is_for_works_on_them() {
         let entry = KlmEntry { address: sge.address, length: 64, key: sge.lkey };
         queue.request(1).configure_mkey(&mut object.mkey, &prepared, &[entry]).unwrap();
         let whole = Sge { address: 0, length: 64, lkey: object.mkey.key() };
-        queue.request(2).signaled().rdma_write(remote, &[whole]).unwrap();
-        queue.ring_doorbell();
+        rdma_write(&mut queue, 2, remote, whole);
         assert_eq!(next_work(&mut completions, &mut queue).id, 2);
         assert_eq!(theirs.written(), 0x5a5a);
 
         // After a failure, the queue pair can be reset and connected anew, like a queue pair that `devx` has
         // made.
-        queue
-            .request(3)
-            .signaled()
-            .rdma_write(Remote { rkey: Key::from_raw(0xffff_fe00), ..remote }, &[sge])
-            .unwrap();
-        queue.ring_doorbell();
+        rdma_write(&mut queue, 3, Remote { rkey: Key::from_raw(0xffff_fe00), ..remote }, sge);
         assert!(matches!(next_work(&mut completions, &mut queue).outcome, Outcome::Failed(_)));
         assert_eq!(queue.control().query().unwrap().state, QpState::ERROR);
         let outstanding = queue.reset(&mut [&mut completions]).unwrap();
         assert_eq!((outstanding.sends.len(), outstanding.receives.len()), (0, 0));
         queue.control().connect_loopback().unwrap();
-        queue.request(4).signaled().rdma_write(remote, &[sge]).unwrap();
-        queue.ring_doorbell();
+        rdma_write(&mut queue, 4, remote, sge);
         assert_eq!(next_work(&mut completions, &mut queue).id, 4);
 
         // Only objects that a DEVX command made have DEVX events, and libibverbs has made this queue pair.
@@ -299,8 +291,7 @@ fn long_completion_entries_are_read_as_short_ones() {
             for id in 0..40 {
                 completions.arm(ArmFor::Any).unwrap();
                 theirs.fill(id);
-                queue.request(id).signaled().rdma_write(theirs.remote(), &[theirs.sge()]).unwrap();
-                queue.ring_doorbell();
+                rdma_write(&mut queue, id, theirs.remote(), theirs.sge());
                 theirs.take_event();
                 completions.event_received().unwrap();
                 assert_eq!(next_work(&mut completions, &mut queue).id, id, "after {before}");

@@ -1,7 +1,8 @@
 //! Tests of DEKs: the cache that finds them by names of the user, replaced values, and logins.
 
 use super::{
-    Bench, Counts, Outcome, device_and_domain, page, plain, preloaded, preloaded_with, prepared, verbs,
+    Bench, Counts, Outcome, device_and_domain, page, plain, preloaded, preloaded_with, prepared, rdma_write,
+    verbs,
 };
 use mlx5_mkey::command::{Credential, CredentialId, DekKey, DekState, ImportKekId, LoginState};
 use mlx5_mkey::devx::{
@@ -54,8 +55,7 @@ pub(super) fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
     let sge = Sge { address: 0, length: 512, lkey: mkeys[0].key() };
     let Bench { queue, completions, .. } = bench;
     queue.request(1).configure_mkey(&mut mkeys[0], &prepared, &[page.entry(0..512).unwrap()]).unwrap();
-    queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
-    queue.ring_doorbell();
+    rdma_write(queue, 2, remote, sge);
     let mut router = QpRouter { queues: &mut *queue, mkeys: &mut mkeys };
     let done = completions.wait(&mut router, super::TIMEOUT).unwrap().unwrap().work().unwrap();
     let good = matches!(done.outcome, queue::Outcome::Sent { .. });

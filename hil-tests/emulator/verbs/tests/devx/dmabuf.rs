@@ -2,7 +2,7 @@
 //! descriptor that can be mapped.
 #![allow(unsafe_code)]
 
-use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, verbs};
+use super::{Bench, Counts, Opened, Outcome, page, preloaded, rdma_write, says, verbs};
 use mlx5_mkey::devx::{DevxError, MemoryRegion, MkeySpec, ProtectionDomain, QueuePairSpec, on_drop_error};
 use mlx5_mkey::mkey::{Access, MkeyConfig};
 use mlx5_mkey::queue::Outcome as Done;
@@ -79,8 +79,7 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         let sge = region.sge(100..164).unwrap();
         assert_eq!((sge.address, sge.length, sge.lkey), (IOVA + 100, 64, region.lkey()));
         let remote = Remote { address: to + 1024, rkey: other.rkey() };
-        bench.queue.request(1).signaled().rdma_write(remote, &[sge]).unwrap();
-        bench.queue.ring_doorbell();
+        rdma_write(&mut bench.queue, 1, remote, sge);
         bench.completed();
         let mut found = [0; 96];
         other.read(1024, &mut found[..64]).unwrap();
@@ -92,8 +91,7 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         let entries = [region.entry(4096..4160).unwrap(), other.entry(100..132).unwrap()];
         bench.queue.request(2).configure_mkey(&mut object.mkey, &prepared, &entries).unwrap();
         let sge = Sge { address: 0, length: 96, lkey: object.mkey.key() };
-        bench.queue.request(3).signaled().rdma_write(remote, &[sge]).unwrap();
-        bench.queue.ring_doorbell();
+        rdma_write(&mut bench.queue, 3, remote, sge);
         bench.completed();
         other.read(1024, &mut found).unwrap();
         assert_eq!(found[..64], pattern()[PIECE.start + 4096..][..64]);
@@ -105,16 +103,14 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         other.write(0, &[0x99; 64]).unwrap();
         let sge = other.sge(0..64).unwrap();
         let into = |address| Remote { address, rkey: region.rkey() };
-        bench.queue.request(4).signaled().rdma_write(into(end - 64), &[sge]).unwrap();
-        bench.queue.ring_doorbell();
+        rdma_write(&mut bench.queue, 4, into(end - 64), sge);
         bench.completed();
         let mut expected = pattern();
         expected[PIECE.end - 64..PIECE.end].fill(0x99);
         assert_eq!(content(&file), expected, "it and nothing else is written");
 
         // The last page has more bytes after the end of the region. A request must not reach these bytes.
-        bench.queue.request(5).signaled().rdma_write(into(end - 63), &[sge]).unwrap();
-        bench.queue.ring_doorbell();
+        rdma_write(&mut bench.queue, 5, into(end - 63), sge);
         let refused = bench.next();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");
         assert_eq!(content(&file), expected);
@@ -134,8 +130,7 @@ fn rights_of_a_dma_buf_hold() {
         let region = register(&bench.pd, &file, Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
         let page = page(&bench.pd, &[1; 64]).unwrap();
         let remote = Remote { address: IOVA, rkey: region.rkey() };
-        bench.queue.request(1).signaled().rdma_write(remote, &[page.sge(0..64).unwrap()]).unwrap();
-        bench.queue.ring_doorbell();
+        rdma_write(&mut bench.queue, 1, remote, page.sge(0..64).unwrap());
         let refused = bench.next();
         assert!(matches!(refused.outcome, Done::Failed(_)), "{refused:?}");
         assert_eq!(content(&file), pattern());

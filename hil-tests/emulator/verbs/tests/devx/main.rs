@@ -389,7 +389,12 @@ fn write(queue: &mut QueuePair, id: u64, page: &Buffer) {
 /// Posts the request of [`write`] with a given remote key.
 fn write_by(queue: &mut QueuePair, id: u64, page: &Buffer, rkey: Key) {
     let remote = Remote { address: page.address() + 512, rkey };
-    queue.request(id).signaled().rdma_write(remote, &[page.sge(0..64).unwrap()]).unwrap();
+    rdma_write(queue, id, remote, page.sge(0..64).unwrap());
+}
+
+/// Posts an RDMA WRITE of one piece of memory, and rings the doorbell.
+fn rdma_write(queue: &mut QueuePair, id: u64, remote: Remote, sge: Sge) {
+    queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
     queue.ring_doorbell();
 }
 

@@ -1,6 +1,8 @@
 //! Tests of mkeys that share PSVs, of mkeys that threads share, and of pools of memory windows.
 
-use super::{Bench, Counts, TIMEOUT, device_and_domain, next_work, nop, page, preloaded, t10_dif, verbs};
+use super::{
+    Bench, Counts, TIMEOUT, device_and_domain, next_work, nop, page, preloaded, rdma_write, t10_dif, verbs,
+};
 use mlx5_mkey::devx::{
     Buffer, CqReader, Device, DevxError, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain, QueuePair,
     QueuePairSpec,
@@ -43,8 +45,7 @@ fn pass(
     queue.request(1).configure_mkey(&mut mkeys[position], &prepared, &layout).unwrap();
     let remote = Remote { address: page.address() + to as u64, rkey: page.rkey() };
     let sge = Sge { address: 0, length: 520, lkey: mkeys[position].key() };
-    queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
-    queue.ring_doorbell();
+    rdma_write(queue, 2, remote, sge);
     let mut router = QpRouter { queues: &mut *queue, mkeys };
     let mut error = None;
     loop {

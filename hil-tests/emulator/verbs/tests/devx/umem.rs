@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
-use super::{Bench, Counts, TIMEOUT, device_and_domain, errno, page, preloaded, says};
+use super::{Bench, Counts, TIMEOUT, device_and_domain, errno, page, preloaded, rdma_write, says};
 use mlx5_mkey::command::{
     Command, CqSize, CqeSize, CreateCq, CreateMemoryRegion, CreatePsv, CreateQp, LogPageSize, MkeyEntries,
     Pdn, QpAccess, QpState, QueryQp, SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
@@ -237,8 +237,7 @@ fn a_region_of_a_umem_is_memory() {
         assert!(made(&umem, start + 8).is_err(), "another offset in a page");
         let sge = page.sge(0..64).unwrap();
         let write = |bench: &mut Bench, address, rkey| {
-            bench.queue.request(1).signaled().rdma_write(Remote { address, rkey }, &[sge]).unwrap();
-            bench.queue.ring_doorbell();
+            rdma_write(&mut bench.queue, 1, Remote { address, rkey }, sge);
         };
         let read_only = register(UmemSpec { access: Access::NONE, ..UmemSpec::default() }).unwrap();
         let (other, other_key): (DevxObject<()>, Key) = made(&read_only, start).unwrap();
