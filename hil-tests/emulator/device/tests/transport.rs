@@ -264,3 +264,27 @@ fn a_reset_of_the_function_leaves_no_message_and_no_entry() {
     one.device.release();
     assert_eq!(one.device.cq_producer(cqn), Ok(0));
 }
+
+/// A network can lose the message of a request. A request that sends no message is executed.
+#[test]
+fn a_request_without_a_message_loses_none() {
+    let mut host = Host::new();
+    let (at, key) = host.region(8, Access::ALL);
+    host.device.set_arbiter(|side, _| if side == Side::Send { Ruling::Lost } else { Ruling::Good });
+    let local = [segment(at, 8, key)];
+    let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
+    for request in [
+        send(Opcode::SEND, 0, &local),
+        rdma(Opcode::RDMA_WRITE, 0, at, key, &local),
+        rdma(Opcode::RDMA_READ, 0, at, key, &local),
+        atomic.with(&local[0]),
+    ] {
+        host.post(A, request);
+        host.ring(A);
+        assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
+        host.recover();
+    }
+    host.post(A, Wqe::new(Opcode::NOP, 0));
+    host.ring(A);
+    host.good(A);
+}
