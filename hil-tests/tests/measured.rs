@@ -136,23 +136,20 @@ fn another_device_gives_other_values() {
     assert_eq!(measure(plain(), "gap06")[what], "the expected bytes");
     assert!(measure(SoftBoard::new(refuses), "gap06")[what].contains("vendor 0x12"));
 
-    let broken = |faults| plain().with_faults(faults);
-    let stays = broken(Faults { tweak_not_advancing: true, ..Faults::default() });
+    let broken = |fault| plain().with_faults(Faults::named(fault).expect(fault));
+    let stays = broken("tweak_not_advancing");
     assert_eq!(measure(stays, "gap04")["tweak behind 2^64 - 1"], "it stays");
-    let unmasked = broken(Faults { check_mask_ignored: true, ..Faults::default() });
+    let unmasked = broken("check_mask_ignored");
     assert_eq!(measure(unmasked, "gap02")["bytes in memory that bit 7 checks, CRC32"], "0 1 2 3");
-    let swapped = broken(Faults { crc_seed_inverted: true, ..Faults::default() });
+    let swapped = broken("crc_seed_inverted");
     assert_eq!(measure(swapped, "gap12")["CRC32 with seed ones"], "699aca21");
-    let anywhere = Faults { atomic_alignment_ignored: true, ..Faults::default() };
-    let told = measure(broken(anywhere), "gap22");
+    let told = measure(broken("atomic_alignment_ignored"), "gap22");
     assert!(told["a masked atomic, 8 bytes at 4"].starts_with("request 1: well"));
-    let all = Faults { qp_rights_ignored: true, ..Faults::default() };
-    let told = measure(broken(all), "gap22");
+    let told = measure(broken("qp_rights_ignored"), "gap22");
     assert!(told["a masked atomic, 4 bytes in the mode without masks"].starts_with("request 1: well"));
-    let denied = Faults { denied_as_access: true, ..Faults::default() };
     let what = "an RDMA READ that the queue pair denies: the event";
-    assert_eq!(measure(broken(denied), "gap21")[what], "AccessViolation");
-    let still = broken(Faults { ref_tag_not_advancing: true, ..Faults::default() });
+    assert_eq!(measure(broken("denied_as_access"), "gap21")[what], "AccessViolation");
+    let still = broken("ref_tag_not_advancing");
     let what = "reference tag wanted behind a block escaped by app tag";
     assert_eq!(measure(still, "gap08")[what], "first");
 
@@ -164,86 +161,50 @@ fn another_device_gives_other_values() {
 /// contradicts an assumption. On hardware, the scenario only reports the contradiction.
 #[test]
 fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
-    let none = Faults::default();
-    let own_tweak = Faults { tweak_of_each_transfer: true, ..none };
-    let masks = Faults { masks_number_the_value: true, ..none };
-    let refused = Faults { invalidation_refused_otherwise: true, ..none };
-    let silent = Faults { failing_request_silent: true, ..none };
+    let (refused, masks) = ("invalidation_refused_otherwise", "masks_number_the_value");
     let rows = [
-        (
-            "r048_an_entry_with_a_wrong_key",
-            "bytes written before",
-            Faults { bad_entries_found_late: true, ..none },
-        ),
+        ("r048_an_entry_with_a_wrong_key", "bytes written before", "bad_entries_found_late"),
         ("r012_the_peer_may_not_invalidate_every_key", "refused invalidation", refused),
         ("r012_the_peer_needs_the_tag_to_invalidate", "refused invalidation", refused),
         ("r012_the_peer_invalidates_no_key_of_another_domain", "refused invalidation", refused),
         ("m82_a_space_begins_where_it_is_asked_to", "refused invalidation", refused),
+        ("r153_leftover_combinations", "memory true, wire false", "leftover_rows_refused"),
+        ("r166_job_sizes", "47 bytes in units of 512", "job_size_ignored"),
         (
-            "r153_leftover_combinations",
-            "memory true, wire false",
-            Faults { leftover_rows_refused: true, ..none },
+            "m17_cancelled_requests_complete_and_do_nothing",
+            "before the queue stops",
+            "failing_request_silent",
         ),
-        ("r166_job_sizes", "47 bytes in units of 512", Faults { job_size_ignored: true, ..none }),
-        ("m17_cancelled_requests_complete_and_do_nothing", "before the queue stops", silent),
-        ("m19_a_draining_queue_stops_behind_an_error", "before the queue stops", silent),
+        ("m19_a_draining_queue_stops_behind_an_error", "before the queue stops", "failing_request_silent"),
         (
             "m19_a_draining_queue_without_errors_goes_on",
             "behind the peer's data",
-            Faults { drained_by_the_peers_data: true, ..none },
+            "drained_by_the_peers_data",
         ),
-        (
-            "r157_the_tweak_counts_and_carries",
-            "tweaks from 0xfffffffffffffffe on",
-            Faults { tweak_carry_refused: true, ..none },
-        ),
-        ("r158_a_transfer_from_the_middle", "bytes 512..2048 of units of 512", own_tweak),
-        ("r185_halves_equal_the_whole", "halves of what is encrypted", own_tweak),
-        ("r185_halves_in_one_request", "halves of what is encrypted", own_tweak),
+        ("r157_the_tweak_counts_and_carries", "tweaks from 0xfffffffffffffffe on", "tweak_carry_refused"),
+        ("r158_a_transfer_from_the_middle", "bytes 512..2048 of units of 512", "tweak_of_each_transfer"),
+        ("r185_halves_equal_the_whole", "halves of what is encrypted", "tweak_of_each_transfer"),
+        ("r185_halves_in_one_request", "halves of what is encrypted", "tweak_of_each_transfer"),
         ("r077_every_bit_of_the_check_mask", "check mask of Crc32c(Ones), input Memory", masks),
         ("r086_every_bit_of_the_copy_mask", "Crc32c(Zeros), copy mask 0x80, Memory", masks),
-        (
-            "r016_atomics_through_an_mkey",
-            "an atomic's old value",
-            Faults { atomic_replies_big_endian: true, ..none },
-        ),
-        ("r186_part_of_a_block", "521 bytes of blocks", Faults { wire_signatures_ignored: true, ..none }),
+        ("r016_atomics_through_an_mkey", "an atomic's old value", "atomic_replies_big_endian"),
+        ("r186_part_of_a_block", "521 bytes of blocks", "wire_signatures_ignored"),
         (
             "r030_what_a_queue_pair_denies_no_key_gives",
             "an RDMA READ that the queue pair denies",
-            Faults { denied_as_access: true, ..none },
+            "denied_as_access",
         ),
-        (
-            "r016_a_receive_counts_bytes_of_the_wire",
-            "bytes of a receive",
-            Faults { receives_count_memory_bytes: true, ..none },
-        ),
-        (
-            "r016_atomics_need_an_aligned_address",
-            "an atomic at 1",
-            Faults { atomic_alignment_ignored: true, ..none },
-        ),
-        (
-            "r012_a_key_that_another_queue_pair_holds",
-            "binding an mkey",
-            Faults { binding_refused: true, ..none },
-        ),
+        ("r016_a_receive_counts_bytes_of_the_wire", "bytes of a receive", "receives_count_memory_bytes"),
+        ("r016_atomics_need_an_aligned_address", "an atomic at 1", "atomic_alignment_ignored"),
+        ("r012_a_key_that_another_queue_pair_holds", "binding an mkey", "binding_refused"),
         (
             "r012_a_key_that_another_queue_pair_holds",
             "an mkey that another queue pair holds",
-            Faults { check_qpn_ignored: true, ..none },
+            "check_qpn_ignored",
         ),
-        (
-            "r032_a_check_for_a_free_key",
-            "changes a configured mkey",
-            Faults { check_free_ignored: true, ..none },
-        ),
-        (
-            "m58_a_key_gets_another_value",
-            "after use, before SYNC_CRYPTO",
-            Faults { dek_value_at_once: true, ..none },
-        ),
-        ("m58_a_key_gets_another_value", "a value of another size", Faults { dek_size_fixed: true, ..none }),
+        ("r032_a_check_for_a_free_key", "changes a configured mkey", "check_free_ignored"),
+        ("m58_a_key_gets_another_value", "after use, before SYNC_CRYPTO", "dek_value_at_once"),
+        ("m58_a_key_gets_another_value", "a value of another size", "dek_size_fixed"),
     ];
     let (capabilities, mut assume) = (plain().capabilities(), BTreeSet::new());
     for scenario in scenarios::all().filter(|scenario| scenario.needs.missing(&capabilities).is_none()) {
@@ -254,9 +215,10 @@ fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
         }
     }
     assert_eq!(assume, rows.iter().map(|(name, ..)| *name).collect());
-    for (name, what, broken) in rows {
+    for (name, what, fault) in rows {
+        let broken = Faults::named(fault).expect(fault);
         let scenario = scenarios::all().find(|scenario| scenario.name == name).expect(name);
-        for (faults, value) in [(none, "as assumed"), (broken, "not as assumed")] {
+        for (faults, value) in [(Faults::default(), "as assumed"), (broken, "not as assumed")] {
             let mut board = plain().with_faults(faults).as_hardware();
             (scenario.run)(&mut board).unwrap_or_else(|error| panic!("{name} on hardware: {error}"));
             let told = board.findings();
