@@ -16,7 +16,7 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{PreparedConfig, Sge};
 use mlx5_softdev::DeviceProfile;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -316,7 +316,7 @@ proptest! {
         let mut pair = QpPairFixture::new(&mut board);
         let region = pair.region(&[0x77; 64]);
         let sges = [Sge { address: region.address, length: 2, lkey: region.key }; 30];
-        let remote = Remote { address: region.address, rkey: region.key };
+        let remote = region.remote();
         let entries = [KlmEntry { address: region.address, length: 8, key: region.key }; 9];
         let mkey = pair.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
         let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
@@ -405,7 +405,7 @@ proptest! {
                 prop_assert_eq!(before, pair.near.counters());
             }
         }
-        prop_assert_eq!(pair.near.queues().free_blocks(), model.free_blocks());
+        prop_assert_eq!(pair.near.counters().free_blocks, model.free_blocks());
     }
 }
 

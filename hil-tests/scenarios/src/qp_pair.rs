@@ -79,6 +79,18 @@ pub struct Region {
     pub key: Key,
 }
 
+impl Region {
+    /// Returns the whole region as an entry of a scatter/gather list.
+    pub const fn sge(&self) -> Sge {
+        Sge { address: self.address, length: self.length as u32, lkey: self.key }
+    }
+
+    /// Returns the begin of the region, as the peer names it.
+    pub const fn remote(&self) -> Remote {
+        Remote { address: self.address, rkey: self.key }
+    }
+}
+
 /// A method of moving data out of an mkey of the near queue pair to the far one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tx {
@@ -435,20 +447,16 @@ impl<'b> QpPairFixture<'b> {
         self.board.write(far.address, &vec![0xee; far.length]);
         let key = self.key(mkey);
         let inside = sge(offset, far.length, key);
-        let outside = sge(far.address, far.length, far.key);
         match way {
             Tx::Send => {
-                self.far.queues().post_receive(RECEIVE, &[outside]).map_err(text)?;
+                self.far.queues().post_receive(RECEIVE, &[far.sge()]).map_err(text)?;
                 self.far.queues().publish_receives();
                 self.near.request(TRANSFER).signaled().send(&[inside])
             }
-            Tx::Write => {
-                let remote = Remote { address: far.address, rkey: far.key };
-                self.near.request(TRANSFER).signaled().rdma_write(remote, &[inside])
-            }
+            Tx::Write => self.near.request(TRANSFER).signaled().rdma_write(far.remote(), &[inside]),
             Tx::PeerRead => {
                 let remote = Remote { address: offset, rkey: key };
-                self.far.request(TRANSFER).signaled().rdma_read(remote, &[outside])
+                self.far.request(TRANSFER).signaled().rdma_read(remote, &[far.sge()])
             }
         }
         .map_err(text)?;
@@ -472,20 +480,16 @@ impl<'b> QpPairFixture<'b> {
     pub fn rx_from(&mut self, way: Rx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
         let key = self.key(mkey);
         let inside = sge(offset, far.length, key);
-        let outside = sge(far.address, far.length, far.key);
         match way {
             Rx::Receive => {
                 self.receive(RECEIVE, &[inside])?;
-                self.far.request(TRANSFER).signaled().send(&[outside])
+                self.far.request(TRANSFER).signaled().send(&[far.sge()])
             }
             Rx::PeerWrite => {
                 let remote = Remote { address: offset, rkey: key };
-                self.far.request(TRANSFER).signaled().rdma_write(remote, &[outside])
+                self.far.request(TRANSFER).signaled().rdma_write(remote, &[far.sge()])
             }
-            Rx::Read => {
-                let remote = Remote { address: far.address, rkey: far.key };
-                self.near.request(TRANSFER).signaled().rdma_read(remote, &[inside])
-            }
+            Rx::Read => self.near.request(TRANSFER).signaled().rdma_read(far.remote(), &[inside]),
         }
         .map_err(text)?;
         let (requester, receiver) = self.finish(way != Rx::Read, way == Rx::Receive)?;

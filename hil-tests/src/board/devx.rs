@@ -7,8 +7,8 @@ use super::about;
 use super::commands;
 use super::service::Service;
 use super::{
-    Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, Finding, MkeySpec, Posting,
-    ProtectionDomain, QpEnd, QpEvent, QueuePairView, RECEIVE_SLOTS, SEND_BLOCKS,
+    Board, COMPLETIONS, Capabilities, Commissioned, Counters, DekSpec, EndQueues, EndSpec, Finding, MkeySpec,
+    Posting, ProtectionDomain, QpEnd, QpEvent, QueuePairView, RECEIVE_SLOTS, SEND_BLOCKS,
 };
 use crate::way::Way;
 use libloading::os::unix::Library;
@@ -133,20 +133,13 @@ impl EndQueues for ShimQueues {
         self.queue.cancel(id, hw_counter)
     }
 
-    fn outstanding(&self) -> u32 {
-        self.queue.outstanding()
-    }
-
-    fn producer(&self) -> u32 {
-        self.queue.producer()
-    }
-
-    fn free_blocks(&self) -> u32 {
-        self.queue.free_blocks()
-    }
-
-    fn next_fence(&self) -> u8 {
-        self.queue.next_fence()
+    fn counters(&self) -> Counters {
+        Counters {
+            producer: self.queue.producer(),
+            free_blocks: self.queue.free_blocks(),
+            outstanding: self.queue.outstanding(),
+            next_fence: self.queue.next_fence(),
+        }
     }
 
     fn block(&self, index: u32) -> Wqebb {

@@ -294,7 +294,7 @@ fn first_wqe(
     let (mut ring, mut slots) = ([Wqebb::ZERO; BLOCKS], SendSlot::array::<BLOCKS>());
     let record = DoorbellRecord::new();
     let settings = SendQueueConfig {
-        first_block: pair.near.queues().producer(),
+        first_block: pair.near.counters().producer,
         ..SendQueueConfig::new(pair.near.qpn())
     };
     let start = settings.first_block as usize % BLOCKS;
@@ -370,7 +370,7 @@ mod tests {
         // the ring.
         pair.configure_prepared(mkey, &prepared, &entries).unwrap();
         let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
-        let first = pair.near.queues().producer();
+        let first = pair.near.counters().producer;
         assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
         assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);
         assert_eq!(wqe[128..132], (BLOCK as u32).to_be_bytes());

@@ -66,17 +66,8 @@ pub trait EndQueues {
     /// As [`SendQueue::cancel`].
     fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError>;
 
-    /// Returns the number of outstanding send requests.
-    fn outstanding(&self) -> u32;
-
-    /// Returns the number of the block at which the next request begins.
-    fn producer(&self) -> u32;
-
-    /// Returns the number of free blocks.
-    fn free_blocks(&self) -> u32;
-
-    /// Returns the fence mode of the next request.
-    fn next_fence(&self) -> u8;
+    /// Returns the counters of the send queue that posting changes.
+    fn counters(&self) -> Counters;
 
     /// Copies a block out of the send ring.
     fn block(&self, index: u32) -> Wqebb;
@@ -143,20 +134,13 @@ impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
         self.send.cancel(id, hw_counter)
     }
 
-    fn outstanding(&self) -> u32 {
-        self.send.outstanding()
-    }
-
-    fn producer(&self) -> u32 {
-        self.send.producer()
-    }
-
-    fn free_blocks(&self) -> u32 {
-        self.send.free_blocks()
-    }
-
-    fn next_fence(&self) -> u8 {
-        self.send.next_fence()
+    fn counters(&self) -> Counters {
+        Counters {
+            producer: self.send.producer(),
+            free_blocks: self.send.free_blocks(),
+            outstanding: self.send.outstanding(),
+            next_fence: self.send.next_fence(),
+        }
     }
 
     fn block(&self, index: u32) -> Wqebb {
@@ -274,13 +258,7 @@ impl QpEnd {
 
     /// Returns the counters of the send queue that posting changes.
     pub fn counters(&mut self) -> Counters {
-        let queues = self.queues();
-        Counters {
-            producer: queues.producer(),
-            free_blocks: queues.free_blocks(),
-            outstanding: queues.outstanding(),
-            next_fence: queues.next_fence(),
-        }
+        self.queues().counters()
     }
 
     /// Returns the number of the queue pair.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, Layout, MkeyConfig};
 use mlx5_mkey::queue::{Failure, Outcome};
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::Remote;
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r028_write_replaces_read, NOTHING, ["R27", "R28", "R30"]),
@@ -63,10 +63,9 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     fixture.install(&pattern(BYTES, 1), None, None)?;
     grant(&mut fixture, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let buffer = fixture.pair.region(&[0; BYTES]);
-    let sge = Sge { address: buffer.address, length: BYTES as u32, lkey: buffer.key };
-    fixture.pair.receive(77, &[sge])?;
+    fixture.pair.receive(77, &[buffer.sge()])?;
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
-    let request = fixture.pair.far.request(78).signaled().rdma_read(remote, &[sge]);
+    let request = fixture.pair.far.request(78).signaled().rdma_read(remote, &[buffer.sge()]);
     request.map_err(text)?;
     fixture.pair.run_far()?;
     for (side, id, expected, found) in [
@@ -137,7 +136,7 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));
     let old = fixture.pair.region(&[0xee; 8]);
-    let sge = Sge { address: old.address, length: 8, lkey: old.key };
+    let sge = old.sge();
     let remote = Remote { address: 8, rkey: fixture.pair.key(fixture.mkey) };
     let request = fixture.pair.far.request(5).signaled().fetch_add(remote, u64::from_ne_bytes([3; 8]), &sge);
     request.map_err(text)?;

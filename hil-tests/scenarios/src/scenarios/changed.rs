@@ -73,7 +73,7 @@ pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignat
 fn post_as(fixture: &mut MkeyFixture<'_>, config: &MkeyConfig) -> Result<u32, String> {
     let entries = fixture.entries();
     fixture.pair.near.hold_back();
-    let first = fixture.pair.near.queues().producer();
+    let first = fixture.pair.near.counters().producer;
     fixture.pair.try_configure(fixture.mkey, config, &entries).map_err(text)?;
     Ok(first)
 }

@@ -14,7 +14,7 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::types::{BlockSize, DekId, Tweak};
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::Sge;
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r058_new_properties_replace_the_old, CRYPTO, ["R58", "R125", "R11"]),
@@ -206,9 +206,8 @@ fn m58_keys_rotate_while_requests_run(board: &mut dyn Board) -> Verdict {
             prepared.set_tweak(Tweak::from_lba(io as u64)).within("tweak")?;
             fixture.pair.post_prepared(mkey, prepared, &entries).within(io)?;
             let all = Sge { address: 0, length: data.len() as u32, lkey: fixture.pair.key(mkey) };
-            let remote = Remote { address: far.address, rkey: far.key };
             let request = fixture.pair.near.request(io as u64).signaled();
-            request.rdma_write(remote, &[all]).within(io)?;
+            request.rdma_write(far.remote(), &[all]).within(io)?;
             ios.push((mkey, far, with(dek, io), key));
         }
         // The first round of the loop publishes the requests with the old key, the second round those with

@@ -8,7 +8,7 @@ use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, COMPLETIONS, EndSpec};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict, Within, ids, syndromes, text};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, Within, ids, syndromes, text};
 use crate::{ensure, ensure_eq};
 use alloc::vec::Vec;
 use mlx5_mkey::command::CqeSize;
@@ -33,10 +33,6 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r016_a_failure_flushes_what_is_behind_it, NOTHING, ["R16", "R32"]),
     scenario!(r016_good_and_bad_data_in_one_chain, SIGNATURE, ["R16", "R182"]),
 ];
-
-fn whole(region: &Region) -> Sge {
-    Sge { address: region.address, length: region.length as u32, lkey: region.key }
-}
 
 /// Five times as many completions as the completion queue has entries arrive in order. So each entry is
 /// written five times, and the owner bit must distinguish new entries from old ones each time.
@@ -76,7 +72,7 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     fixture.store(Rx::Receive, part(&stream, 0..512), &stream)?;
     let target = fixture.pair.region(&[0; 8]);
     let remote = Remote { address: target.address, rkey: Key::from_raw(!0) };
-    fixture.pair.near.request(1).rdma_write(remote, &[whole(&target)]).map_err(text)?;
+    fixture.pair.near.request(1).rdma_write(remote, &[target.sge()]).map_err(text)?;
     fixture.pair.near.request(2).signaled().nop().map_err(text)?;
     fixture.pair.run_both()?;
     let expected = [(1, Some(Syndrome::REMOTE_ACCESS)), (2, Some(Syndrome::FLUSHED))];
@@ -136,7 +132,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let entries = [entry(&fixture.memory, 8..16), entry(&fixture.memory, 0..8)];
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
     let old = fixture.pair.region(&[0; 8]);
-    let sge = whole(&old);
+    let sge = old.sge();
     let remote = |address| Remote { address, rkey: fixture.pair.key(fixture.mkey) };
     let (first, second) = (remote(0), remote(8));
     let mut queue = |post: &mut dyn FnMut(&mut QpPairFixture<'_>) -> Verdict, kind, value: u8| {
@@ -211,7 +207,7 @@ fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
     let mut before = START;
     for (index, (atomic, address, after)) in cases.into_iter().enumerate() {
         let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
-        let sge = Sge { length: atomic.bytes(), ..whole(&old) };
+        let sge = Sge { length: atomic.bytes(), ..old.sge() };
         fixture.pair.far.request(1).signaled().masked_atomic(remote, atomic, &sge).map_err(text)?;
         fixture.pair.run_both()?;
         let kind = match atomic {
@@ -266,8 +262,7 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     let data = pattern(40, 1);
     fixture.install(&[0; 40], None, None)?;
     let source = fixture.pair.region(&data);
-    let (sge, inside) =
-        (whole(&source), Sge { address: 0, length: 40, lkey: fixture.pair.key(fixture.mkey) });
+    let (sge, inside) = (source.sge(), Sge { address: 0, length: 40, lkey: fixture.pair.key(fixture.mkey) });
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
     for write in [false, true] {
         fixture.write(&[0; 40]);
@@ -324,14 +319,13 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     let sges = [
         Sge { address: 10, length: 80, lkey: pair.key(plain) },
         Sge { address: 0, length: 1032, lkey: pair.key(signing) },
-        whole(&third),
+        third.sge(),
     ];
     let space = [part(&pattern(100, 2), 50..100), part(&pattern(100, 2), 0..50)].concat();
     let wire = [part(&space, 10..90), &signed, &pattern(60, 3)].concat();
 
     let target = pair.region(&vec![0; wire.len()]);
-    let remote = Remote { address: target.address, rkey: target.key };
-    pair.near.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
+    pair.near.request(1).signaled().rdma_write(target.remote(), &sges).map_err(text)?;
     pair.run_both()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
     same(&pair.bytes(&target), &wire).within("gathered")?;
@@ -340,7 +334,7 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     pair.board.write(second.address, &[0; 100]);
     pair.board.write(third.address, &[0; 60]);
     pair.receive(2, &sges)?;
-    pair.far.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
+    pair.far.request(3).signaled().send(&[target.sge()]).map_err(text)?;
     pair.run_both()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
@@ -369,7 +363,7 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     let source = fixture.pair.region(&[9; 64]);
     let short = Sge { address: 0, length: 63, lkey: fixture.pair.key(fixture.mkey) };
     fixture.pair.receive(1, &[short])?;
-    fixture.pair.far.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
+    fixture.pair.far.request(2).signaled().send(&[source.sge()]).map_err(text)?;
     fixture.pair.run_both()?;
     let [receiver, sender] = [fixture.pair.wait_near(1)?, fixture.pair.wait_far(1)?];
     ensure_eq!(syndromes(&receiver), [(1, Some(Syndrome::LOCAL_LENGTH))], "receiver");
@@ -384,15 +378,15 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let target = fixture.pair.region(&[0; 8]);
     let source = fixture.pair.region(&[1; 8]);
     let unconfigured = Sge { address: 0, length: 8, lkey: fixture.pair.key(fixture.mkey) };
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = target.remote();
     for id in 20..23 {
-        fixture.pair.near.queues().post_receive(id, &[whole(&source)]).map_err(text)?;
+        fixture.pair.near.queues().post_receive(id, &[source.sge()]).map_err(text)?;
     }
     fixture.pair.near.queues().publish_receives();
     fixture.pair.near.request(1).signaled().nop().map_err(text)?;
     fixture.pair.near.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
-    fixture.pair.near.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
-    fixture.pair.near.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
+    fixture.pair.near.request(3).signaled().rdma_write(remote, &[source.sge()]).map_err(text)?;
+    fixture.pair.near.request(4).rdma_write(remote, &[source.sge()]).map_err(text)?;
     fixture.pair.near.request(5).signaled().nop().map_err(text)?;
     fixture.pair.run_both()?;
     let (sent, received): (Vec<_>, Vec<_>) =
@@ -402,7 +396,7 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     ensure_eq!(sent, vec![(1, done), (2, failed), (3, flushed), (4, flushed), (5, flushed)], "send queue");
     ensure_eq!(received, vec![(20, flushed), (21, flushed), (22, flushed)], "receive queue");
     ensure_eq!(fixture.pair.bytes(&target), [0; 8], "the target of flushed writes");
-    ensure_eq!(fixture.pair.near.queues().outstanding(), 0, "outstanding requests");
+    ensure_eq!(fixture.pair.near.counters().outstanding, 0, "outstanding requests");
     Ok(())
 }
 
@@ -422,10 +416,9 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
         mkeys.push(mkey);
     }
     let target = pair.region(&[0; 512]);
-    let remote = Remote { address: target.address, rkey: target.key };
     for (id, mkey) in (1..).zip(&mkeys) {
         let sge = Sge { address: 0, length: 512, lkey: pair.key(*mkey) };
-        pair.near.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.request(id).signaled().rdma_write(target.remote(), &[sge]).map_err(text)?;
     }
     pair.run_both()?;
     ensure_eq!(ids(&pair.wait_near(2)?), [1, 2], "completions");

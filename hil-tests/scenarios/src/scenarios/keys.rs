@@ -130,10 +130,8 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
 /// pair, which receives the message, and of the far one.
 pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
-    let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
-    fixture.pair.receive(1, &[buffer])?;
-    let message = Sge { address: note.address, length: 8, lkey: note.key };
-    fixture.pair.far.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
+    fixture.pair.receive(1, &[inbox.sge()])?;
+    fixture.pair.far.request(2).signaled().send_invalidate(key, &[note.sge()]).map_err(text)?;
     fixture.pair.run_far()?;
     let (near, far) = (fixture.pair.wait_near(1)?, fixture.pair.wait_far(1)?);
     match (near.as_slice(), far.as_slice()) {
@@ -289,8 +287,7 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     // The first of these requests fails, which takes the queue pair to the error state. The device then
     // flushes the second one, the invalidation.
     let nothing = Remote { address: 0, rkey: Key::from_raw(0) };
-    let sge = Sge { address: memory.address, length: 8, lkey: memory.key };
-    pair.near.request(2).signaled().rdma_write(nothing, &[sge]).map_err(text)?;
+    pair.near.request(2).signaled().rdma_write(nothing, &[memory.sge()]).map_err(text)?;
     pool.invalidate(handle, pair.near.request(3).signaled()).map_err(text)?;
     pair.run_near()?;
     let completions = pair.wait_near(2)?;

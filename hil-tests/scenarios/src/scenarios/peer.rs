@@ -89,9 +89,8 @@ fn words() -> Vec<u8> {
 /// any, and the old value that it received.
 fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, Vec<u8>), String> {
     let old = fixture.pair.region(&[0xee; 8]);
-    let sge = Sge { address: old.address, length: 8, lkey: old.key };
     let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
-    fixture.pair.far.request(5).signaled().fetch_add(remote, 1, &sge).map_err(text)?;
+    fixture.pair.far.request(5).signaled().fetch_add(remote, 1, &old.sge()).map_err(text)?;
     fixture.pair.run_far()?;
     let failed = match fixture.pair.wait_far(1)?.as_slice() {
         [one] => match one.outcome {
@@ -145,8 +144,8 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
 fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let region = pair.region(&[7; 8]);
-    let sge = Sge { address: region.address, length: 8, lkey: region.key };
-    let remote = Remote { address: region.address, rkey: region.key };
+    let sge = region.sge();
+    let remote = region.remote();
     for solicited in [true, false] {
         for write in [false, true] {
             pair.reconnect();

@@ -15,7 +15,7 @@ use mlx5_mkey::wire::OCTOWORD_BYTES;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord, QpnDs};
 use mlx5_mkey::wire::data::{DataSegment, RemoteAddressSegment};
-use mlx5_mkey::wqe::{Local, Remote, Sge};
+use mlx5_mkey::wqe::{Local, Sge};
 use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -104,9 +104,9 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     let bytes = pattern(512, 2);
     let (memory, far) = (pair.region(&bytes), pair.region(&[0; 512]));
     let [first, second] = [pair.mkey(PLAIN), pair.mkey(PLAIN)];
-    let begin = pair.near.queues().producer();
+    let begin = pair.near.counters().producer;
     pair.configure(first, &ALL_RIGHTS, &[entry(&memory, 0..512)])?;
-    let end = pair.near.queues().producer();
+    let end = pair.near.counters().producer;
     let mut umr: Vec<u8> = (begin..end).flat_map(|at| pair.near.queues().block(at).0).collect();
     // Replaces the key in the control segment and the tag in the mkey context by those of the second mkey.
     let key = pair.key(second);
@@ -123,8 +123,7 @@ fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
     }
     let inside = Sge { address: 0, length: 512, lkey: key };
     pair.near.request(1).raw(&umr).map_err(text)?;
-    let target = Remote { address: far.address, rkey: far.key };
-    pair.near.request(2).signaled().rdma_write(target, &[inside]).map_err(text)?;
+    pair.near.request(2).signaled().rdma_write(far.remote(), &[inside]).map_err(text)?;
     completed(&mut pair, &[(2, RequestKind::RdmaWrite)])?;
     ensure_eq!(pair.bytes(&far), bytes, "what the peer has");
     // A complete configuration by the library is possible again.
@@ -163,9 +162,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
     // No fence makes a request wait for a copy. So the scenario waits for the copy's completion.
     completed(pair, &[(1, RequestKind::Memcpy)])?;
-    let sge = Sge { address: memory.address, length: 3000, lkey: memory.key };
-    let target = Remote { address: far.address, rkey: far.key };
-    pair.near.request(2).signaled().rdma_write(target, &[sge]).map_err(text)?;
+    pair.near.request(2).signaled().rdma_write(far.remote(), &[memory.sge()]).map_err(text)?;
     completed(pair, &[(2, RequestKind::RdmaWrite)])?;
     let copied = [part(&bytes, 2000..3000), part(&bytes, 0..2000)].concat();
     ensure_eq!(pair.bytes(&memory), copied, "what was copied");

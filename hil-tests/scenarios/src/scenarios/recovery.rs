@@ -75,8 +75,8 @@ const LIMIT: u64 = 10_000_000_000;
 fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (source, target) = (pair.region(&pattern(64, 1)), pair.region(&[0; 64]));
-    let remote = Remote { address: target.address, rkey: target.key };
-    let write = (remote, Sge { address: source.address, length: 64, lkey: source.key });
+    let remote = target.remote();
+    let write = (remote, source.sge());
     let (mut last, mut last_receive) = (0, RECEIVES);
     let begin = pair.board.nanoseconds();
     for round in 0..ROUNDS.end {
@@ -152,8 +152,7 @@ fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
         let pair = &mut fixture.pair;
         let (bad, key) = (pair.region(&flipped(&images.wire, 0, 1)), pair.key(fixture.mkey));
         let inside = Sge { address: 0, length: bad.length as u32, lkey: key };
-        let outside = Remote { address: bad.address, rkey: bad.key };
-        pair.near.request(1).signaled().rdma_read(outside, &[inside]).map_err(text)?;
+        pair.near.request(1).signaled().rdma_read(bad.remote(), &[inside]).map_err(text)?;
         pair.run_near()?;
         if is_failed {
             pair.board.fail(&pair.near);

@@ -317,7 +317,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
     let change = MkeyConfig { signature: SignatureChange::Set(new), ..MkeyConfig::UNCHANGED };
     for free in 0..5u16 {
         let mut id = 0;
-        while fixture.pair.near.queues().free_blocks() > u32::from(free) {
+        while fixture.pair.near.counters().free_blocks > u32::from(free) {
             id += 1;
             fixture.pair.near.request(id).signaled().nop().map_err(text)?;
         }
@@ -326,11 +326,11 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
             Err(PostError::SendRingFull { needed: 5, free }),
             "with {free} blocks free"
         );
-        ensure_eq!(fixture.pair.near.queues().free_blocks(), u32::from(free), "free blocks");
+        ensure_eq!(fixture.pair.near.counters().free_blocks, u32::from(free), "free blocks");
         fixture.pair.run_near()?;
         let done = fixture.pair.wait_near(usize::try_from(id).unwrap_or(usize::MAX))?;
         ensure_eq!(ids(&done), Vec::from_iter(1..=id), "completions of what was posted");
-        ensure_eq!(fixture.pair.near.queues().free_blocks(), SEND_BLOCKS as u32, "free blocks in the end");
+        ensure_eq!(fixture.pair.near.counters().free_blocks, SEND_BLOCKS as u32, "free blocks in the end");
         fixture.out(Tx::Send, 0, &images.wire).within(format_args!("with {free} blocks free"))?;
     }
     let images = expected::images(&pattern(1024, 2), Some(&new), None);

@@ -95,9 +95,8 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     // The far end publishes an RDMA READ while the new configuration of the near end is still unpublished. So
     // the READ must use the old configuration.
     let target = fixture.pair.region(&[0; 64]);
-    let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
-    fixture.pair.far.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
+    fixture.pair.far.request(1).signaled().rdma_read(remote, &[target.sge()]).map_err(text)?;
     fixture.pair.run_far()?;
     ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of the reader");
     same(&fixture.pair.bytes(&target), &data).within("before the doorbell")?;
@@ -141,9 +140,8 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
         let prepared = pair.prepare(mkey, &config).map_err(text)?;
         let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
         pair.near.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
-        let remote = Remote { address: target.address, rkey: target.key };
         let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
-        pair.near.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.request(2).signaled().rdma_write(target.remote(), &[sge]).map_err(text)?;
         pair.run_near()?;
         ensure_eq!(ids(&pair.wait_near(1)?), [2], "round {round}: completions");
         let images = expected::images(&data, Some(&WIRE), Some((&crypto, &KEY_128)));
@@ -168,21 +166,19 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
     for round in 0..24u8 {
         let near = pair.region(&pattern(BYTES, round));
         let far = pair.region(&pattern(BYTES, !round));
-        let begin = pair.near.queues().producer();
+        let begin = pair.near.counters().producer;
         let half = BYTES / 2;
         let entries = [entry(&near, half..BYTES), entry(&near, 0..half)];
         let of = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
         let sge = Sge { address: 0, length: BYTES as u32, lkey: of.key() };
-        let remote = Remote { address: far.address, rkey: far.key };
         pair.near.request(1).configure_mkey(of, &prepared, &entries).map_err(text)?;
         let request = pair.near.request(2);
         let reads = match round % 3 {
-            0 => request.rdma_write(remote, &[sge]).map(|()| false),
-            1 => request.rdma_read(remote, &[sge]).map(|()| true),
+            0 => request.rdma_write(far.remote(), &[sge]).map(|()| false),
+            1 => request.rdma_read(far.remote(), &[sge]).map(|()| true),
             _ => {
                 // The far end posts a receive request before the near end sends the message.
-                let buffer = Sge { address: far.address, length: BYTES as u32, lkey: far.key };
-                pair.far.queues().post_receive(3, &[buffer]).map_err(text)?;
+                pair.far.queues().post_receive(3, &[far.sge()]).map_err(text)?;
                 pair.far.queues().publish_receives();
                 request.send(&[sge]).map(|()| false)
             }
@@ -208,7 +204,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
 fn fences(pair: &mut QpPairFixture<'_>, begin: u32) -> Vec<u8> {
     let queue = pair.near.queues();
     let (mut at, mut fences) = (begin, Vec::new());
-    while at < queue.producer() {
+    while at < queue.counters().producer {
         let [.., ds, _, _, _, flags] = *queue.block(at).0.first_chunk::<12>().unwrap_or(&[0; 12]);
         fences.push(FmCeSe::from_bits(flags).fm());
         at += u32::from(ds & 0x3f).div_ceil(4).max(1);
@@ -226,11 +222,11 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     pair.near.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
     pair.run_near()?;
     ensure_eq!(pair.poll_near()?, vec![], "completions");
-    ensure!(pair.near.queues().outstanding() > 0, "retired without a completion");
+    ensure!(pair.near.counters().outstanding > 0, "retired without a completion");
     pair.near.request(2).signaled().nop().map_err(text)?;
     pair.run_near()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions behind a signalled request");
-    ensure_eq!(pair.near.queues().outstanding(), 0, "requests left behind it");
+    ensure_eq!(pair.near.counters().outstanding, 0, "requests left behind it");
     Ok(())
 }
 
@@ -244,11 +240,11 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     {
         let config = MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED };
         pair.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
-        ensure_eq!(pair.near.queues().outstanding(), 1 + psvs, "work requests");
+        ensure_eq!(pair.near.counters().outstanding, 1 + psvs, "work requests");
         pair.run_near()?;
         let done: Vec<_> = pair.wait_near(1)?.iter().map(|work| work.outcome).collect();
         ensure!(matches!(done[..], [Outcome::Sent { kind: RequestKind::MkeyConfigure, .. }]), "{done:?}");
-        ensure_eq!(pair.near.queues().outstanding(), 0, "work requests left");
+        ensure_eq!(pair.near.counters().outstanding, 0, "work requests left");
     }
     Ok(())
 }
@@ -347,9 +343,8 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         MkeyConfig { signature: SignatureChange::Set(signature), crypto: Some(crypto), ..ALL_RIGHTS };
     let far = fixture.pair.region(&[0; 520]);
     let key = fixture.pair.key(fixture.mkey);
-    let (remote, sge) =
-        (Remote { address: far.address, rkey: far.key }, Sge { address: 0, length: 520, lkey: key });
-    let before = fixture.pair.near.queues().producer();
+    let (remote, sge) = (far.remote(), Sge { address: 0, length: 520, lkey: key });
+    let before = fixture.pair.near.counters().producer;
     for round in 0..crate::board::SEND_BLOCKS {
         fixture.pair.board.write(far.address, &[0; 520]);
         fixture.pair.try_configure(fixture.mkey, &config, &entries[..]).map_err(text)?;
@@ -360,7 +355,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     }
     // Each round posts an odd number of blocks, so 256 rounds begin at 256 different blocks of the ring.
     let blocks =
-        fixture.pair.near.queues().producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
+        fixture.pair.near.counters().producer.wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
     Ok(())
 }
@@ -369,9 +364,9 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let target = pair.region(&[0; 800]);
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = target.remote();
     let mut id = 0u64;
-    while pair.near.queues().producer() < 0x1_0000 + 100 {
+    while pair.near.counters().producer < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
         let first = id;
         // This loop posts seventeen requests of fourteen blocks each.
@@ -512,10 +507,7 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     let far = fixture.pair.region(&flipped(&images.wire, 700, 1));
     let sge = Sge { address: 0, length: far.length as u32, lkey: fixture.pair.key(fixture.mkey) };
     let near = &mut fixture.pair.near;
-    near.request(1)
-        .signaled()
-        .rdma_read(Remote { address: far.address, rkey: far.key }, &[sge])
-        .map_err(text)?;
+    near.request(1).signaled().rdma_read(far.remote(), &[sge]).map_err(text)?;
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     near.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
     near.ring_doorbell();
@@ -632,14 +624,13 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
         let sges =
             [Sge { address: 1560, length: 520, lkey: key }, Sge { address: 0, length: 1560, lkey: key }];
         let target = fixture.pair.region(&[0; 2080]);
-        let remote = Remote { address: target.address, rkey: target.key };
-        fixture.pair.near.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
+        fixture.pair.near.request(1).signaled().rdma_write(target.remote(), &sges).map_err(text)?;
         fixture.pair.run_near()?;
         ensure_eq!(ids(&fixture.pair.wait_near(1)?), [1], "completions of the write");
         let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
         same(&fixture.pair.bytes(&target), &turned).within("written")?;
         fixture.write(&[0; 4 * 512]);
-        fixture.pair.near.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
+        fixture.pair.near.request(2).signaled().rdma_read(target.remote(), &sges).map_err(text)?;
         fixture.pair.run_near()?;
         ensure_eq!(ids(&fixture.pair.wait_near(1)?), [2], "completions of the read");
         fixture.holds(&images.memory).within("read")?;
@@ -702,7 +693,7 @@ pub(super) fn draining<'b>(
     )?;
     let far = fixture.pair.region(&[0; 512]);
     let sge = Sge { address: 0, length: 512, lkey: fixture.pair.key(fixture.mkey) };
-    Ok((fixture, Remote { address: far.address, rkey: far.key }, sge))
+    Ok((fixture, far.remote(), sge))
 }
 
 /// A send queue with draining enabled stops after the transfer with a signature error, before the next
@@ -712,7 +703,7 @@ pub(super) fn draining<'b>(
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
     fixture.pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-    let next = fixture.pair.near.queues().producer() as u16;
+    let next = fixture.pair.near.counters().producer as u16;
     fixture.pair.near.request(2).fenced().signaled().nop().map_err(text)?;
     fixture.pair.near.request(3).signaled().nop().map_err(text)?;
     fixture.pair.run_near()?;
@@ -739,15 +730,14 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
     let (note, inbox) = (fixture.pair.region(&[0x44; 8]), fixture.pair.region(&[0; 16]));
-    let message = Sge { address: note.address, length: 8, lkey: note.key };
     for number in 0..2 {
         let buffer = Sge { address: inbox.address + number * 8, length: 8, lkey: inbox.key };
         fixture.pair.far.queues().post_receive(number, &[buffer]).map_err(text)?;
     }
     fixture.pair.far.queues().publish_receives();
     fixture.pair.near.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-    fixture.pair.near.request(7).fenced().signaled().send(&[message]).map_err(text)?;
-    fixture.pair.near.request(8).signaled().send(&[message]).map_err(text)?;
+    fixture.pair.near.request(7).fenced().signaled().send(&[note.sge()]).map_err(text)?;
+    fixture.pair.near.request(8).signaled().send(&[note.sge()]).map_err(text)?;
     fixture.pair.run_near()?;
     let completed = ids(&fixture.pair.wait_near(1)?);
     if !assumed(fixture.pair.board, "completions before the queue stops", completed, vec![7])? {

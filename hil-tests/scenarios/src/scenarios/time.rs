@@ -48,11 +48,10 @@ fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
     const ROUNDS: u64 = 8;
     let mut pair = QpPairFixture::new(board);
     let region = pair.region(&pattern(64, 1));
-    let sge = Sge { address: region.address, length: 64, lkey: region.key };
     for cqe_size in [CqeSize::B64, CqeSize::B128] {
         pair.reconnect_as(EndSpec { cqe_size, ..EndSpec::default() });
         for round in 0..ROUNDS {
-            for received in [None, Some(&sge)] {
+            for received in [None, Some(&region.sge())] {
                 stamp(&mut pair, received).within(format_args!("{cqe_size:?}, round {round}"))?;
             }
         }

@@ -12,7 +12,7 @@ use mlx5_mkey::mkey::{Access, KlmEntry, MemoryWindow};
 use mlx5_mkey::queue::{Message, Outcome, PoolSlot, RequestKind, WindowPool, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::Remote;
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(m81_a_window_gives_rights_until_it_is_revoked, NOTHING, ["M81"]),
@@ -75,12 +75,11 @@ fn ask(
 ) -> Result<Vec<u8>, String> {
     let bytes = pattern(length, if ask == Ask::Write { 99 } else { 98 });
     let buffer = pair.region(&bytes);
-    let sge = Sge { address: buffer.address, length: length as u32, lkey: buffer.key };
     let remote = Remote { address, rkey };
     let request = pair.far.request(2).signaled();
     match ask {
-        Ask::Read => request.rdma_read(remote, &[sge]),
-        Ask::Write => request.rdma_write(remote, &[sge]),
+        Ask::Read => request.rdma_read(remote, &[buffer.sge()]),
+        Ask::Write => request.rdma_write(remote, &[buffer.sge()]),
     }
     .map_err(text)?;
     pair.run_far()?;
@@ -194,9 +193,8 @@ fn m81_the_peer_invalidates_a_window(board: &mut dyn Board) -> Verdict {
     bind(&mut pair, &mut window, range, Access::REMOTE_READ, 0)?;
     let key = window.key();
     let inbox = pair.region(&[0; 8]);
-    let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
-    pair.receive(1, &[buffer])?;
-    let message = Sge { address: inbox.address, length: 8, lkey: inbox.key };
+    pair.receive(1, &[inbox.sge()])?;
+    let message = inbox.sge();
     pair.far.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
     pair.run_far()?;
     let received: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();

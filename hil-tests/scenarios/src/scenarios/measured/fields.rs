@@ -16,7 +16,6 @@ use mlx5_mkey::types::{BlockSize, Seed};
 use mlx5_mkey::wire::bsf::{BfsPsv, InlineDif, RepeatSeed, SignatureBsf};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::{AtomicSegment, RemoteAddressSegment};
-use mlx5_mkey::wqe::Sge;
 use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Measurement] = &[
@@ -118,7 +117,7 @@ fn gap27_fields_of_layouts(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let stream = [InterleavedEntry { address, bytes: 16, skip: 8, key }];
         let layout = Layout::Interleaved { repeat: 4, entries: &stream };
         fixture.pair.near.hold_back();
-        let first = fixture.pair.near.queues().producer();
+        let first = fixture.pair.near.counters().producer;
         fixture.pair.try_configure(fixture.mkey, &ALL_RIGHTS, layout).map_err(text)?;
         change(&mut fixture, first, &changes)?;
         let found = run(&mut fixture)?.and_then(|()| send(&mut fixture, Tx::Send, 0, space.len()));
@@ -136,7 +135,7 @@ fn gap27_fields_of_layouts(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         fixture.pair.configure(fixture.mkey, &ALL_RIGHTS, entries.as_slice())?;
         let other = [entry(&memory, 512..528); 4];
         fixture.pair.near.hold_back();
-        let first = fixture.pair.near.queues().producer();
+        let first = fixture.pair.near.counters().producer;
         let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
         let request = fixture.pair.near.request(CONFIGURE).signaled();
         request.replace_entries(mkey, 0, &other).map_err(text)?;
@@ -167,7 +166,7 @@ fn gap28_opcode_modifiers(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             rkey: far.key.get().into(),
             reserved: 0.into(),
         };
-        let local = data(Sge { address: near.address, length: 8, lkey: near.key });
+        let local = data(near.sge());
         let operands = AtomicSegment { swap_add: u64::from_ne_bytes([1; 8]).into(), compare: 0.into() };
         let mut bytes = match opcode {
             Opcode::NOP => wqe(opcode, &[]),

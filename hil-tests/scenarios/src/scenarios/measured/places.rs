@@ -17,7 +17,7 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{Local, MemcpyConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, MemcpyConfig, Remote};
 
 pub(super) const ALL: &[Measurement] = &[
     measurement!(gap17_protected_mkeys_under_other_mkeys, NOTHING),
@@ -148,7 +148,7 @@ fn gap18_protected_mkeys_as_lists_and_in_atomics(board: &mut dyn Board, tell: Te
         let (mut fixture, _) = protected(board, protection, &[1; 512])?;
         let old = fixture.pair.region(&[0; 8]);
         let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
-        let sge = Sge { address: old.address, length: 8, lkey: old.key };
+        let sge = old.sge();
         fixture.pair.far.request(1).signaled().fetch_add(remote, 1, &sge).map_err(text)?;
         fixture.pair.run_far()?;
         let done = told(&fixture.pair.wait_far(1)?);
@@ -193,7 +193,7 @@ fn gap19_copies(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let opaque = fixture.pair.region(&[0xcc; MemcpyConfig::OPAQUE_BYTES]);
         let local = |region: &Region| Local { address: region.address, lkey: region.key };
         fixture.pair.near.hold_back();
-        let first = fixture.pair.near.queues().producer();
+        let first = fixture.pair.near.counters().producer;
         fixture.pair.near.request(1).signaled().memcpy(local(&to), local(&from), 64).map_err(text)?;
         let changes = [(at + 3, 32)].into_iter();
         let changes = changes.chain((OPAQUE_KEY..).zip(opaque.key.get().to_be_bytes()));
@@ -230,9 +230,8 @@ fn gap20_windows_over_too_much(board: &mut dyn Board, tell: Tell<'_>) -> Verdict
         pair.run_near()?;
         let bound = told(&pair.wait_near(1)?);
         let buffer = pair.region(&[0; 64]);
-        let sge = Sge { address: buffer.address, length: 64, lkey: buffer.key };
         let remote = Remote { address, rkey: window.key() };
-        pair.far.request(2).signaled().rdma_read(remote, &[sge]).map_err(text)?;
+        pair.far.request(2).signaled().rdma_read(remote, &[buffer.sge()]).map_err(text)?;
         pair.run_far()?;
         let used = told(&pair.wait_far(1)?);
         tell(&format!("a window over {what}, its {part} 64 bytes"), &format!("bound: {bound}; read: {used}"));

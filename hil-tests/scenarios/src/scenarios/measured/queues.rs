@@ -30,14 +30,12 @@ fn gap24_where_a_draining_queue_stops(board: &mut dyn Board, tell: Tell<'_>) -> 
         let note = pair.region(&pattern(64, 2));
         let inbox = pair.region(&[0; 64]);
         pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        let target = Remote { address: inbox.address, rkey: inbox.key };
-        let source = Sge { address: note.address, length: 64, lkey: note.key };
         let mut starts = Vec::new();
         for id in 2..=4 {
-            starts.push(pair.near.queues().producer() as u16);
+            starts.push(pair.near.counters().producer as u16);
             let request = pair.near.request(id).signaled();
             let request = if is_fenced { request.fenced() } else { request };
-            request.rdma_write(target, &[source]).map_err(text)?;
+            request.rdma_write(inbox.remote(), &[note.sge()]).map_err(text)?;
         }
         pair.run_near()?;
         let done = told(&pair.wait_near(4)?);
@@ -79,11 +77,10 @@ fn gap25_completion_queue_of_signature_errors(board: &mut dyn Board, tell: Tell<
         let far = pair.region(&bad);
         let place = Sge { address: 0, length, lkey: pair.key(mkey) };
         let outside = Sge { address: far.address, length, lkey: far.key };
-        let theirs = Remote { address: far.address, rkey: far.key };
         let ours = Remote { address: 0, rkey: pair.key(mkey) };
         match what {
-            "in its own RDMA READ" => pair.near.request(1).signaled().rdma_read(theirs, &[place]),
-            "in its own RDMA WRITE" => pair.near.request(1).signaled().rdma_write(theirs, &[place]),
+            "in its own RDMA READ" => pair.near.request(1).signaled().rdma_read(far.remote(), &[place]),
+            "in its own RDMA WRITE" => pair.near.request(1).signaled().rdma_write(far.remote(), &[place]),
             "in what it receives" => {
                 pair.receive(1, &[place])?;
                 pair.far.request(2).signaled().send(&[outside][..])

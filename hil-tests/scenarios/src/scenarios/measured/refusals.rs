@@ -121,9 +121,8 @@ fn gap21_what_a_responder_does_when_it_refuses(board: &mut dyn Board, tell: Tell
         let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
         pair.reconnect_as(end);
         let (inbox, buffer) = (pair.region(&[0; 8]), pair.region(&[0; 520]));
-        let place = Sge { address: inbox.address, length: 8, lkey: inbox.key };
         for id in 1..=3 {
-            pair.near.queues().post_receive(id, &[place]).map_err(text)?;
+            pair.near.queues().post_receive(id, &[inbox.sge()]).map_err(text)?;
         }
         pair.near.queues().publish_receives();
         let rkey = pair.key(mkey);
@@ -215,7 +214,7 @@ fn gap22_refusals_of_masked_atomics(board: &mut dyn Board, tell: Tell<'_>) -> Ve
         let pair = &mut fixture.pair;
         let old = pair.region(&[0; 8]);
         let remote = Remote { address, rkey: pair.key(fixture.mkey) };
-        post(pair, atomic, remote, Sge { address: old.address, length: 8, lkey: old.key })?;
+        post(pair, atomic, remote, old.sge())?;
         pair.run_far()?;
         let done = told(&pair.wait_far(1)?);
         let (old, memory) = (pair.bytes(&old), pair.bytes(&fixture.memory));
@@ -257,8 +256,7 @@ fn gap23_vendor_syndromes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     }
     let pair = &mut bound.pair;
     let plain = pair.region(&[0; 64]);
-    let (remote, good) =
-        (Remote { address: plain.address, rkey: plain.key }, place(plain.address, plain.key));
+    let (remote, good) = (plain.remote(), plain.sge());
     for (what, bad) in rows {
         for way in ["RDMA WRITE from", "RDMA READ into", "receive into"] {
             match way {

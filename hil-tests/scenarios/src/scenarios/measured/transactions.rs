@@ -94,8 +94,7 @@ fn two_transactions(board: &mut dyn Board, data: &[u8], protected: &[u8]) -> Res
         sges.push(Sge { address: 0, length: length as u32, lkey });
     }
     let far = fixture.pair.region(&vec![0; 2 * length]);
-    let buffer = Sge { address: far.address, length: far.length as u32, lkey: far.key };
-    fixture.pair.far.queues().post_receive(1, &[buffer]).map_err(text)?;
+    fixture.pair.far.queues().post_receive(1, &[far.sge()]).map_err(text)?;
     fixture.pair.far.queues().publish_receives();
     fixture.pair.near.request(2).signaled().send(&sges[..]).map_err(text)?;
     fixture.pair.run_near()?;
