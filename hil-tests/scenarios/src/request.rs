@@ -188,6 +188,22 @@ impl Objects<'_> {
 }
 
 impl Request {
+    /// Returns the data of a request that moves data: its data segments, or the bytes in the request itself.
+    pub fn data(&self) -> Option<Payload<'_>> {
+        match self {
+            Self::Send(data)
+            | Self::SendImm(_, data)
+            | Self::SendInvalidate(_, data)
+            | Self::Write(_, data)
+            | Self::WriteImm(_, _, data) => Some(data.payload()),
+            Self::Read(_, sges) => Some(Payload::Sges(sges)),
+            Self::CompareSwap(.., sge) | Self::FetchAdd(.., sge) | Self::Masked(.., sge) => {
+                Some(Payload::Sges(core::slice::from_ref(sge)))
+            }
+            _ => None,
+        }
+    }
+
     /// Posts this request.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use mlx5_mkey::mkey::{
     Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, KlmEntry, Signature, SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, Seed};
-use mlx5_mkey::wqe::Sge;
+use mlx5_mkey::wqe::{Payload, Sge};
 
 /// Posts a chain of requests through libmlx5, between `ibv_wr_start` and `ibv_wr_complete`. The first request
 /// has the id (`wr_id`) `first`. Returns 0, or the errno of `ibv_wr_complete`.
@@ -42,14 +42,8 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
     const INLINE: u32 = 8;
     let inline = match work {
         Work::Configure(_) => true,
-        Work::Plain(
-            Request::Send(data)
-            | Request::SendImm(_, data)
-            | Request::SendInvalidate(_, data)
-            | Request::Write(_, data)
-            | Request::WriteImm(_, _, data),
-        ) => matches!(data, Data::Inline(_)),
-        Work::Plain(_) | Work::Bind(..) => false,
+        Work::Plain(request) => matches!(request.data(), Some(Payload::Inline(_))),
+        Work::Bind(..) => false,
     };
     [(flags.fenced, FENCE), (flags.signaled, SIGNALED), (flags.solicited, SOLICITED), (inline, INLINE)]
         .iter()

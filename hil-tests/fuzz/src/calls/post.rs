@@ -18,16 +18,7 @@ use mlx5_mkey::types::{Key, PsvIndex, Seed};
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
-use mlx5_mkey::wqe::{Local, MaskedAtomic, Remote, Sge};
-
-/// Returns the number of octowords that the data take in a request.
-fn octowords(data: &Data) -> u32 {
-    match data {
-        Data::Sges(sges) => sges.len() as u32,
-        Data::Inline(bytes) if bytes.is_empty() => 0,
-        Data::Inline(bytes) => (bytes.len() as u32 + 4).div_ceil(16),
-    }
-}
+use mlx5_mkey::wqe::{Local, MaskedAtomic, Payload, Remote, Sge};
 
 /// The models of mkeys, windows and prepared configurations, on which the result of a request depends.
 #[derive(Clone, Copy)]
@@ -295,56 +286,34 @@ fn kind_of(request: &Request) -> RequestKind {
 
 /// Returns whether the request after this one gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
 fn needs_fence_after(request: &Request) -> bool {
-    match request {
-        Request::Configure(..)
-        | Request::ConfigureByPointer(..)
-        | Request::Replace(..)
-        | Request::ReplaceByPointer(..)
-        | Request::AppendByPointer(..)
-        | Request::BindWindow(..)
-        | Request::SetPsv(..)
-        | Request::Invalidate(_)
-        | Request::InvalidateMkey(_)
-        | Request::InvalidateWindow(_) => true,
-        Request::Raw(bytes) => matches!(bytes[3], 0x20 | 0x25),
-        _ => false,
-    }
+    let (opcode, _) = code(request, Key::from_raw(0));
+    matches!(opcode, Opcode::UMR | Opcode::SET_PSV)
 }
 
 /// Returns the number of octowords of a request that moves data, or of a NOP.
 fn request_octowords(request: &Request) -> u32 {
-    match request {
-        Request::Send(data) | Request::SendImm(_, data) | Request::SendInvalidate(_, data) => {
-            1 + octowords(data)
-        }
-        Request::Write(_, data) | Request::WriteImm(_, _, data) => 2 + octowords(data),
-        Request::Read(_, sges) => 2 + sges.len() as u32,
-        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => 5,
-        Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => 4,
+    let segments = match request {
+        Request::Write(..) | Request::WriteImm(..) | Request::Read(..) => 2,
+        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => 4,
+        Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => 3,
         _ => 1,
-    }
+    };
+    let data = match request.data() {
+        Some(Payload::Sges(sges)) => sges.len() as u32,
+        Some(Payload::Inline(bytes)) if !bytes.is_empty() => (bytes.len() as u32 + 4).div_ceil(16),
+        _ => 0,
+    };
+    segments + data
 }
 
 /// Returns the error for data that exceed the limits of this queue.
 fn check_data(request: &Request, config: &SendQueueConfig) -> Result<(), PostError> {
-    let sges = match request {
-        Request::Send(Data::Sges(sges))
-        | Request::SendImm(_, Data::Sges(sges))
-        | Request::SendInvalidate(_, Data::Sges(sges))
-        | Request::Write(_, Data::Sges(sges))
-        | Request::WriteImm(_, _, Data::Sges(sges))
-        | Request::Read(_, sges) => sges,
-        Request::Send(Data::Inline(bytes))
-        | Request::SendImm(_, Data::Inline(bytes))
-        | Request::SendInvalidate(_, Data::Inline(bytes))
-        | Request::Write(_, Data::Inline(bytes))
-        | Request::WriteImm(_, _, Data::Inline(bytes)) => {
+    let sges = match request.data() {
+        Some(Payload::Sges(sges)) => sges,
+        Some(Payload::Inline(bytes)) => {
             let (length, max) = (bytes.len() as u32, config.max_inline_data);
             let error = PostError::InlineTooLong { length: length as u16, max: max as u16 };
             return if length > max { Err(error) } else { Ok(()) };
-        }
-        Request::CompareSwap(.., sge) | Request::FetchAdd(.., sge) | Request::Masked(.., sge) => {
-            std::slice::from_ref(sge)
         }
         _ => return Ok(()),
     };
@@ -696,22 +665,19 @@ type Transfer = (Option<(u64, u32)>, Option<(u64, u64)>, Vec<Sge>, Vec<u8>);
 
 fn wanted(op: &Request) -> Transfer {
     let at = |remote: &Remote| Some((remote.address, remote.rkey.get()));
-    let (remote, atomic, data) = match op {
-        Request::Send(data) | Request::SendImm(_, data) | Request::SendInvalidate(_, data) => {
-            (None, None, data.clone())
-        }
-        Request::Write(remote, data) | Request::WriteImm(remote, _, data) => (at(remote), None, data.clone()),
-        Request::Read(remote, sges) => (at(remote), None, Data::Sges(sges.clone())),
-        Request::CompareSwap(remote, compare, swap, sge) => {
-            (at(remote), Some((*swap, *compare)), Data::Sges(vec![*sge]))
-        }
-        Request::FetchAdd(remote, add, sge) => (at(remote), Some((*add, 0)), Data::Sges(vec![*sge])),
-        Request::Masked(remote, _, sge) => (at(remote), None, Data::Sges(vec![*sge])),
-        other => panic!("{other:?} moves no data"),
+    let (remote, atomic) = match op {
+        Request::Write(remote, ..)
+        | Request::WriteImm(remote, ..)
+        | Request::Read(remote, _)
+        | Request::Masked(remote, ..) => (at(remote), None),
+        Request::CompareSwap(remote, compare, swap, _) => (at(remote), Some((*swap, *compare))),
+        Request::FetchAdd(remote, add, _) => (at(remote), Some((*add, 0))),
+        _ => (None, None),
     };
-    match data {
-        Data::Sges(sges) => (remote, atomic, sges, Vec::new()),
-        Data::Inline(bytes) => (remote, atomic, Vec::new(), bytes),
+    match op.data() {
+        Some(Payload::Sges(sges)) => (remote, atomic, sges.to_vec(), Vec::new()),
+        Some(Payload::Inline(bytes)) => (remote, atomic, Vec::new(), bytes.to_vec()),
+        _ => panic!("{op:?} moves no data"),
     }
 }
 
