@@ -45,8 +45,7 @@ struct Window {
 struct Faults {
     registers: Vec<(Register, u32)>,
     deaf: bool,
-    /// `before` changes memory before the first doorbell that has one of its bits, `behind` after the first
-    /// such doorbell.
+    /// Changes of memory, with the bits of their doorbells: see [`Rig::before`] and [`Rig::behind`].
     before: Option<(u32, Change)>,
     behind: Option<(u32, Change)>,
     doorbells: Vec<u32>,
@@ -116,8 +115,14 @@ impl Rig {
         queue
     }
 
-    fn before(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
-        self.faults.borrow_mut().before = Some((u32::MAX, Box::new(change)));
+    /// Makes this change of memory before the next doorbell that has one of these bits.
+    fn before(&self, doorbells: u32, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
+        self.faults.borrow_mut().before = Some((doorbells, Box::new(change)));
+    }
+
+    /// Makes this change of memory after the next doorbell that has one of these bits.
+    fn behind(&self, doorbells: u32, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
+        self.faults.borrow_mut().behind = Some((doorbells, Box::new(change)));
     }
 
     /// Returns `count` free pages of the board's memory, which the library can give to the firmware.
@@ -131,18 +136,6 @@ impl Rig {
         let (mut queue, mut pages) = (self.queue(), self.pages(200));
         queue.start(&mut pages, &mut self.clock).unwrap();
         (queue, pages)
-    }
-
-    fn behind(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
-        self.faults.borrow_mut().behind = Some((u32::MAX, Box::new(change)));
-    }
-
-    fn before_pages(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
-        self.faults.borrow_mut().before = Some((PAGES_DOORBELL, Box::new(change)));
-    }
-
-    fn behind_pages(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
-        self.faults.borrow_mut().behind = Some((PAGES_DOORBELL, Box::new(change)));
     }
 
     fn bytes(&self, at: u64, length: usize) -> Vec<u8> {
@@ -160,6 +153,9 @@ fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
 
 /// Offset of the first mailbox block in the command queue's memory.
 const BLOCKS: u64 = 4096;
+
+/// The bits of all doorbells.
+const ANY: u32 = u32::MAX;
 
 /// Doorbell bit and entry offset of MANAGE_PAGES commands. They use the last of the command queue's 16
 /// entries, each 128 bytes long.
@@ -232,7 +228,7 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     // The test flips a bit at these offsets in the command queue entry: in a word of the request, in the
     // token, and in the signature.
     for at in [0x17, 0x3c, 0x3d] {
-        rig.before(flip(at));
+        rig.before(ANY, flip(at));
         let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();
         assert_eq!(error.to_string(), "QUERY_ISSI was not delivered: signature error");
     }
@@ -245,7 +241,7 @@ fn what_is_changed_on_its_way_to_the_device_is_refused() {
     // the token, and both signatures. The reply has no second block, so the device's refusal can only concern
     // the request.
     for at in [0, 0x23b, 0x23d, 0x23e, 0x23f] {
-        rig.before(flip(BLOCKS + 1024 + at));
+        rig.before(ANY, flip(BLOCKS + 1024 + at));
         let error = queue.execute(&give, &mut rig.clock).unwrap_err();
         assert_eq!(delivery(error), DeliveryStatus::SIGNATURE, "{at:#x}");
     }
@@ -261,12 +257,12 @@ fn a_reply_that_is_changed_is_noticed_where_that_is_asked_for() {
     for at in
         [0x20, 0x3c, BLOCKS + 0x65, BLOCKS + 0x23b, BLOCKS + 7 * 1024 + 0x1ff, BLOCKS + 7 * 1024 + 0x23d]
     {
-        rig.behind(flip(at));
+        rig.behind(ANY, flip(at));
         assert_eq!(queue.execute(&QueryGeneralCapabilities, &mut rig.clock), reply, "{at:#x}");
     }
     assert_eq!(queue.execute(&QueryGeneralCapabilities, &mut rig.clock), Ok(good));
     let mut trusting = rig.try_queue(|config| config.verify_replies = false).unwrap();
-    rig.behind(flip(BLOCKS + 7 * 1024 + 0x23f));
+    rig.behind(ANY, flip(BLOCKS + 7 * 1024 + 0x23f));
     assert_eq!(trusting.execute(&QueryGeneralCapabilities, &mut rig.clock), Ok(good));
 }
 
@@ -359,7 +355,7 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
     let mut pages = rig.pages(200);
-    rig.behind_pages(flip(PAGES_ENTRY + 0x20));
+    rig.behind(PAGES_DOORBELL, flip(PAGES_ENTRY + 0x20));
     let lost = CommandQueueError::Reply { command: Opcode::MANAGE_PAGES };
     assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(lost));
     assert_eq!(pages.taken(), 1, "the device may own the page");
@@ -368,7 +364,7 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
 
     // If the device does not return its pages, `stop` asks for them for 5 seconds, and then disables the
     // device.
-    rig.before_pages(flip(PAGES_ENTRY + 0x17));
+    rig.before(PAGES_DOORBELL, flip(PAGES_ENTRY + 0x17));
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     assert_eq!(delivery(error), DeliveryStatus::SIGNATURE);
     rig.clock.0.set(0);
@@ -381,7 +377,7 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
 fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
     let mut rig = Rig::new();
     let (mut queue, mut pages) = rig.started();
-    rig.behind(flip(0x20));
+    rig.behind(ANY, flip(0x20));
     let bad = CommandQueueError::Reply { command: Opcode::TEARDOWN_HCA };
     assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(bad));
     assert_eq!(pages.taken(), 0, "the firmware owns no page, and the function is disabled");
@@ -398,10 +394,9 @@ fn m64_a_function_is_disabled_whatever_its_firmware_refuses() {
     {
         let mut rig = Rig::new();
         let (mut queue, mut pages) = rig.started();
-        let change = move |bare: &mut dyn Bare, address| {
+        rig.before(doorbell, move |bare, address| {
             [0x10, 0x1f].iter().for_each(|at| flip(entry + at)(bare, address));
-        };
-        rig.faults.borrow_mut().before = Some((doorbell, Box::new(change)));
+        });
         match queue.stop(&mut pages, &mut rig.clock) {
             Err(CommandQueueError::Command(CommandError::Status { command, .. })) => {
                 assert_eq!(command, refused, "the first error");
@@ -424,7 +419,7 @@ fn m64_a_function_is_not_disabled_while_a_command_is_undelivered() {
     let mut rig = Rig::new();
     let (mut queue, mut pages) = rig.started();
     for (doorbell, entry) in [(1, 0), (PAGES_DOORBELL, PAGES_ENTRY)] {
-        rig.faults.borrow_mut().before = Some((doorbell, Box::new(flip(entry + 0x17))));
+        rig.before(doorbell, flip(entry + 0x17));
         let error = queue.stop(&mut pages, &mut rig.clock).unwrap_err();
         assert_eq!((delivery(error), pages.taken()), (DeliveryStatus::SIGNATURE, 155));
         let again = queue.execute(&EnableHca(Function::OWN), &mut rig.clock);
@@ -453,11 +448,11 @@ fn m64_pages_that_were_not_given_are_not_taken_back() {
         let first = rig.bare.borrow_mut().pages(5);
         // There are enough pages for booting only: the start fails before INIT_HCA, and `stop` first takes
         // the 5 boot pages back.
-        let mut pages = Exact { pages: (0..5).map(|page| first + page * 4096).collect(), taken: Vec::new() };
+        let mut pages = Exact::new(first, 5);
         assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(CommandQueueError::NoPages { wanted: 150 }));
         let told = Rc::new(Cell::new(0));
         let seen = told.clone();
-        rig.behind_pages(move |bare, address| {
+        rig.behind(PAGES_DOORBELL, move |bare, address| {
             let second = u64::from_be_bytes(bare.read(address + BLOCKS + 8, 8).try_into().unwrap());
             seen.set(other.unwrap_or(second));
             bare.write(address + BLOCKS, &seen.get().to_be_bytes());
@@ -473,6 +468,13 @@ fn m64_pages_that_were_not_given_are_not_taken_back() {
 struct Exact {
     pages: Vec<u64>,
     taken: Vec<u64>,
+}
+
+impl Exact {
+    /// Makes a source of `count` pages, which begin at this address.
+    fn new(first: u64, count: u64) -> Self {
+        Self { pages: (0..count).map(|page| first + page * 4096).collect(), taken: Vec::new() }
+    }
 }
 
 impl PageSource for Exact {
@@ -511,8 +513,7 @@ fn pages_that_a_source_has_after_a_gap_are_put_back() {
     let mut rig = Rig::new();
     let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
     let first = rig.bare.borrow_mut().pages(200);
-    let all = (0..200).map(|page| first + page * 4096).collect();
-    let mut pages = WithGap { pages: Exact { pages: all, taken: Vec::new() }, until_gap: 10 };
+    let mut pages = WithGap { pages: Exact::new(first, 200), until_gap: 10 };
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     assert!(matches!(error, CommandQueueError::NoPages { .. }), "{error}");
     assert_eq!(pages.pages.taken.len(), 5, "the pages for booting");
@@ -522,9 +523,8 @@ fn pages_that_a_source_has_after_a_gap_are_put_back() {
 fn a_page_at_address_0_is_refused_and_put_back() {
     let mut rig = Rig::new();
     let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
-    let mut pages = Exact { pages: vec![0], taken: Vec::new() };
-    let more = rig.bare.borrow_mut().pages(4);
-    pages.pages.extend((0..4).map(|page| more + page * 4096));
+    let mut pages = Exact::new(rig.bare.borrow_mut().pages(4), 4);
+    pages.pages.insert(0, 0);
     let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
     assert_eq!(error, CommandQueueError::Command(CommandError::PageAtZero));
     assert!(pages.pages.contains(&0) && !pages.taken.contains(&0));
@@ -559,6 +559,12 @@ fn a_range_of_pages_has_a_bit_for_each() {
     }
 }
 
+/// Returns a command that loads a key into the device.
+fn load(pd: Pdn, key: &[u8; 64]) -> CreateDek<'_> {
+    let key = DekKey::Plain256 { key: XtsKey::new(key).unwrap(), keytag: None };
+    CreateDek { pd, key, opaque: [0; 8] }
+}
+
 #[test]
 fn m66_a_key_leaves_nothing_in_the_queue() {
     let mut rig = Rig::new();
@@ -568,21 +574,17 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     let seen = Rc::new(Cell::new(false));
     let told = seen.clone();
     let has_key = move |memory: &[u8]| memory.windows(16).any(|window| window == &key[16..32]);
-    rig.before(move |bare, address| told.set(has_key(&bare.read(address, 20 << 10))));
-    let load = |pd: Pdn| {
-        let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None };
-        CreateDek { pd, key, opaque: [0; 8] }
-    };
-    queue.execute(&load(pd), &mut rig.clock).unwrap();
+    rig.before(ANY, move |bare, address| told.set(has_key(&bare.read(address, 20 << 10))));
+    queue.execute(&load(pd, &key), &mut rig.clock).unwrap();
     assert!(seen.get(), "the key was in memory before");
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
     // The key must also be gone from memory after the device has refused the command, and after a command
     // without an answer.
     let nowhere = Pdn::new(0x12_3456).unwrap();
-    assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
+    assert!(queue.execute(&load(nowhere, &key), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
     rig.faults.borrow_mut().deaf = true;
-    assert!(queue.execute(&load(pd), &mut rig.clock).is_err());
+    assert!(queue.execute(&load(pd, &key), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
 }
 
@@ -615,11 +617,7 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
     let mut rig = Rig::new();
     let mut queue = rig.try_queue(|config| config.timeout_ms = 1).unwrap();
     rig.faults.borrow_mut().deaf = true;
-    let load = CreateDek {
-        pd: Pdn::new(1).unwrap(),
-        key: DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None },
-        opaque: [0; 8],
-    };
+    let load = load(Pdn::new(1).unwrap(), &key);
     /// Fills the stack with zeros, deeper than the library's functions reach, and writes these bytes in
     /// between.
     #[inline(never)]
@@ -647,16 +645,12 @@ fn m66_a_key_leaves_nothing_in_the_software_device() {
     secrets::fill(&mut key[..]);
     let needles = secrets::Needle::of(&key[..]);
     assert!(!scan.find(&needles).is_empty(), "bytes in memory are found");
-    let load = |pd: Pdn| {
-        let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None };
-        CreateDek { pd, key, opaque: [0; 8] }
-    };
-    let dek = queue.execute(&load(pd), &mut rig.clock).unwrap();
+    let dek = queue.execute(&load(pd, &key), &mut rig.clock).unwrap();
     queue.execute(&DestroyDek(dek), &mut rig.clock).unwrap();
     // The refused command stands last, because a later command could overwrite the memory that it used, and
     // with it a remaining key.
     let nowhere = Pdn::new(0x12_3456).unwrap();
-    assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
+    assert!(queue.execute(&load(nowhere, &key), &mut rig.clock).is_err());
     wipe(&mut key[..]);
     scan.expect_gone(&needles);
 }
