@@ -307,15 +307,8 @@ pub(super) fn try_out(packages: &[PathBuf]) -> Result<(), String> {
                   setpriv --reuid 65534 --regid 65534 --clear-groups mlx5-emulate ibv_devinfo\n\
                   dpkg --remove libmlx5-mkey-dev libmlx5-mkey1 mlx5-emulate\n";
     let mut command = program("chroot", &[&system.to_string_lossy()]);
-    command.args([
-        "/usr/bin/env",
-        "-i",
-        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME=/root",
-        "sh",
-        "-exc",
-        script,
-    ]);
+    command.args(["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"]);
+    command.args(["sh", "-exc", script]);
     let printed = answer(command)?;
     let (compiled, active) = (printed.contains("the library is there"), printed.contains("PORT_ACTIVE"));
     if compiled && active { Ok(()) } else { Err(format!("the packages in a new system say:\n{printed}")) }

@@ -38,16 +38,8 @@ fn install() -> Result<PathBuf, String> {
     let list = made.join("requirements.txt");
     fs::write(&list, REQUIREMENTS).at(&home)?;
     let mut pip = program(PYTHON, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    pip.args([
-        "--root-user-action",
-        "ignore",
-        "--only-binary",
-        ":all:",
-        "--no-deps",
-        "--no-compile",
-        "--target",
-    ])
-    .args([&made, &PathBuf::from("--requirement"), &list]);
+    pip.args(["--root-user-action", "ignore", "--only-binary", ":all:", "--no-deps", "--no-compile"]);
+    pip.arg("--target").arg(&made).arg("--requirement").arg(&list);
     let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).at(&home));
     if installed.is_ok() {
         let _ = fs::remove_dir_all(&home);

@@ -38,28 +38,9 @@ pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
     check(toolchain.elsewhere(folder.path(), false, &["test", "--lib", "--quiet"]))?;
     check(toolchain.elsewhere(folder.path(), true, &["firmware", "--quiet"]))?;
     let image = folder.path().join(IMAGE);
-    let words = [
-        "--pdeathsig",
-        "KILL",
-        "qemu-system-aarch64",
-        "-M",
-        "virt",
-        "-cpu",
-        "cortex-a72",
-        "-m",
-        "1G",
-        "-display",
-        "none",
-        "-monitor",
-        "none",
-        "-nic",
-        "none",
-        "-serial",
-        "stdio",
-        "-kernel",
-    ];
-    let mut machine = program("timeout", &["60", "setpriv"]);
-    machine.args(words).arg(&image);
+    let mut machine = program("timeout", &["60", "setpriv", "--pdeathsig", "KILL", "qemu-system-aarch64"]);
+    machine.args(["-M", "virt", "-cpu", "cortex-a72", "-m", "1G", "-display", "none", "-monitor", "none"]);
+    machine.args(["-nic", "none", "-serial", "stdio", "-kernel"]).arg(&image);
     let mut log = Vec::new();
     let status = emulate(machine, &image, &mut log)?;
     let log = String::from_utf8_lossy(&log).into_owned();

@@ -218,17 +218,8 @@ impl<'a> Dpdk<'a> {
         let operations = OPERATIONS.to_string();
         command.args(["--", "--devtype", "mlx5_pci", "--optype", "cipher-only", "--cipher-algo", "aes-xts"]);
         command.args(["--cipher-iv-sz", "16", "--desc-nb", "64", "--burst-sz", "32", "--pool-sz", "1024"]);
-        command.args([
-            "--ptest",
-            test,
-            "--cipher-op",
-            operation,
-            "--buffer-sz",
-            unit,
-            "--total-ops",
-            &operations,
-        ]);
-        command.args(*options);
+        command.args(["--ptest", test, "--cipher-op", operation, "--buffer-sz", unit]);
+        command.args(["--total-ops", &operations]).args(*options);
         Ok(command)
     }
 
@@ -259,15 +250,8 @@ impl<'a> Dpdk<'a> {
         if let Some(limits) = limits {
             command.env("LD_PRELOAD", format!("{}:{}", limits.display(), self.device.library.display()));
         }
-        command.args([
-            "--no-huge",
-            "-m",
-            &megabytes.to_string(),
-            "--no-shconf",
-            "--no-telemetry",
-            "-a",
-            device,
-        ]);
+        command.args(["--no-huge", "-m", &megabytes.to_string(), "--no-shconf", "--no-telemetry"]);
+        command.args(["-a", device]);
         // DPDK runs two threads on all processors of this process: one submits operations, one controls the
         // test.
         command.args(["--lcores", &format!("(0,1)@({})", processors()?)]);

@@ -288,23 +288,9 @@ mod tests {
         let named = |kernel: &str, port: &str| (Arch::X86, Some(kernel.to_owned()), port.to_owned());
         assert_eq!(asked("--kernel sid --port ethernet"), [(); 7].map(|()| named("sid", "ethernet")));
         let own = asked("--kernel /here --arch x86-64");
-        assert_eq!(
-            own,
-            [
-                "infiniband",
-                "ethernet",
-                "ethernet",
-                "ethernet",
-                "ethernet",
-                "ethernet",
-                "ethernet",
-                "ethernet",
-                "infiniband",
-                "ethernet",
-                "infiniband"
-            ]
-            .map(|port| named("/here", port))
-        );
+        let (ib, eth) = ("infiniband", "ethernet");
+        let ports = [ib, eth, eth, eth, eth, eth, eth, eth, ib, eth, ib];
+        assert_eq!(own, ports.map(|port| named("/here", port)));
         assert_eq!(asked("--arch arm64"), [(Arch::Arm64, None, "infiniband".to_owned())]);
     }
 }

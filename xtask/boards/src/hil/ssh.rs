@@ -48,16 +48,8 @@ impl Remote {
         let mut command = Command::new("ssh");
         // Options for ssh: ask no questions, refuse unknown hosts, print no banner, allocate no terminal, and
         // end when the connection is dead.
-        command.args([
-            "-T",
-            "-o",
-            "BatchMode=yes",
-            "-o",
-            "StrictHostKeyChecking=yes",
-            "-o",
-            "LogLevel=ERROR",
-        ]);
-        command.args(["-o", "ClearAllForwardings=yes", "-o", "ConnectTimeout=10"]);
+        command.args(["-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]);
+        command.args(["-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes", "-o", "ConnectTimeout=10"]);
         command.args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]);
         if let Some(port) = self.ssh.port {
             command.args(["-p", &port.to_string()]);
