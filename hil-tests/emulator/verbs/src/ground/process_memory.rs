@@ -2,22 +2,18 @@
 //! address fails, and the process lives on.
 //!
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
-//! any time. So every access goes through the kernel (`window.rs`). The kernel answers EFAULT where plain
-//! loads and stores would end the program, and respects the protection of pages.
+//! any time, and plain loads and stores would then end the program. A thread that executes requests copies
+//! bytes itself, and a signal handler ends a copy at a bad address (`direct.rs`). Other threads of the program
+//! may have blocked the signal, so their copies go through the kernel (`window.rs`), which answers EFAULT.
+//! Both ways respect the protection of pages.
 
-use crate::ground::window;
+use crate::ground::{direct, window};
 use mlx5_softdev::{Fault, Memory};
 #[cfg(any(test, feature = "fuzz"))]
 use std::cell::Cell;
 #[cfg(any(test, feature = "fuzz"))]
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
-
-/// The most ranges that the kernel takes in one call (UIO_MAXIOV).
-const MAX_IOVECS: usize = 1024;
-
-/// The smallest page of any system.
-const PAGE: u64 = 4096;
 
 /// The most attempts to read a few bytes (a doorbell record, for instance) twice with the same result. After
 /// the last attempt, the second copy counts.
@@ -68,45 +64,8 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
 }
 
 impl ProcessMemory {
-    /// Reads 8 bytes at each address: pairs of doorbell records. The result is `None` for an address without
-    /// memory. Consecutive addresses in one page are read together, because the kernel takes longer to find a
-    /// page than to copy it.
-    ///
-    /// The host writes a record of 4 bytes with one store, but the kernel may copy single bytes, and then see
-    /// only a part of this store. So each record is read twice, until both copies are equal.
-    pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
-        out.clear();
-        let spans: Vec<&[u64]> =
-            addresses.chunk_by(|one, next| page(*one).is_some() && page(*one) == page(*next)).collect();
-        for spans in spans.chunks(MAX_IOVECS / 2) {
-            let ranges: Vec<_> = spans.iter().map(|addresses| range(addresses)).collect();
-            let twice =
-                |(address, length): &(u64, usize)| [iovec(*address, *length), iovec(*address, *length)];
-            let iovecs: Vec<_> = ranges.iter().flat_map(twice).collect();
-            let mut bytes = vec![0; ranges.iter().map(|(_, length)| 2 * length).sum()];
-            let read = readv(&mut bytes, &iovecs);
-            let mut rest = bytes.get(..read).unwrap_or_default();
-            for (addresses, (start, length)) in spans.iter().zip(&ranges) {
-                let (both, behind) = rest.split_at_checked(2 * length).unwrap_or_default();
-                rest = behind;
-                let copies = both.split_at_checked(*length).unwrap_or_default();
-                out.extend(addresses.iter().map(|address| {
-                    let of = |copy: &[u8]| copy.get((address - start) as usize..)?.first_chunk().copied();
-                    of(copies.0)
-                        .filter(|first| of(copies.1) == Some(*first))
-                        .or_else(|| self.record(*address))
-                }));
-            }
-        }
-    }
-
-    fn record(self, address: u64) -> Option<[u8; 8]> {
-        let mut bytes = [0; 8];
-        self.steady(address, &mut bytes).ok()?;
-        Some(bytes)
-    }
-
-    /// Reads bytes that another thread may be writing, until two reads return the same.
+    /// Reads bytes that another thread may be writing: repeats until two reads are equal, [`RETRIES`] times at
+    /// most.
     fn steady(self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let length = out.len();
         let mut twice = [0; 16];
@@ -127,17 +86,25 @@ impl ProcessMemory {
 
 impl Memory for ProcessMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
-        if out.len() <= 8 {
-            return self.steady(address, out);
-        }
         let length = out.len();
-        let fault = Fault { address, length: length as u64 };
-        if readv(out, &[iovec(address, length)]) < length { Err(fault) } else { Ok(()) }
+        let is_done = if direct::survives() {
+            is_visible(address, length as u64) && direct::load(out, address)
+        } else if length <= 8 {
+            return self.steady(address, out);
+        } else {
+            readv(out, &[iovec(address, length)]) == length
+        };
+        if is_done { Ok(()) } else { Err(Fault { address, length: length as u64 }) }
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         let fault = Fault { address, length: bytes.len() as u64 };
-        let is_done = is_visible(address, fault.length) && window::store(address, bytes) == bytes.len();
+        let is_done = is_visible(address, fault.length)
+            && if direct::survives() {
+                direct::store(address, bytes)
+            } else {
+                window::store(address, bytes) == bytes.len()
+            };
         if is_done { Ok(()) } else { Err(fault) }
     }
 
@@ -147,30 +114,6 @@ impl Memory for ProcessMemory {
         fence(Ordering::Release);
         self.write(address, &[byte])
     }
-
-    /// Stores the entry by one system call, which copies `body` and then `last`. On x86-64, other threads see
-    /// the stores in this order.
-    #[cfg(target_arch = "x86_64")]
-    fn publish_entry(&mut self, address: u64, body: &[u8], last: u8) -> Result<(), Fault> {
-        let length = body.len() + 1;
-        let is_done =
-            is_visible(address, length as u64) && window::store_in_order(address, body, &[last]) == length;
-        if is_done { Ok(()) } else { Err(Fault { address, length: length as u64 }) }
-    }
-}
-
-/// Returns the page that holds a pair of doorbell records, or `None` if the pair crosses a page's end.
-fn page(address: u64) -> Option<u64> {
-    let last = address.checked_add(7)?;
-    (address / PAGE == last / PAGE).then_some(address / PAGE)
-}
-
-/// Returns address and length of the memory that holds the pairs of records at these addresses. The pairs are
-/// in one page, or there is only one pair.
-fn range(addresses: &[u64]) -> (u64, usize) {
-    let first = addresses.iter().copied().min().unwrap_or_default();
-    let last = addresses.iter().copied().max().unwrap_or_default();
-    (first, (last - first) as usize + 8)
 }
 
 /// Returns whether `length` bytes at `address` are mapped and readable, and also writable if `write` is set.
@@ -229,29 +172,5 @@ mod tests {
         assert!(!mapped(code, 1, true));
         assert!(!mapped(0x10, 1, false));
         assert!(!mapped(u64::MAX, 2, false));
-    }
-
-    #[test]
-    fn records_are_read_together() {
-        let record = [1u8, 2, 3, 4, 5, 6, 7, 8];
-        let address = record.as_ptr().expose_provenance() as u64;
-        let mut out = Vec::new();
-        ProcessMemory.records(&[address, 0x10, address, u64::MAX - 2, 0x10], &mut out);
-        assert_eq!(out, [Some(record), None, Some(record), None, None]);
-    }
-
-    #[test]
-    fn records_of_pages_are_told_apart() {
-        // `bytes` holds at least three whole pages. The records lie in the first two of these pages, and
-        // across the boundary between the two.
-        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at % 251) as u8).collect();
-        let first = (bytes.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
-        let begin = (first - bytes.as_ptr() as u64) as usize;
-        let places = [64, 0, 128, PAGE - 8, PAGE - 4, PAGE, PAGE + 64, 16];
-        let mut out = Vec::new();
-        ProcessMemory.records(&places.map(|place| first + place), &mut out);
-        let at = |place: u64| bytes.get(begin + place as usize..)?.first_chunk().copied();
-        let expected = places.map(at);
-        assert_eq!(out, expected);
     }
 }

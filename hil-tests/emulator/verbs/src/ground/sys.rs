@@ -1,8 +1,8 @@
 //! The few system calls for which the standard library has no safe form.
 #![allow(unsafe_code)]
 
-use crate::ground::descriptors;
 use crate::ground::errno::Errno;
+use crate::ground::{descriptors, direct};
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -341,20 +341,30 @@ unsafe extern "C" {
 /// The state of a thread that cannot be cancelled (`PTHREAD_CANCEL_DISABLE`).
 const NO_CANCELLATION: c_int = 1;
 
+/// All signals but the two that report a bad address.
+fn signals_that_can_wait() -> libc::sigset_t {
+    // SAFETY: a signal set of zeros is valid, and lives until the calls are over.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut signals);
+        libc::sigdelset(&raw mut signals, libc::SIGSEGV);
+        libc::sigdelset(&raw mut signals, libc::SIGBUS);
+        signals
+    }
+}
+
 /// Runs `body` on a thread of the program so that the program notices nothing: signals and cancellation wait
-/// until `body` is done, and `errno` is as before.
+/// until `body` is done, and `errno` is as before. `body` survives bad addresses.
 pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: a signal set of zeros is valid. All calls fill or read variables that live until the call is
     // over, and change only this thread. The location of errno is always valid for its thread.
     unsafe {
         let errno = *libc::__errno_location();
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
+        let (wait, mut before): (_, libc::sigset_t) = (signals_that_can_wait(), std::mem::zeroed());
         let mut cancellation = 0;
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const wait, &raw mut before);
         pthread_setcancelstate(NO_CANCELLATION, &raw mut cancellation);
-        let result = body();
+        let result = direct::with_signals(body);
         pthread_setcancelstate(cancellation, std::ptr::null_mut());
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         *libc::__errno_location() = errno;
@@ -362,15 +372,13 @@ pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Blocks all signals in this thread, since they are meant for the program's own threads.
-pub(crate) fn block_signals() {
-    // SAFETY: a signal set of zeros is valid. Both calls fill or read `signals`, which lives until they are
-    // over.
-    unsafe {
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut signals);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
-    }
+/// Runs `body` on a thread of this library. Signals go to the program's own threads, but for those that report
+/// a bad address. `body` survives bad addresses.
+pub(crate) fn without_signals(body: impl FnOnce()) {
+    let signals = signals_that_can_wait();
+    // SAFETY: the call reads `signals`, which lives until it is over.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const signals, std::ptr::null_mut()) };
+    direct::with_signals(body);
 }
 
 #[cfg(test)]

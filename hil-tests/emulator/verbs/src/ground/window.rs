@@ -1,7 +1,7 @@
 //! Copies bytes from and to any address of this process through a window: a small file in memory, which this
-//! library has mapped.
+//! library has mapped. Threads that cannot receive SIGSEGV copy in this way (`direct.rs` has the other way).
 //!
-//! `pwritev` copies bytes from any addresses into the window, and `preadv` copies bytes from the window to
+//! `pwritev` copies bytes from any addresses into the window, and `pread` copies bytes from the window to
 //! any address. Both stop at the first address without memory, and respect the protection of pages. The
 //! calls for memory of other processes (`process_vm_readv`) take two to three times as long, because they pin
 //! pages. Sandboxes and qemu-user often lack these calls.
@@ -52,32 +52,22 @@ impl Window {
         moved
     }
 
-    /// Stores the pieces, one after the other, from an address on. Returns the number of bytes before the
-    /// first unmapped address. Stores nothing if the pieces have more than [`ROOM`] bytes.
-    fn store(&mut self, address: u64, pieces: [&[u8]; 2]) -> usize {
-        let [first, second] = pieces;
-        let length = first.len() + second.len();
-        if length > ROOM {
+    /// Stores bytes from an address on. Returns the number of bytes before the first unmapped address. Stores
+    /// nothing if there are more than [`ROOM`] bytes.
+    fn store(&mut self, address: u64, bytes: &[u8]) -> usize {
+        if bytes.len() > ROOM {
             return 0;
         }
-        // SAFETY: the window has `ROOM` bytes, which is enough for both pieces. Only this thread uses the
-        // window, and the pieces are not part of it.
-        unsafe {
-            self.bytes.copy_from_nonoverlapping(first.as_ptr(), first.len());
-            self.bytes.add(first.len()).copy_from_nonoverlapping(second.as_ptr(), second.len());
-        }
-        let range = |from: u64, length| libc::iovec {
-            iov_base: std::ptr::without_provenance_mut(from as usize),
-            iov_len: length,
-        };
-        let ranges =
-            [range(address, first.len()), range(address.wrapping_add(first.len() as u64), second.len())];
+        // SAFETY: the window has `ROOM` bytes, which is enough. Only this thread uses the window, and `bytes`
+        // is not part of it.
+        unsafe { self.bytes.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        let to = std::ptr::without_provenance_mut(address as usize);
         // SAFETY: the kernel writes to the address, which the program has handed to the device. It is not
         // memory of this library unless the program lies; hardware would write there as well. Only this
         // thread uses the window, in which no byte stays.
         let moved = unsafe {
-            let moved = libc::preadv(self.file.as_raw_fd(), ranges.as_ptr(), ranges.len() as i32, 0);
-            self.bytes.write_bytes(0, length);
+            let moved = libc::pread(self.file.as_raw_fd(), to, bytes.len(), 0);
+            self.bytes.write_bytes(0, bytes.len());
             moved
         };
         usize::try_from(moved).unwrap_or(0)
@@ -113,7 +103,7 @@ impl Drop for Window {
 
 /// Returns whether the process runs under valgrind, which preloads libraries of its own. A device may read
 /// bytes that a program never wrote, but memcheck reports an error where `pwritev` reads such bytes.
-fn is_under_valgrind() -> bool {
+pub(crate) fn is_under_valgrind() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     let names_valgrind = |list: &[u8]| list.windows(9).any(|part| part == b"vgpreload");
     *FOUND.get_or_init(|| {
@@ -167,20 +157,13 @@ pub(crate) fn store(address: u64, bytes: &[u8]) -> usize {
     let mut done = 0;
     for piece in bytes.chunks(ROOM) {
         let to = address.wrapping_add(done as u64);
-        let moved = with_window(|window| window.store(to, [piece, &[]]));
+        let moved = with_window(|window| window.store(to, piece));
         done += moved;
         if moved < piece.len() {
             break;
         }
     }
     done
-}
-
-/// Stores two pieces, one after the other, from an address on. The kernel copies the second piece after the
-/// first. Returns the number of bytes before the first unmapped address.
-#[cfg(any(target_arch = "x86_64", test))]
-pub(crate) fn store_in_order(address: u64, first: &[u8], second: &[u8]) -> usize {
-    with_window(|window| window.store(address, [first, second]))
 }
 
 #[cfg(test)]
@@ -210,9 +193,6 @@ mod tests {
             "the bytes before the first"
         );
         assert_eq!(load(&mut [0; 9], &[range(address, 4), range(0x10, 5)]), 4);
-        assert_eq!(store_in_order(address, b"one", b"two"), 6);
-        let mut six = [0; 6];
-        assert_eq!((load(&mut six, &[range(address, 6)]), &six), (6, b"onetwo"));
     }
 
     #[test]

@@ -21,6 +21,10 @@ const EAGER: Duration = Duration::from_micros(50);
 const ATTENTIVE: Duration = Duration::from_millis(20);
 /// The sleep between two looks at the doorbell records until [`ATTENTIVE`] has passed.
 const SHORT: Duration = Duration::from_micros(50);
+/// While a thread of the program polls, the worker sleeps for [`SHORT`] between two looks at the thread. When
+/// the thread has polled for this time, the worker sleeps for [`LONG`], because its looks take the thread's
+/// core. A thread that waits for data in its memory polls for a shorter time, and then no more.
+const PERSISTENT: Duration = Duration::from_millis(5);
 /// Until this time has passed since the last work, the worker sleeps for [`LONG`] between two looks at the
 /// doorbell records.
 const PATIENT: Duration = Duration::from_secs(1);
@@ -38,25 +42,22 @@ const LONGEST: Duration = Duration::from_millis(16);
 /// Starts the worker, which waits on `bell`. Returns whether the thread could be started.
 pub(super) fn start(bell: UnixStream) -> bool {
     let worker = std::thread::Builder::new().name("mlx5-device".into());
-    worker.spawn(move || without_signals(|| owner::as_device(|| run(bell)))).is_ok()
-}
-
-fn without_signals(body: impl FnOnce()) {
-    sys::block_signals();
-    sys::wake_on_time();
-    body();
+    worker.spawn(move || sys::without_signals(|| owner::as_device(|| run(bell)))).is_ok()
 }
 
 fn run(mut bell: UnixStream) {
+    sys::wake_on_time();
     let mut idle_since = Instant::now();
     loop {
         let done = std::panic::catch_unwind(schedule::work);
         // A panic is a fault of the device. The worker continues with the parts of the state that are intact.
         let Found { moved, awake } = done.unwrap_or(Found { moved: false, awake: true });
+        let polled_since = Instant::now();
         let mut stepped_aside = false;
         while schedule::is_polled() {
             stepped_aside = true;
-            sys::wait(&[bell.as_raw_fd()], Some(LONG));
+            let pause = if polled_since.elapsed() < PERSISTENT { SHORT } else { LONG };
+            sys::wait(&[bell.as_raw_fd()], Some(pause));
             drain(&mut bell);
         }
         if stepped_aside {

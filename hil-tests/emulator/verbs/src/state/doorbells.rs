@@ -3,6 +3,7 @@
 
 use crate::ground::process_memory::ProcessMemory;
 use crate::state::events::Subject;
+use mlx5_softdev::Memory as _;
 
 /// A doorbell record that the device watches.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +21,6 @@ impl Doorbells {
     /// Replaces the watched records. The next [`Doorbells::look`] returns each of them as changed.
     pub(super) fn watch(&mut self, records: impl Iterator<Item = (Subject, u64)>) {
         self.0 = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
-        // Neighbouring addresses stand together, because records in one page are read together.
-        self.0.sort_by_key(|watched| watched.address);
     }
 
     /// Returns whether no record is watched.
@@ -31,12 +30,10 @@ impl Doorbells {
 
     /// Returns the records that have changed since the last call, each with its queue.
     pub(super) fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
-        let addresses: Vec<u64> = self.0.iter().map(|watched| watched.address).collect();
-        let mut records = Vec::new();
-        ProcessMemory.records(&addresses, &mut records);
         let mut changed = Vec::new();
-        for (watched, record) in self.0.iter_mut().zip(records) {
-            if let Some(record) = record.filter(|record| *record != watched.last) {
+        for watched in &mut self.0 {
+            let mut record = [0; 8];
+            if ProcessMemory.read(watched.address, &mut record).is_ok() && record != watched.last {
                 watched.last = record;
                 changed.push((watched.queue, record));
             }

@@ -11,6 +11,7 @@ mod paths;
 mod port;
 mod record;
 mod shared;
+mod signals;
 mod verbs;
 
 use mlx5_testing::preload::{INSIDE, preloaded, preloaded_with, program};

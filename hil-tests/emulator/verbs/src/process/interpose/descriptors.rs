@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::next::{fail, guarded, next};
+use super::signals;
 use crate::command::request::VERBS_IOCTL;
 use crate::ground::errno::Errno;
 use crate::ground::{descriptors, owner};
@@ -22,6 +23,7 @@ pub(super) unsafe fn adopt(device: usize, descriptor: c_int) -> c_int {
     } else if descriptors::is_too_high(descriptor) {
         Err(Errno(libc::EMFILE))
     } else {
+        signals::catch();
         guarded(|| calls::open(descriptor, device))
     };
     match refused {

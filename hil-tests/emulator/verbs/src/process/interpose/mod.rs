@@ -19,3 +19,4 @@ mod netlink;
 mod next;
 mod paths;
 mod reads;
+mod signals;
