@@ -89,7 +89,8 @@ impl<'a> WorkRequest<'a> {
         self.queue
     }
 
-    /// Returns the result of comparing the request with the earlier requests of the ring.
+    /// Returns how the request fits into the ring: whether its bytes are whole and were written, and whether
+    /// its block number and queue pair agree with those of earlier requests.
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }

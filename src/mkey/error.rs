@@ -85,7 +85,7 @@ pub enum ConfigError {
         /// The length of the mkey's entries, if they all have one.
         mkey: Option<KsmEntrySize>,
     },
-    /// The kind of mkey has both entries of one length (KSM), and signature or crypto. No source shows that
+    /// The kind of mkey combines entries of one length (KSM) with signature or crypto. No source shows that
     /// devices support this combination.
     EntriesWithBsf,
     /// A tag of a prepared configuration was to be changed, but the configuration sets no T10-DIF in this

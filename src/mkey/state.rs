@@ -52,7 +52,8 @@ pub struct Mkey {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
-// All fields that posting needs come before `kind`, in two cache lines of 64 bytes.
+// Posting a complete prepared configuration uses only the fields before `kind`, in two cache lines of 64
+// bytes.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 
 impl Mkey {

@@ -102,7 +102,8 @@ fn an_invalidation_is_done_when_it_has_completed() {
     let full = pool.invalidate(other, queue.request(1));
     assert_eq!(full, Err(PostError::SendRingFull { needed: 2, free: 1 }));
     assert_eq!(pool.put(other, &sent(first)), in_service, "nothing was posted");
-    // Now the invalidation of the mkey `one` fails, and the queue pair is reset.
+    // The reset of the queue pair drops the first invalidation of `one`. Only the completion of the second
+    // invalidation proves that the key is invalid.
     queue.restart(|_| ());
     let second = next_number(&mut queue);
     pool.invalidate(one, queue.request(1)).unwrap();

@@ -51,12 +51,13 @@ impl Transaction {
     }
 
     /// Returns the ranges of memory bytes and of data bytes that correspond to `length` wire bytes at
-    /// `offset` of the mkey. A request covers all data, all data with the CRC on the wire, or the CRC alone.
+    /// `offset` of the mkey. A request covers all data of this mkey. If a CRC follows the data on the wire, a
+    /// request may also cover the data and the CRC, or the CRC alone.
     ///
-    /// Assumption: the device refuses requests for other parts. Drivers request only these parts.
+    /// Assumption: the device refuses requests for other ranges. Drivers request only these ranges.
     ///
     /// # Errors
-    /// A [`Reason`] if the range is another part of the transaction, or if no transaction has begun.
+    /// A [`Reason`] if the range is none of these, or if no transaction has begun.
     pub(crate) fn span(&self, offset: u64, length: u64) -> Result<Span, Reason> {
         let (on_wire, in_memory) = match self.side {
             Side::Wire => (self.crc_bytes(), 0),

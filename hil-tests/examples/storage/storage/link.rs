@@ -199,8 +199,8 @@ impl Link {
         Ok(self.completions.check(mkey)?)
     }
 
-    /// Checks that the device has reported no error. After such an error, for example the overrun of a
-    /// completion queue, the device completes no further requests.
+    /// Checks that the device has reported no error of the completion queue, such as an overrun. After such
+    /// an error, no more completions arrive.
     ///
     /// # Errors
     /// [`Broken`].

@@ -25,8 +25,8 @@ pub trait Board {
         Vec::new()
     }
 
-    /// Returns the posting method for the ends of each [`crate::qp_pair::QpPairFixture`] that is made later.
-    /// Existing fixtures keep their posting method.
+    /// Returns the posting method of both ends of each [`crate::qp_pair::QpPairFixture`] that is made later.
+    /// Callers change the method through this reference. Existing fixtures keep their posting method.
     fn way(&mut self) -> &mut Way;
 
     /// Returns the values that scenarios have measured ([`crate::assumption::assumed`]) and that the report

@@ -111,9 +111,9 @@ const OTHERS: &[(u16, &[Field])] = &[
 /// The number of entries of the table of GIDs.
 const GIDS: usize = 256;
 
-/// The range of numbers for send queues of packets. A doorbell names a send queue of packets or a queue pair
-/// by the same field, so their numbers must differ. Queue pairs have lower numbers: [`Device::join`] refuses
-/// others, and without a network, a device reaches them only after creating millions of queue pairs.
+/// The range of numbers for send queues of raw packets (CREATE_SQ). A doorbell names a send queue or a queue
+/// pair by the same field, so their numbers must differ. Queue pairs have lower numbers: [`Device::join`]
+/// refuses others, and without a network, a device reaches them only after creating millions of queue pairs.
 pub(super) const SEND_QUEUES: core::ops::Range<u32> = 0xf0_0000..0x100_0000;
 
 /// Offset of the work queue in CREATE_SQ (PRM `sqc`, `wq`).

@@ -134,7 +134,8 @@ impl<M: Memory> Device<M> {
         self.interface.blue_flame.is_some()
     }
 
-    /// Executes a doorbell that still waits for the rest of its block.
+    /// Executes the doorbell whose block is not yet executed, if there is one: from its block if all 64 bytes
+    /// have arrived, and otherwise from the ring.
     pub fn settle_doorbells(&mut self) {
         let Some(BlueFlame { bytes, length, .. }) = self.interface.blue_flame.take() else { return };
         // The second word of a control segment names the queue.

@@ -59,9 +59,9 @@ pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.insert(descriptor.as_raw_fd());
 }
 
-/// Closes a range of descriptors. Calls `close` for each descriptor of the range that this library has given
-/// to the program. Hands the parts of the range between kept descriptors to `rest`, and returns the result of
-/// the first call of `rest` that fails.
+/// Closes a range of descriptors. Calls `close` for each descriptor of the range whose calls this library
+/// answers. Hands the parts of the range between kept descriptors to `rest`, and returns the result of the
+/// first call of `rest` that fails, or 0.
 pub(crate) fn close_range(
     first: c_uint,
     last: c_uint,

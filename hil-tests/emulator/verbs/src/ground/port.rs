@@ -168,8 +168,8 @@ impl View {
 }
 
 impl Port {
-    /// Returns the port of a machine without network interfaces: only the default GIDs, of the device's own
-    /// MAC address.
+    /// Returns the port of a machine without network interfaces. The port has only the default GIDs, which
+    /// are made from the device's own MAC address.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn alone() -> Self {
         Self::of(&[], 0)

@@ -3,9 +3,9 @@
 //!
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at
 //! any time, and plain loads and stores would then end the program. A thread that executes requests copies
-//! bytes itself, and a signal handler ends a copy at a bad address (`direct.rs`). Other threads of the program
-//! may have blocked the signal, so their copies go through the kernel (`window.rs`), which answers EFAULT.
-//! Both ways respect the protection of pages.
+//! bytes itself, and a signal handler ends a copy at a bad address (`direct.rs`). A thread of the program
+//! that makes a call may have blocked the signal, so it copies through the kernel (`window.rs`), which
+//! answers EFAULT. Both ways respect the protection of pages.
 
 use crate::ground::{direct, window};
 use mlx5_softdev::{Fault, Memory};
@@ -64,8 +64,8 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
 }
 
 impl ProcessMemory {
-    /// Reads bytes that another thread may be writing: repeats until two reads are equal, [`RETRIES`] times at
-    /// most.
+    /// Reads bytes that another thread may be writing: repeats until two reads are equal, [`RETRIES`] times
+    /// at most.
     fn steady(self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let length = out.len();
         let mut twice = [0; 16];

@@ -372,8 +372,8 @@ pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs `body` on a thread of this library. Signals go to the program's own threads, but for those that report
-/// a bad address. `body` survives bad addresses.
+/// Runs `body` on a thread of this library. Signals go to the program's own threads, but for those that
+/// report a bad address. `body` survives bad addresses.
 pub(crate) fn without_signals(body: impl FnOnce()) {
     let signals = signals_that_can_wait();
     // SAFETY: the call reads `signals`, which lives until it is over.

@@ -22,7 +22,8 @@ use std::sync::Mutex;
 const PLAIN: usize = 0;
 /// The offset in a page of the same block with its T10-DIF.
 const SIGNED: usize = 1024;
-/// The offset in a page of the block after the check, with a T10-DIF that has other tags.
+/// The offset in a page at which the second write of a round stores the block. The device has then checked
+/// the T10-DIF and replaced it by one with another reference tag.
 const FOUND: usize = 2048;
 
 /// Configures the mkey at `position` over the block at offset `from`, with `signature`, and writes the data
