@@ -44,7 +44,6 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// A received message.
 struct Message {
     header: Header,
     body: Vec<u8>,

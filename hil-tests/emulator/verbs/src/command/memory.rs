@@ -197,7 +197,6 @@ pub(super) const fn access(flags: u32) -> Access {
 }
 
 impl Call<'_> {
-    /// Returns the region with this handle.
     fn mr(&mut self, handle: u32) -> Result<&mut Mr, Errno> {
         match self.object(handle)? {
             Object::Mr(mr) => Ok(mr),

@@ -120,9 +120,7 @@ pub(crate) const fn takes(id: u16, kind: Kind) -> Spec {
 /// A call as the program made it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// The type of the object.
     pub(crate) object: u16,
-    /// The method of the object.
     pub(crate) method: u16,
     address: u64,
     attributes: Vec<Attribute>,

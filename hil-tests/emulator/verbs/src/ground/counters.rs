@@ -128,7 +128,6 @@ impl Numbers {
         Ok((Self { file }, values))
     }
 
-    /// Returns the file.
     pub(crate) const fn file(&self) -> &File {
         &self.file
     }

@@ -71,7 +71,6 @@ pub(crate) struct Settings {
     pub(crate) log_json: Option<PathBuf>,
     /// The capture file to which packets are appended.
     pub(crate) pcap: Option<PathBuf>,
-    /// The plan of deliberate faults.
     pub(crate) faults: Option<Plan>,
 }
 

@@ -43,7 +43,6 @@ impl Devices {
         self.0.get_mut(&0)
     }
 
-    /// Returns all devices.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut State> {
         self.0.values_mut()
     }

@@ -60,7 +60,6 @@ pub(crate) struct State {
     pub(crate) write_combining: bool,
     /// Whether the device executes work requests.
     executes: bool,
-    /// The software device.
     pub(crate) device: Device<ProcessMemory>,
     /// For each of the program's descriptors, its context or channel. Several descriptors may belong to one
     /// context or channel, which lives until the last of them is closed.
@@ -238,7 +237,6 @@ impl State {
         self.end_channels(number);
     }
 
-    /// Ends the channels of a context.
     pub(crate) fn end_channels(&mut self, context: u32) {
         for channel in self.channels.values_mut().filter(|channel| channel.is_of(context)) {
             channel.end();
@@ -305,7 +303,6 @@ impl State {
         }
     }
 
-    /// Returns a channel by its number.
     pub(crate) fn channel(&mut self, number: u32) -> Option<&mut Channel> {
         self.channels.get_mut(&number)
     }

@@ -49,19 +49,15 @@ impl Common {
 /// A completion queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cq {
-    /// The object's number in the device.
     pub(crate) number: u32,
     /// What all queues have.
     pub(crate) common: Common,
     /// The number of the completion channel, if the queue has one.
     pub(crate) channel: Option<u32>,
-    /// The address of the ring.
     pub(crate) ring: u64,
     /// Whether each entry is written over the first entry.
     pub(crate) collapsed: bool,
-    /// The number of entries of the ring.
     pub(crate) entries: u32,
-    /// The number of bytes of an entry.
     pub(crate) entry_bytes: u32,
     /// Address of the doorbell record: consumer index, then the arm word.
     pub(crate) record: u64,
@@ -74,9 +70,7 @@ pub(crate) struct Cq {
 /// A queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Qp {
-    /// The object's number in the device.
     pub(crate) number: u32,
-    /// The transport service.
     pub(crate) transport: Transport,
     /// What all queues have.
     pub(crate) common: Common,
@@ -105,7 +99,6 @@ pub(crate) struct Qp {
 /// A shared receive queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Srq {
-    /// The object's number in the device.
     pub(crate) number: u32,
     /// What all queues have.
     pub(crate) common: Common,
@@ -122,7 +115,6 @@ pub(crate) enum Devx {
     Mkey(MkeyIndex),
     /// A region of registered memory.
     Region {
-        /// The index of the region's mkey.
         index: MkeyIndex,
         /// The handle of the umem.
         umem: u32,
@@ -130,12 +122,7 @@ pub(crate) enum Devx {
     /// PSVs that one command made, by their numbers.
     Psvs(Vec<u32>),
     /// A data encryption key and the 8 bytes that its owner may store with it.
-    Dek {
-        /// The object's number in the device.
-        number: u32,
-        /// The owner's 8 bytes.
-        opaque: [u8; 8],
-    },
+    Dek { number: u32, opaque: [u8; 8] },
     /// A crypto login, by its number.
     Login(u32),
 }
@@ -143,9 +130,7 @@ pub(crate) enum Devx {
 /// Registered memory for queues that commands of the device make (umem).
 #[derive(Clone, Debug)]
 pub(crate) struct Umem {
-    /// The first address of the memory.
     pub(crate) address: u64,
-    /// Length in bytes.
     pub(crate) length: u64,
     /// Whether the device may write to the memory.
     pub(crate) writable: bool,
@@ -156,11 +141,8 @@ pub(crate) struct Umem {
 /// A registered region.
 #[derive(Clone, Debug)]
 pub(crate) struct Mr {
-    /// The region's key.
     pub(crate) key: Key,
-    /// The region's first address.
     pub(crate) address: u64,
-    /// Length in bytes.
     pub(crate) length: u64,
     /// The region's access flags (`enum ib_uverbs_access_flags`).
     pub(crate) access: u32,
@@ -173,23 +155,15 @@ pub(crate) struct Mr {
 pub(crate) enum Object {
     /// A protection domain, by its number.
     Pd(u32),
-    /// A registered region.
     Mr(Mr),
     /// A memory window, by its mkey's index.
     Window(MkeyIndex),
-    /// A completion queue.
     Cq(Cq),
-    /// A shared receive queue.
     Srq(Srq),
-    /// A queue pair.
     Qp(Box<Qp>),
-    /// An address handle of a peer.
     AddressHandle,
-    /// A doorbell page.
     Uar,
-    /// Registered memory for queues that commands of the device make (umem).
     Umem(Umem),
-    /// An object that a command of the device made (DEVX).
     Devx(Devx),
 }
 

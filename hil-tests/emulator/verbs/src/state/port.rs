@@ -37,7 +37,6 @@ impl State {
         })
     }
 
-    /// Returns the GUID of the device.
     pub(crate) const fn guid(&self) -> [u8; 8] {
         guid(self.index)
     }

@@ -92,7 +92,6 @@ impl Opened {
         !pd.is_null() && call!(&self.verbs, "ibv_dealloc_pd": fn(pd => *mut c_void) -> c_int) == 0
     }
 
-    /// Closes the context.
     pub(crate) fn close(self) {
         let result = call!(&self.verbs, "ibv_close_device": fn(self.raw.as_ptr() => *mut c_void) -> c_int);
         assert_eq!(result, 0);

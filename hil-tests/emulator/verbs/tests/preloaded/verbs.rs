@@ -69,14 +69,12 @@ impl Pages {
         assert_eq!(unsafe { libc::mprotect(place, length, libc::PROT_READ) }, 0);
     }
 
-    /// Stores bytes from `offset` on.
     pub(crate) fn write(self, offset: u64, bytes: &[u8]) {
         for (index, byte) in (offset..).zip(bytes) {
             self.byte(index).store(*byte, Ordering::Relaxed);
         }
     }
 
-    /// Returns the bytes from `offset` on.
     pub(crate) fn read(self, offset: u64, length: u64) -> Vec<u8> {
         (offset..offset + length).map(|index| self.byte(index).load(Ordering::Relaxed)).collect()
     }
@@ -136,7 +134,6 @@ pub(crate) fn close_all(range: impl RangeBounds<u32>) {
     }
 }
 
-/// Closes a descriptor.
 pub(crate) fn close(descriptor: RawFd) {
     // SAFETY: tests close only their own descriptors, each of them once.
     assert_eq!(unsafe { libc::close(descriptor) }, 0);
@@ -161,7 +158,6 @@ pub(crate) const DUPLICATIONS: [Duplication; 5] = [
     Duplication::ControlCloseOnExec,
 ];
 
-/// Duplicates a descriptor.
 pub(crate) fn duplicate(way: Duplication, descriptor: RawFd) -> RawFd {
     const FREE: RawFd = 900;
     // SAFETY: no memory is involved, and the target numbers are not in use.
@@ -178,7 +174,6 @@ pub(crate) fn duplicate(way: Duplication, descriptor: RawFd) -> RawFd {
     new
 }
 
-/// Makes `new` a duplicate of `old`.
 pub(crate) fn duplicate_to(old: RawFd, new: RawFd) -> Result<RawFd, Errno> {
     // SAFETY: only called with descriptors of the test.
     let result = unsafe { libc::dup2(old, new) };
@@ -190,7 +185,6 @@ pub(crate) fn read(descriptor: RawFd) -> Result<usize, Errno> {
     message_in(descriptor, 128).map(|bytes| bytes.len())
 }
 
-/// Reads a message from a descriptor.
 pub(crate) fn message(descriptor: RawFd) -> Vec<u8> {
     message_in(descriptor, 1 << 14).expect("a message")
 }
@@ -584,17 +578,11 @@ impl Context {
 
 /// A queue pair with the objects that it needs, and a page of data.
 pub(crate) struct End {
-    /// The context of all objects.
     pub(crate) context: Context,
-    /// The handle of the queue pair.
     pub(crate) qp: u32,
-    /// The number of the queue pair.
     pub(crate) qpn: u32,
-    /// The data page.
     pub(crate) data: Pages,
-    /// The key of the data page.
     pub(crate) key: u32,
-    /// The send ring.
     pub(crate) ring: Pages,
     cq_ring: Pages,
     records: Pages,
@@ -678,7 +666,6 @@ impl End {
         (last & 1 == lap && last >> 4 != 0xf).then_some(last)
     }
 
-    /// Returns whether there is a completion.
     pub(crate) fn has_completion(&self) -> bool {
         self.next_completion().is_some()
     }

@@ -30,7 +30,6 @@ const TCP: u16 = 0x0106;
 /// A field of a command's structure.
 #[derive(Clone, Copy)]
 enum Field {
-    /// The address for the answer.
     Answer,
     /// The address of a value that the command reads.
     Value,

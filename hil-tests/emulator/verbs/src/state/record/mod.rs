@@ -113,7 +113,6 @@ impl Record {
     }
 }
 
-/// Opens a capture.
 fn capture(path: &Path) -> std::io::Result<Capture> {
     let capture = Capture::shared(path, endpoint)?;
     capture.file().into_iter().for_each(descriptors::keep);
