@@ -66,18 +66,14 @@ impl Call<'_> {
 
     /// Returns the number of the protection domain with this handle.
     pub(crate) fn pd(&mut self, handle: u32) -> Result<u32, Errno> {
-        match self.object(handle)? {
-            Object::Pd(number) => Ok(*number),
-            _ => Err(Errno::INVAL),
-        }
+        let Object::Pd(number) = self.object(handle)? else { return Err(Errno::INVAL) };
+        Ok(*number)
     }
 
     /// Returns the completion queue with this handle.
     pub(crate) fn cq(&mut self, handle: u32) -> Result<&mut Cq, Errno> {
-        match self.object(handle)? {
-            Object::Cq(cq) => Ok(cq),
-            _ => Err(Errno::INVAL),
-        }
+        let Object::Cq(cq) = self.object(handle)? else { return Err(Errno::INVAL) };
+        Ok(cq)
     }
 
     /// Gives a new object a handle, and lets `tell` report the handle to the program. If the report fails,
@@ -112,7 +108,7 @@ impl Call<'_> {
             return Err(Errno::INVAL);
         }
         let context = self.context()?;
-        if object.may_be_base() && context.is_base(handle) {
+        if matches!(object, Object::Umem(_) | Object::Uar) && context.is_base(handle) {
             return Err(Errno::BUSY);
         }
         if context.ending != Some(Ending::Removed) {

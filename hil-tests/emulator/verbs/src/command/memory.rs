@@ -198,10 +198,8 @@ pub(super) const fn access(flags: u32) -> Access {
 
 impl Call<'_> {
     fn mr(&mut self, handle: u32) -> Result<&mut Mr, Errno> {
-        match self.object(handle)? {
-            Object::Mr(mr) => Ok(mr),
-            _ => Err(Errno::INVAL),
-        }
+        let Object::Mr(mr) = self.object(handle)? else { return Err(Errno::INVAL) };
+        Ok(mr)
     }
 }
 

@@ -57,7 +57,7 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     // with such calls, programs test whether the older `write` interface exists.
     let outcome = if method.ends {
         let outcome = fault::end().map_or_else(|| (method.run)(&mut call), Err);
-        outcome.inspect_err(|_| call.state.refuse_destroying())
+        outcome.inspect_err(|_| call.state.refused += 1)
     } else if (method.object, method.method) == INVOKE_WRITE {
         (method.run)(&mut call)
     } else {

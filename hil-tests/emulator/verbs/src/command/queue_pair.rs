@@ -388,10 +388,8 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 impl Call<'_> {
     /// Returns the queue pair with this handle.
     pub(super) fn qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
-        match self.object(handle)? {
-            Object::Qp(qp) => Ok(qp),
-            _ => Err(Errno::INVAL),
-        }
+        let Object::Qp(qp) = self.object(handle)? else { return Err(Errno::INVAL) };
+        Ok(qp)
     }
 
     /// Returns the queue pair with this handle, unless a command of the device has made the queue pair.

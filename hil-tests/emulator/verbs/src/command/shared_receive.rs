@@ -107,9 +107,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 impl Call<'_> {
     /// Returns the shared receive queue with this handle.
     pub(super) fn srq(&mut self, handle: u32) -> Result<&mut Srq, Errno> {
-        match self.object(handle)? {
-            Object::Srq(srq) => Ok(srq),
-            _ => Err(Errno::INVAL),
-        }
+        let Object::Srq(srq) = self.object(handle)? else { return Err(Errno::INVAL) };
+        Ok(srq)
     }
 }

@@ -220,10 +220,4 @@ mod tests {
         });
         assert!(threads.collect::<Vec<_>>().into_iter().all(|thread| thread.join().is_ok_and(|fine| fine)));
     }
-
-    #[test]
-    fn code_cannot_be_written() {
-        let code = code_cannot_be_written as fn() as usize as u64;
-        assert_eq!(store(code, &[0]), 0);
-    }
 }

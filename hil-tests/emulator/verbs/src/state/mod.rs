@@ -103,7 +103,7 @@ pub(crate) struct State {
     /// Whether a completion queue was ever armed.
     armed: bool,
     /// Number of refused destructions of objects.
-    refused: u64,
+    pub(crate) refused: u64,
     record: Record,
     counting: Counting,
 }
@@ -269,10 +269,8 @@ impl State {
 
     /// Returns the number of the context that a descriptor belongs to.
     pub(crate) fn context_of(&self, descriptor: RawFd) -> Option<u32> {
-        match self.files.get(&descriptor) {
-            Some(File::Context(number)) => Some(*number),
-            _ => None,
-        }
+        let File::Context(number) = self.files.get(&descriptor)? else { return None };
+        Some(*number)
     }
 
     /// Returns the descriptors of all contexts.
@@ -297,10 +295,8 @@ impl State {
 
     /// Returns the channel that a descriptor belongs to, and the channel's number.
     pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, &Channel)> {
-        match self.files.get(&descriptor) {
-            Some(File::Channel(number)) => Some((*number, self.channels.get(number)?)),
-            _ => None,
-        }
+        let File::Channel(number) = self.files.get(&descriptor)? else { return None };
+        Some((*number, self.channels.get(number)?))
     }
 
     pub(crate) fn channel(&mut self, number: u32) -> Option<&mut Channel> {
@@ -328,11 +324,6 @@ impl State {
         let [contexts, objects, channels] =
             [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64);
         Counts { contexts, objects, channels, refused: self.refused }
-    }
-
-    /// Counts an object that could not be destroyed.
-    pub(crate) fn refuse_destroying(&mut self) {
-        self.refused += 1;
     }
 
     /// Moves a queue pair to another state.

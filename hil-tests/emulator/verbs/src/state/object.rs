@@ -184,11 +184,6 @@ impl Object {
         }
     }
 
-    /// Returns whether queues or regions can depend on this object.
-    pub(crate) const fn may_be_base(&self) -> bool {
-        matches!(self, Self::Umem(_) | Self::Uar)
-    }
-
     /// Returns the subject of the object's events if the object is a queue: an object that may have work for
     /// the device.
     pub(crate) const fn subject(&self) -> Option<Subject> {
