@@ -269,8 +269,8 @@ fn each_object_is_destroyed_once_and_not_while_it_is_used() {
     assert!(setup.host.device.query_psv(psv).is_err());
 }
 
-/// CREATE_GENERAL_OBJECT and DESTROY_GENERAL_OBJECT carry the type of their object. This device makes DEKs
-/// only, and refuses all other types.
+/// The commands on general objects carry the type of their object. This device makes DEKs only, and refuses
+/// all other types.
 #[test]
 fn objects_of_other_types_are_refused() {
     let mut setup = Setup::new();
@@ -278,7 +278,11 @@ fn objects_of_other_types_are_refused() {
     let number = setup.good(create.clone());
     for kind in [0, 0xb, 0xd, 0x1f, 0x100c] {
         setup.refused(create.clone().u16(6, kind), BAD_OPCODE, "made");
-        setup.refused(Words::new(0xa03, 16).u16(6, kind).u32(8, number), BAD_OPCODE, "destroyed");
+        let modify = create.clone().u16(0, 0xa01).u16(6, kind).u32(8, number).u64(0x10, 1);
+        setup.refused(modify, BAD_OPCODE, "modified");
+        for (opcode, why) in [(0xa02, "queried"), (0xa03, "destroyed")] {
+            setup.refused(Words::new(opcode, 16).u16(6, kind).u32(8, number), BAD_OPCODE, why);
+        }
     }
     setup.good(Words::new(0xa03, 16).u16(6, 0xc).u32(8, number));
 }
@@ -294,6 +298,12 @@ fn numbers_are_used_up_and_given_back() {
     setup.refused(Words::new(0x802, 16), NO_RESOURCES, "no UAR left");
     setup.good(named(0x803, 0x42));
     assert_eq!(setup.good(Words::new(0x802, 16)), 0x42);
+    // A byte names a set of counters. The numbers of XRC receive queues are behind those of other shared
+    // receive queues.
+    let counters: Vec<u32> = (1..0x100).map(|_| setup.good(Words::new(0x771, 16))).collect();
+    assert_eq!(counters, (1..0x100).collect::<Vec<_>>());
+    setup.refused(Words::new(0x771, 16), NO_RESOURCES, "no set of counters left");
+    assert_eq!(setup.good(Words::new(0x705, 0x110)), 0x10_0000);
 }
 
 #[test]
@@ -374,6 +384,9 @@ fn an_event_queue_has_a_uar_and_entries_of_the_device() {
     let mut setup = Setup::new();
     let good = setup.eq(6);
     setup.refused(good.clone().u24(0x1d, setup.uar + 1), BAD_RESOURCE, "no such UAR");
+    setup.refused(good.clone().u16(0x1a, 1 << 6), BAD_PARAMETER, "inside its first page");
+    setup.refused(good.clone().u8(0x1c, 23), BAD_PARAMETER, "2^23 entries");
+    setup.refused(good.clone().u8(0x1c, 22), BAD_INPUT_LENGTH, "too few pages for 2^22 entries");
     let ring = u64::from_be_bytes(good.0[PAGES..PAGES + 8].try_into().unwrap());
     setup.host.put(ring + 63, &[0]);
     setup.refused(good.clone(), BAD_PARAMETER, "an entry that looks like an event");
@@ -755,7 +768,11 @@ fn an_mkey_of_physical_addresses_is_of_all_memory() {
     for flags in [0, 0x40, 0x7f] {
         setup.refused(words(flags), BAD_PARAMETER, "not `length64`");
     }
-    setup.good(words(0x80));
+    // The key has its tag, and may relax the order of writes.
+    let keys = [words(0x80), words(0x80).u8(MKC + 7, 0x5a), words(0x80).u8(MKC + 1, 4)];
+    let keys = keys.map(|words| MkeyIndex::from_low_bits(setup.good(words)));
+    let [plain, tagged, relaxed] = keys.map(|key| setup.host.device.query_mkey(key).unwrap());
+    assert!(plain != tagged && plain != relaxed);
 }
 
 const TAG: [u8; 8] = *b"key tag!";
@@ -884,9 +901,11 @@ fn a_region_is_on_pages_wherever_they_are() {
     setup.refused(words.clone().u8(0xc, 0x40), BAD_PARAMETER, "pages of a umem");
     // A region has no room for a BSF, even if the command asks for signatures and encryption.
     let flags = words.clone().u8(MKC + 0xc, 0x40).u32(MKC + 0x20, 8).u8(MKC + 0x3c, 1 << 3);
-    let [plain, flagged] = [words.clone(), flags].map(|words| MkeyIndex::from_low_bits(setup.good(words)));
-    let view = |index| setup.host.device.query_mkey(index).unwrap();
-    assert_eq!(view(plain), view(flagged));
+    let umr = words.clone().u8(MKC + 2, 0xbd);
+    let keys = [words.clone(), flags, umr].map(|words| MkeyIndex::from_low_bits(setup.good(words)));
+    let [plain, flagged, umr] = keys.map(|key| setup.host.device.query_mkey(key).unwrap());
+    assert_eq!(plain, flagged);
+    assert_ne!(plain, umr, "UMRs may change the key");
     let key = setup.good(words) << 8;
     let key = mlx5_mkey::types::Key::from_raw(key);
     let host = &mut setup.host;
