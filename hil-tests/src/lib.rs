@@ -17,5 +17,6 @@ pub mod recording;
 pub mod vectors;
 
 pub use hil_scenarios::{
-    assumption, cases, ensure, ensure_eq, expected, history, protocol, qp_pair, request, scenarios, way,
+    assumption, cases, doorbell, ensure, ensure_eq, expected, history, protocol, qp_pair, request, scenarios,
+    way,
 };

@@ -1,21 +1,16 @@
 //! Requests that queues and mkeys refuse because the device or the queue has fewer capabilities than any
 //! board of the scenarios: small queues, missing features.
 
+use hil_tests::doorbell::Silent;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
     BlockSignature, Domain, InterleavedEntry, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
     SignatureAttributes, SignatureCapabilities, SignatureChange,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{BlockSize, Key, PsvIndex, Qpn, Seed};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::PreparedConfig;
-
-struct Silent;
-
-impl Doorbell for Silent {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
-}
 
 /// Returns an mkey with a signature, for a device with these capabilities.
 fn mkey(capabilities: SignatureCapabilities) -> Mkey {

@@ -2,6 +2,7 @@
 //! each request once, and a request has the same bytes at every place of a send ring.
 
 use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
+use hil_tests::doorbell::Recorder;
 use hil_tests::expected;
 use hil_tests::model::QueueModel;
 use hil_tests::qp_pair::{QpPairFixture, Rx, Tx};
@@ -11,9 +12,7 @@ use mlx5_mkey::mkey::{
     Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
     SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_can_be_encrypted,
 };
-use mlx5_mkey::queue::{
-    Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig, SendSlot,
-};
+use mlx5_mkey::queue::{DoorbellRecord, RequestKind, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{PreparedConfig, Sge};
@@ -406,16 +405,6 @@ proptest! {
             }
         }
         prop_assert_eq!(pair.near.counters().free_blocks, model.free_blocks());
-    }
-}
-
-/// A doorbell that records, each time it is rung, the first 8 bytes of the last request's control segment.
-#[derive(Default)]
-struct Recorder(Vec<[u8; 8]>);
-
-impl Doorbell for Recorder {
-    fn ring(&mut self, last: &LastRequest<'_>) {
-        self.0.push(last.control());
     }
 }
 

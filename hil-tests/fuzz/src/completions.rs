@@ -4,11 +4,12 @@
 use crate::input::Input;
 use crate::memory::Shared;
 use embedded_hal::delay::DelayNs;
+use hil_scenarios::doorbell::Silent;
 use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes};
 use mlx5_mkey::queue::{
-    ArmFor, Completion, CompletionQueue, CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest,
-    Outcome, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SendSlot, TableSlot,
+    ArmFor, Completion, CompletionQueue, CqDoorbellRecord, DoorbellRecord, Outcome, QpTable, ReceiveQueue,
+    ReceiveQueueConfig, SendQueue, SendQueueConfig, SendSlot, TableSlot,
 };
 use mlx5_mkey::types::{Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -33,16 +34,6 @@ const QPNS: [u32; 2] = [0x40, 0x41];
 const RECEIVE: u64 = 1 << 40;
 /// Index of the mkey that signature errors are for.
 const MKEY: u32 = 0x1234;
-
-struct Silent;
-
-impl Doorbell for Silent {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
-}
-
-impl CqDoorbell for Silent {
-    fn ring(&mut self, _: [u8; 4]) {}
-}
 
 /// A ring of completion entries, and the state of the generator that makes the entries.
 struct Ring<E> {

@@ -5,11 +5,10 @@
 //! trace. If two sequences lead to the same state of the queue, byte by byte, only one of them is continued.
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
+use hil_scenarios::doorbell::Silent;
 use hil_tests::model::{QueueModel, Work, retire_send};
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::queue::{
-    Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig, SendSlot,
-};
+use mlx5_mkey::queue::{DoorbellRecord, RequestKind, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -26,12 +25,6 @@ const STEPS: u32 = 10;
 const BLOCKS: usize = 8;
 
 type Queue<'r> = SendQueue<'r, Silent>;
-
-struct Silent;
-
-impl Doorbell for Silent {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

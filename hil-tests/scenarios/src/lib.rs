@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod assumption;
 pub mod board;
 pub mod cases;
+pub mod doorbell;
 pub mod expected;
 pub mod history;
 pub mod options;

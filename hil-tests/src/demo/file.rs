@@ -4,6 +4,7 @@
 use super::kit::{KEY, OPEN, dif, domain, no_signature_error, same, signature_error};
 use super::scatter::Scattered;
 use crate::board::{Board, DekSpec, MkeySpec};
+use crate::doorbell::Silent;
 use crate::expected;
 use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
 use mlx5_mkey::error::ConfigError;
@@ -11,7 +12,7 @@ use mlx5_mkey::mkey::{
     BlockSignature, Crypto, Direction, Keytag, KlmEntry, Mkey, MkeyConfig, MkeyKind, Signature,
     SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendSlot};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Tweak};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::PreparedConfig;
@@ -275,13 +276,6 @@ fn at_block(
     Ok(prepared)
 }
 
-/// A doorbell without effect, for a ring that no device reads.
-struct NoDoorbell;
-
-impl Doorbell for NoDoorbell {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
-}
-
 /// Returns the bytes of the next work request that configures this mkey. The request is posted to a ring that
 /// no device reads.
 fn first_wqe(
@@ -299,9 +293,8 @@ fn first_wqe(
     };
     let start = settings.first_block as usize % BLOCKS;
     let mut mkey: Mkey = pair.mkeys[mkey].clone();
-    let mut queue: SendQueue<'_, NoDoorbell> =
-        SendQueue::new(settings, &mut ring, &mut slots, &record, NoDoorbell)
-            .map_err(|error| error.to_string())?;
+    let mut queue = SendQueue::new(settings, &mut ring, &mut slots, &record, Silent)
+        .map_err(|error| error.to_string())?;
     let request = queue.request(0).signaled();
     request.configure_mkey(&mut mkey, prepared, entries).map_err(|error| error.to_string())?;
     let octowords = usize::from(ring[start].0[7] & 0x3f);

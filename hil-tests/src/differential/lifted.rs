@@ -2,7 +2,8 @@
 //! fewer ("lifted").
 
 use super::case::Random;
-use super::post::{Ours, Silent};
+use super::post::Ours;
+use crate::doorbell::Silent;
 use libmlx5::RefQueue;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::queue::{DoorbellRecord, SendQueueConfig, SendSlot};

@@ -1,22 +1,17 @@
 //! Posts the random requests of the differential test with the library.
 
 use super::case::{Config, SignatureStep, Work};
+use crate::doorbell::Silent;
 use crate::request::{Flags, Objects, Request};
 use crate::way::Way;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{Access, BlockSignature, MemoryWindow, Mkey, MkeyConfig, SignatureChange};
-use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
+use mlx5_mkey::queue::{SendQueue, SendRequest};
 use mlx5_mkey::wqe::PreparedConfig;
 
-/// The library's send queue in this test.
+/// The library's send queue in this test. Its doorbell has no effect: the test itself copies the ring to a
+/// software device.
 pub(super) type Ours<'r> = SendQueue<'r, Silent>;
-
-/// A doorbell without effect: the test itself copies the ring to a software device.
-pub(super) struct Silent;
-
-impl Doorbell for Silent {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
-}
 
 /// A chain of requests, the id (`wr_id`) of its first one, and the posting method.
 #[derive(Clone, Copy)]

@@ -10,6 +10,7 @@
 //! fence each request that the driver fences after a configuration.
 
 use super::event::{Engine, Event};
+use crate::doorbell::Recorder;
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
 use mlx5_mkey::error::{PostError, QueueError};
 use mlx5_mkey::inspect::{Body, DataPath, DataSegmentView, Requests, Umr, WorkRequest};
@@ -17,9 +18,7 @@ use mlx5_mkey::mkey::{
     Crypto, ErrorCount, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureChange, UmrForm,
     XtsEngine,
 };
-use mlx5_mkey::queue::{
-    Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest, SendSlot,
-};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig, SendRequest, SendSlot};
 use mlx5_mkey::types::{Key, PsvIndex, Qpn, Seed};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
@@ -273,15 +272,6 @@ fn transfer_parts(transfer: &DataPath<'_>) -> Result<(Remote, Vec<Sge>), &'stati
     Ok((remote, sges.collect::<Result<_, _>>()?))
 }
 
-/// A doorbell that records, each time it is rung, the first 8 bytes of the last request's control segment.
-struct Recorder(Vec<[u8; 8]>);
-
-impl Doorbell for Recorder {
-    fn ring(&mut self, last: &LastRequest<'_>) {
-        self.0.push(last.control());
-    }
-}
-
 /// Posts a chain at its place in a ring, with one doorbell. Returns the written bytes of the chain.
 fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(Said, bool)>) -> Result<Vec<u8>, String> {
     let text = |error: QueueError| error.to_string();
@@ -292,8 +282,8 @@ fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(Said, bool)>) -> Resul
         small_fence: queue.is_fenced,
         ..SendQueueConfig::new(chain.qpn)
     };
-    let recorder = Recorder(Vec::new());
-    let mut ours = SendQueue::new(config, &mut ring, &mut slots, &record, recorder).map_err(text)?;
+    let mut ours =
+        SendQueue::new(config, &mut ring, &mut slots, &record, Recorder::default()).map_err(text)?;
     let mut batch = ours.batch();
     for (id, (said, signaled)) in (0..).zip(all) {
         let kind = said.kind;

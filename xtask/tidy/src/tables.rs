@@ -177,6 +177,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
     (
         "hil-tests/scenarios/src/lib.rs",
         &[
+            ("doorbell", ""),
             ("expected", ""),
             ("protocol", ""),
             ("request", ""),
