@@ -178,7 +178,13 @@ pub fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
 
 /// Returns a call of the cargo that runs this task, in the root of the repository.
 pub fn cargo(arguments: &[&str]) -> Command {
-    program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
+    program(&tool("cargo"), arguments)
+}
+
+/// Returns the path of the `cargo` or `rustc` that the environment names, or else its name.
+#[must_use]
+pub fn tool(name: &str) -> String {
+    std::env::var(name.to_uppercase()).unwrap_or_else(|_| name.into())
 }
 
 /// Returns a call of a program, in the root of the repository.

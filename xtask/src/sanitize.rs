@@ -142,7 +142,7 @@ struct Host {
 
 impl Host {
     fn ask() -> Result<Self, String> {
-        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+        let rustc = run::tool("rustc");
         let output = answer(program(&rustc, &["--version", "--verbose"]))?;
         let triple =
             output.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;

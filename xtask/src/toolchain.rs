@@ -1,7 +1,7 @@
 //! Finds a compiler for the Arm cores of a BlueField. Toolchains of rustup are used, never changed.
 
 use crate::debian::{self, Architecture, Dependencies, Package};
-use crate::run::{self, program, root};
+use crate::run::{self, program, root, tool};
 use std::path::Path;
 use std::process::Command;
 
@@ -129,8 +129,7 @@ fn cores(board: Board) -> Vec<String> {
 impl Toolchain {
     /// Finds a compiler for programs of a board, and installs the Debian packages that the compiler needs.
     pub fn find(board: Board, system: System) -> Result<Self, String> {
-        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let (cargo, rustc) = (tool("cargo"), tool("rustc"));
         let triple = system.triple();
         let library = Library::of(&rustc, system);
         let installed = debian::install(library.packages(system));
@@ -164,9 +163,7 @@ impl Toolchain {
         let mut found = if triple == LINUX {
             Self::find(Board::BlueField2, System::Linux)?
         } else {
-            let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-            let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-            Self::installed(Board::BlueField2, triple, cargo, rustc)
+            Self::installed(Board::BlueField2, triple, tool("cargo"), tool("rustc"))
         };
         found.cores.clear();
         let home = std::env::var("HOME").unwrap_or_default();
@@ -315,7 +312,7 @@ impl Library {
 /// Returns the packages that [`Toolchain::find`] installs.
 #[must_use]
 pub fn packages() -> Vec<Package> {
-    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let rustc = tool("rustc");
     System::ALL.into_iter().flat_map(|system| Library::of(&rustc, system).packages(system)).copied().collect()
 }
 

@@ -186,7 +186,7 @@ fn everywhere() -> Result<Counts, String> {
 }
 
 fn native() -> Result<Counts, String> {
-    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let rustc = run::tool("rustc");
     let compilers = vec![(ARCH.into(), record::version(&rustc)?)];
     let mut rows = count(Profile::Release, ALL_SIDES, Libmlx5::Stripped)?;
     let whole = count(Profile::Release, LIBMLX5, Libmlx5::AsItComes)?;

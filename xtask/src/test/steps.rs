@@ -108,7 +108,7 @@ pub(super) const STEPS: &[Step] = &[
            packages: || [VERBS].concat(), run: || hil_variants().into(),
            what: "scenarios behind libmlx5, with wrapped keys and the other AES-XTS engines" },
     Step { name: "validate", lane: Main, tier: Rest, programs: &["xtask-boards"],
-           packages: || [VERBS].concat(), run: || validation().into(),
+           packages: || [VERBS].concat(), run: || ignored("xtask-boards", "validate").into(),
            what: "a validation of the stand-in's device, sound and broken: checks, report, comparison" },
     Step { name: "lab", lane: Main, tier: Rest, programs: &["xtask-boards"], packages: || [PIP].concat(),
            run: || task("xtask-boards", &["lab"]).into(),
@@ -123,7 +123,7 @@ pub(super) const STEPS: &[Step] = &[
            run: || fuzz::test().into(),
            what: "a minute of fuzzing, all targets together" },
     Step { name: "function", lane: Main, tier: Rest, programs: &[], packages: none,
-           run: || function().into(),
+           run: || ignored("mlx5-function", "client").into(),
            what: "two drivers bring the PCI function up over vfio-user" },
     Step { name: "features", lane: Main, tier: Rest, programs: &[], packages: none, run: || features().into(),
            what: "each feature alone and all together; tests of the task `firmware`" },
@@ -162,7 +162,8 @@ pub(super) const STEPS: &[Step] = &[
            run: || task("xtask-capi", &["capi", "--test"]).into(),
            what: "the library for C: programs under valgrind and on Arm" },
     Step { name: "lost-board", lane: Side, tier: Rest, programs: &[],
-           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || lost_board().into(),
+           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(),
+           run: || ignored("xtask-boards", "vdpu").into(),
            what: "scenarios go on after an emulated machine has hung or died" },
     Step { name: "bench", lane: Side, tier: Rest, programs: &[FIRMWARE],
            packages: || [VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(),
@@ -369,12 +370,9 @@ fn with_guest(arguments: &[&str]) -> Outcome {
     }
 }
 
-fn function() -> Result<(), String> {
-    check(cargo(&["test", "--quiet", "--package", "mlx5-function", "--test", "client", "--", "--ignored"]))
-}
-
-fn validation() -> Result<(), String> {
-    check(cargo(&["test", "--quiet", "--package", "xtask-boards", "--test", "validate", "--", "--ignored"]))
+/// Runs the tests of a file that `cargo test` ignores by default.
+fn ignored(package: &str, file: &str) -> Result<(), String> {
+    check(cargo(&["test", "--quiet", "--package", package, "--test", file, "--", "--ignored"]))
 }
 
 /// Checks the archive for this machine, and that for arm64 in an emulated system.
@@ -382,10 +380,6 @@ fn validation_archives() -> Result<(), String> {
     [&[][..], &["--arch", "arm64"]].into_iter().try_for_each(|architecture| {
         task("xtask-artefacts", &[&["dist", "--validate", "--check"], architecture].concat())
     })
-}
-
-fn lost_board() -> Result<(), String> {
-    check(cargo(&["test", "--quiet", "--package", "xtask-boards", "--test", "vdpu", "--", "--ignored"]))
 }
 
 fn format() -> Outcome {
