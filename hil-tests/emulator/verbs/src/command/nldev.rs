@@ -60,9 +60,6 @@ const MLX5: u64 = 1;
 /// The kernel's ABI version of uverbs.
 const ABI: u64 = 1;
 
-/// A function that appends the attributes of an answer.
-type Fill<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
-
 /// The function that returns the names and values of a device's hardware counters.
 pub(crate) type Counters<'a> = &'a dyn Fn(usize) -> Vec<(&'static str, u64)>;
 
@@ -77,44 +74,39 @@ pub(crate) fn answers(request: &[u8], socket: u32, ports: &[Port], counters: Cou
 fn answer(message: &Message<'_>, socket: u32, ports: &[Port], counters: Counters<'_>) -> Vec<Vec<u8>> {
     let is_dump = message.flags & DUMP == DUMP;
     let to = [message.sequence, socket];
-    let built = |kind, flags, fill: &dyn Fn(&mut Vec<u8>)| {
+    let built = |kind, flags, body: &[u8]| {
         let mut out = Vec::new();
-        netlink::message(&mut out, kind, flags, to, fill);
+        netlink::message(&mut out, kind, flags, to, |out| out.extend_from_slice(body));
         out
     };
     let ended = |error: i32| {
-        built(netlink::ERROR, 0, &|out| {
-            out.extend_from_slice(&error.to_ne_bytes());
-            // The answer repeats the header of the request, with the length of the header alone.
-            out.extend((netlink::HEADER as u32).to_ne_bytes());
-            out.extend([message.kind, message.flags].into_iter().flat_map(u16::to_ne_bytes));
-            out.extend([message.sequence, socket].into_iter().flat_map(u32::to_ne_bytes));
-        })
+        // The answer repeats the header of the request, with the length of the header alone.
+        let mut body = [error.cast_unsigned(), netlink::HEADER as u32].map(u32::to_ne_bytes).concat();
+        body.extend([message.kind, message.flags].map(u16::to_ne_bytes).as_flattened());
+        body.extend([message.sequence, socket].map(u32::to_ne_bytes).as_flattened());
+        built(netlink::ERROR, 0, &body)
     };
-    match (asked(message, is_dump, ports, counters), is_dump) {
-        (Ok(fills), true) => {
-            let mut all: Vec<_> = fills.iter().map(|fill| built(message.kind, MULTI, &**fill)).collect();
-            all.push(built(netlink::DONE, MULTI, &|out| out.extend_from_slice(&[0; 4])));
-            all
-        }
-        (Ok(fills), false) => {
-            let mut all: Vec<_> = fills.iter().map(|fill| built(message.kind, 0, &**fill)).collect();
-            if message.flags & ACK != 0 {
-                all.push(ended(0));
-            }
-            all
-        }
-        (Err(errno), _) => vec![ended(-errno)],
+    let bodies = match asked(message, is_dump, ports, counters) {
+        Ok(bodies) => bodies,
+        Err(errno) => return vec![ended(-errno)],
+    };
+    let flags = if is_dump { MULTI } else { 0 };
+    let mut all: Vec<_> = bodies.iter().map(|body| built(message.kind, flags, body)).collect();
+    if is_dump {
+        all.push(built(netlink::DONE, MULTI, &[0; 4]));
+    } else if message.flags & ACK != 0 {
+        all.push(ended(0));
     }
+    all
 }
 
-/// Returns functions that append the answers to a request, or the errno of a refusal.
-fn asked<'a>(
+/// Returns the attributes of the answers to a request, or the errno of a refusal.
+fn asked(
     message: &Message<'_>,
     is_dump: bool,
-    ports: &'a [Port],
-    counters: Counters<'a>,
-) -> Result<Vec<Fill<'a>>, i32> {
+    ports: &[Port],
+    counters: Counters<'_>,
+) -> Result<Vec<Vec<u8>>, i32> {
     let has = |wanted| attributes(message.body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
     let number = |wanted| has(wanted).and_then(|value| u32_at(value, 0));
     let wanted = number(kind::DEVICE_INDEX).map(|index| index as usize);
@@ -125,19 +117,19 @@ fn asked<'a>(
     match message.kind & 0x3ff {
         GET if is_dump => {
             let all = ports.iter().enumerate();
-            Ok(all.map(|(index, port)| fill(move |out| device(index, port, out))).collect())
+            Ok(all.map(|(index, port)| filled(|out| device(index, port, out))).collect())
         }
         command @ (GET | PORT_GET) => match found {
-            Some((index, port)) if command == GET => Ok(vec![fill(move |out| device(index, port, out))]),
+            Some((index, port)) if command == GET => Ok(vec![filled(|out| device(index, port, out))]),
             Some((index, port)) if is_dump || number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
-                Ok(vec![fill(move |out| port_of(index, port, out))])
+                Ok(vec![filled(|out| port_of(index, port, out))])
             }
             _ => Err(if wanted.is_some() { libc::ENODEV } else { libc::EINVAL }),
         },
-        SYSTEM_GET => Ok(vec![fill(|out| attribute(out, kind::NAMESPACE_MODE, &[SHARED]))]),
+        SYSTEM_GET => Ok(vec![filled(|out| attribute(out, kind::NAMESPACE_MODE, &[SHARED]))]),
         CHARACTER_DEVICE_GET => match (has(kind::CHARACTER_DEVICE_TYPE), found) {
             (Some([b'u', b'v', b'e', b'r', b'b', b's', ..]), Some((index, _))) => {
-                Ok(vec![fill(move |out| character_device(index, out))])
+                Ok(vec![filled(|out| character_device(index, out))])
             }
             (Some(_), _) => Err(libc::ENODEV),
             (None, _) => Err(libc::EINVAL),
@@ -145,7 +137,7 @@ fn asked<'a>(
         // The stand-in has no counters of single queue pairs.
         STATISTICS_GET if !is_dump && has(kind::STATISTICS_OF_RESOURCES).is_none() => match found {
             Some((index, _)) if number(kind::PORT_INDEX) == Some(NUMBER.into()) => {
-                Ok(vec![fill(move |out| statistics(index, &counters(index), out))])
+                Ok(vec![filled(|out| statistics(index, &counters(index), out))])
             }
             _ => Err(libc::EINVAL),
         },
@@ -159,8 +151,11 @@ fn string(out: &mut Vec<u8>, kind: u16, value: &str) {
     attribute(out, kind, &[value.as_bytes(), &[0]].concat());
 }
 
-fn fill<'a>(body: impl Fn(&mut Vec<u8>) + 'a) -> Fill<'a> {
-    Box::new(body)
+/// Returns the attributes that a function appends.
+fn filled(append: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    append(&mut out);
+    out
 }
 
 fn handle(index: usize, out: &mut Vec<u8>) {

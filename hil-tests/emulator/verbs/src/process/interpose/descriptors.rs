@@ -1,7 +1,7 @@
 //! Functions on descriptors: calls to the device, duplication of a descriptor, and closing of one or many.
 #![allow(unsafe_code)]
 
-use super::next::{fail, guarded, next};
+use super::next::{fail, guarded, next, noted};
 use super::signals;
 use crate::command::request::VERBS_IOCTL;
 use crate::ground::errno::Errno;
@@ -72,10 +72,7 @@ fn may_close(descriptor: c_int) -> bool {
 fn release(descriptor: c_int) {
     descriptors::NETLINK.remove(descriptor);
     if descriptors::CONNECTIONS.contains(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
-        let _ = guarded(|| {
-            calls::close_connections(descriptor);
-            Ok(())
-        });
+        noted(|| calls::close_connections(descriptor));
     }
 }
 
@@ -88,10 +85,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
         return fail(Errno::BADF);
     }
     if descriptors::OURS.contains(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
-        let _ = guarded(|| {
-            calls::close(descriptor);
-            Ok(())
-        });
+        noted(|| calls::close(descriptor));
     }
     release(descriptor);
     let next = next!(close(c_int) -> c_int);
@@ -155,10 +149,7 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
         unsafe { libc::close(new) };
         return fail(Errno(libc::EMFILE));
     }
-    let _ = guarded(|| {
-        calls::duplicate(old, new);
-        Ok(())
-    });
+    noted(|| calls::duplicate(old, new));
     new
 }
 

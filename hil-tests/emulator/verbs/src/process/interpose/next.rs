@@ -69,6 +69,14 @@ pub(super) fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
     owner::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
+/// Runs `body` as [`guarded`] does, where a program gets no errno.
+pub(super) fn noted(body: impl FnOnce()) {
+    let _ = guarded(|| {
+        body();
+        Ok(())
+    });
+}
+
 /// Finds the function of this name in the libraries that were loaded after this library. The macro's user
 /// ensures that the function has these arguments and this result. If no library has the function, the calling
 /// function returns with `ENOSYS`.
