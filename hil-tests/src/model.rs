@@ -86,8 +86,8 @@ impl QueueModel {
         Ok(())
     }
 
-    /// Posts a request that consists of `parts`: the kind and the number of blocks of each work request. Only
-    /// the last work request may be signalled.
+    /// Posts a request that consists of `parts`: the kind and the number of blocks of each work request.
+    /// `signaled` applies to the last work request only. The others are never signalled.
     pub fn post(&mut self, id: u64, signaled: bool, parts: &[(RequestKind, u32)]) {
         for (at, (kind, blocks)) in parts.iter().enumerate() {
             let signaled = signaled && at + 1 == parts.len();

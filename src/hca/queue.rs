@@ -37,8 +37,8 @@ pub struct CommandQueueConfig {
 }
 
 impl CommandQueueConfig {
-    /// Returns a configuration with Linux's time-outs, which accepts replies without checking their
-    /// signatures.
+    /// Returns a configuration with Linux's time-outs. The queue then accepts replies without checking their
+    /// tokens, block numbers and signatures.
     pub const fn new(address: u64) -> Self {
         Self { address, timeout_ms: 60_000, ready_ms: 120_000, verify_replies: false }
     }

@@ -69,8 +69,8 @@ pub enum SegmentKind {
     Inline,
     /// Bytes whose meaning is unknown.
     Unknown,
-    /// A completion entry in the plain format: of a request that succeeded, of a resize, of an unknown kind,
-    /// or not written yet.
+    /// A completion entry in the plain format. The entry reports a request that succeeded or a resize of the
+    /// queue, has an unknown opcode, or is not written yet.
     Cqe,
     /// The data of a message in the first half of a completion entry of 128 bytes.
     InlineHalf,

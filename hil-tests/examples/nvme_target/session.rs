@@ -50,8 +50,8 @@ pub(crate) struct Session {
     inbox: Buffer,
     /// The data of commands between volume and wire.
     staging: Buffer,
-    /// A copy of the data on their way between file and staging memory. The file does not use the staging
-    /// memory directly, because the device may write to it at any time.
+    /// A copy of the data on their way between file and staging memory. Reads and writes of the file
+    /// do not use the staging memory directly, because the device may write to that memory at any time.
     scratch: Vec<u8>,
     /// The commands whose data are on their way.
     slots: Vec<Option<(Command, Step)>>,

@@ -88,8 +88,8 @@ impl Context {
         let mut out = MaybeUninit::<Mlx5dvQp>::zeroed();
         let described = Described { object: qp.as_ptr(), out: out.as_mut_ptr() };
         let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
-        // SAFETY: with OBJ_QP the function accesses only the field `qp`. It names a live queue pair and
-        // memory for its description.
+        // SAFETY: with OBJ_QP the function accesses only the field `qp`. This field points to
+        // a live queue pair and to memory for the queue pair's description.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_QP) })?;
         // SAFETY: zero is valid for all fields, and libmlx5 has filled in those that it knows.
         let Mlx5dvQp { dbrec, sq, rq, bf_reg, .. } = unsafe { out.assume_init() };

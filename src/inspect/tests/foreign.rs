@@ -278,8 +278,9 @@ fn the_opcodes_without_known_parts_are_these() {
     assert_eq!(names.collect::<Vec<_>>(), wanted);
 }
 
-/// UCC's all-to-all has header and entries of an interleaved layout in registered memory. The entries map
-/// more bytes than a list with the same number of entries could.
+/// UCC's all-to-all configures an mkey with an interleaved layout whose header and entries are in registered
+/// memory. The request holds only a pointer to them. The header repeats the entries, so the mkey may be
+/// longer than with a list of as many entries.
 #[test]
 fn an_interleaved_layout_in_memory_is_none_that_is_too_short() {
     let length = |length| {

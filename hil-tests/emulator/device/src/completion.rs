@@ -211,7 +211,7 @@ fn is_full(cq: &Cq) -> bool {
 }
 
 /// Writes the entry at the producer index, the byte with its owner bit last. Returns `None` if the ring is
-/// full, or if the ring or its doorbell record is outside of the memory.
+/// full (unless the queue ignores overruns), or if the ring or its doorbell record is outside of the memory.
 fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> {
     if !cq.attributes.ignore_overrun && is_full(cq) {
         let mut consumer = [0; 4];

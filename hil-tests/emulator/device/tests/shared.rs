@@ -112,8 +112,8 @@ fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
     for count in 0..3 * SLOTS {
         let slot = shared.post(&[segment(to, 16, key)]);
         assert_eq!(slot, count % SLOTS);
-        // The test has already used the link of this slot. The device must ignore the link, so it may be
-        // invalid.
+        // `post` has already read the link of this slot to find the next free slot. The device must ignore
+        // the link, so the test writes an invalid link until the slot is free again.
         shared.link(slot, 0x1234);
         shared.send(A, count as u8 + 1);
         shared.host.good(A);

@@ -357,7 +357,7 @@ fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
         assert_eq!(posted, Err(refused.into()));
         assert_eq!((changed, queue.producer()), (mkey, 0));
     }
-    // First, an empty list is appended. Then the ring has no room for another request.
+    // Appending an empty list succeeds, and leaves two free blocks. Appending an entry needs three blocks.
     let mut mkey = counted(plain, 8);
     let before = mkey.clone();
     list.write(&[]).unwrap();

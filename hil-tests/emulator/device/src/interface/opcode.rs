@@ -102,8 +102,8 @@ pub(super) const NUMBER: usize = 9;
 /// Offset of the flow table's number in commands on flow tables, their groups and their rules.
 pub(super) const TABLE: usize = 0x15;
 
-/// Returns the opcode that makes the objects that a command destroys, and the offset of the object's number
-/// in the command. `None` if the command destroys no object.
+/// For the opcode of a command that destroys an object: returns the opcode of the command that makes such an
+/// object, and the offset of the object's number in the destroying command. Returns `None` for other opcodes.
 pub(super) fn ended(destroys: u16) -> Option<(u16, usize)> {
     LIVES.iter().find(|(_, ends, _)| *ends == destroys).map(|(makes, _, at)| (*makes, *at))
 }

@@ -108,7 +108,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         assert_eq!(Counts::now().objects - before.objects, 2 + 4);
         let positions = [0, 1, 2, 3, 2, 1, 1, 0];
         for (number, &position) in positions.iter().enumerate() {
-            // Two rounds in a row have an error: PSVs that are set again after an error must also report the
+            // Rounds 2 and 3 both have an error: PSVs that are set again after an error must also report the
             // next error.
             let corrupt = [2, 3, 6].contains(&number);
             let named = round(&mut bench, &mut mkeys, position, &mut page, corrupt);

@@ -42,8 +42,8 @@ pub(super) fn keep(tree: Result<CString, String>) {
     let _ = TREE.set(tree);
 }
 
-/// Reports on standard error why a program that looks for devices will find none, if this library has failed
-/// to write its files.
+/// If this library has failed to write its files, prints the reason on standard error: the program looks for
+/// devices and will find none.
 pub(super) fn looked_for() {
     if let Some(Err(why)) = TREE.get() {
         notice::once(why);
