@@ -60,6 +60,7 @@ impl core::fmt::Display for MapError {
 impl core::error::Error for MapError {}
 
 /// A mapped part of a file.
+#[derive(Debug)]
 struct Mapping {
     first: NonNull<u8>,
     length: usize,
@@ -156,6 +157,7 @@ impl Drop for Mapping {
 }
 
 /// A range that the client has mapped.
+#[derive(Debug)]
 struct Range {
     length: u64,
     rights: Rights,
@@ -164,17 +166,11 @@ struct Range {
 }
 
 /// The client's mapped ranges, by their bus addresses.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct GuestMemory {
     ranges: BTreeMap<u64, Range>,
     /// Whether the host lets the function read and write memory (bus master).
     pub(crate) is_open: bool,
-}
-
-impl core::fmt::Debug for GuestMemory {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "GuestMemory({} ranges)", self.ranges.len())
-    }
 }
 
 impl GuestMemory {

@@ -27,16 +27,6 @@ fn named(opcode: u16, number: u32) -> Vec<u8> {
     command(272, opcode, &[(9, high), (10, middle), (11, low)])
 }
 
-fn query(context: &Context, handle: u32, input: &[u8]) -> Result<(), i32> {
-    let mut output = [0; 0x110];
-    let mut attributes = [
-        Attribute::Handle(0x1000, handle),
-        Attribute::In(0x1001, input),
-        Attribute::Out(0x1002, &mut output),
-    ];
-    call(context.0, 0x1001, 0x1003, &mut attributes).map(drop)
-}
-
 #[test]
 fn commands_about_no_object() {
     preloaded("linux::commands_about_no_object", || {
@@ -109,11 +99,11 @@ fn commands_about_objects() {
         assert_eq!(change(qp, 0x505, end.qpn), Err(libc::EREMOTEIO), "RTS2RTS_QP");
         assert_eq!(change(qp, 0x507, end.qpn), Ok(()));
 
-        assert_eq!(query(context, qp, &named(0x50b, end.qpn)), Ok(()));
-        assert_eq!(query(context, qp, &named(0x50b, end.qpn + 1)), Err(libc::EINVAL), "another");
-        assert_eq!(query(context, psv, &named(0x50b, end.qpn)), Err(libc::EINVAL), "by a PSV's handle");
-        assert_eq!(query(context, qp, &named(0x507, end.qpn)), Err(libc::EINVAL), "a change");
-        assert_eq!(query(context, psv, &named(0x602, number)), Err(libc::EINVAL), "of a PSV");
+        assert_eq!(context.query_object(qp, &named(0x50b, end.qpn)), Ok(()));
+        assert_eq!(context.query_object(qp, &named(0x50b, end.qpn + 1)), Err(libc::EINVAL), "another");
+        assert_eq!(context.query_object(psv, &named(0x50b, end.qpn)), Err(libc::EINVAL), "by a PSV's handle");
+        assert_eq!(context.query_object(qp, &named(0x507, end.qpn)), Err(libc::EINVAL), "a change");
+        assert_eq!(context.query_object(psv, &named(0x602, number)), Err(libc::EINVAL), "of a PSV");
     });
 }
 

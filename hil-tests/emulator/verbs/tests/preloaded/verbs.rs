@@ -481,13 +481,18 @@ impl Context {
 
     /// Modifies a queue pair by a command of the device.
     pub(crate) fn command(&self, qp: u32, input: &[u8]) -> Result<(), Errno> {
-        let mut output = [0; 16];
-        let mut attributes = [
-            Attribute::Handle(0x1000, qp),
-            Attribute::In(0x1001, input),
-            Attribute::Out(0x1002, &mut output),
-        ];
-        call(self.0, 0x1001, 0x1002, &mut attributes).map(drop)
+        self.about_object(0x1002, qp, input, &mut [0; 16])
+    }
+
+    /// Queries an object by a command of the device.
+    pub(crate) fn query_object(&self, object: u32, input: &[u8]) -> Result<(), Errno> {
+        self.about_object(0x1003, object, input, &mut [0; 0x110])
+    }
+
+    fn about_object(&self, method: u16, object: u32, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
+        let mut attributes =
+            [Attribute::Handle(0x1000, object), Attribute::In(0x1001, input), Attribute::Out(0x1002, output)];
+        call(self.0, 0x1001, method, &mut attributes).map(drop)
     }
 
     /// Destroys an object by the method of its type. The attributes of the driver's types begin at 0x1000.
