@@ -200,6 +200,10 @@ static void each_operation_does_what_its_name_says(void)
     CHECK(does(&nop).operation == MLX5MK_OP_NOP);
 
     REFUSED(MLX5MK_ARGUMENT, "one segment", (swap.sge_count = 0, mlx5mk_post(first, &swap, &error)));
+    swap.sge_count = 1;
+    REFUSED(MLX5MK_ARGUMENT, "8 bytes", mlx5mk_post(first, &swap, &error));
+    local.length = 4;
+    REFUSED(MLX5MK_ARGUMENT, "8 bytes", mlx5mk_post(first, &add, &error));
     local.length = 8;
     *there = 40;
     swap.sge_count = 1, swap.compare = 40, swap.swap_add = 41;

@@ -203,17 +203,17 @@ pub unsafe extern "C" fn mlx5mk_post(
             MLX5MK_OP_SEND_INVALIDATE => post.send_invalidate(Key::from_raw(request.immediate), payload)?,
             MLX5MK_OP_RDMA_WRITE_IMM => post.rdma_write_imm(remote, request.immediate, payload)?,
             MLX5MK_OP_COMPARE_SWAP => {
-                post.compare_swap(remote, request.compare, request.swap_add, one(sges, ATOMIC)?)?;
+                post.compare_swap(remote, request.compare, request.swap_add, eight(sges)?)?;
             }
-            MLX5MK_OP_FETCH_ADD => post.fetch_add(remote, request.swap_add, one(sges, ATOMIC)?)?,
+            MLX5MK_OP_FETCH_ADD => post.fetch_add(remote, request.swap_add, eight(sges)?)?,
             MLX5MK_OP_MASKED_COMPARE_SWAP | MLX5MK_OP_MASKED_FETCH_ADD => {
-                let sge = one(sges, ATOMIC)?;
-                post.masked_atomic(remote, masked(request, sge.length)?, sge)?;
+                let (old, bytes) = one(sges, ATOMIC)?;
+                post.masked_atomic(remote, masked(request, bytes)?, old)?;
             }
             MLX5MK_OP_MEMCPY => {
-                let Sge { address, length, lkey } = *one(sges, "a copy has one segment")?;
+                let (from, bytes) = one(sges, "a copy has one segment")?;
                 let to = Local { address: remote.address, lkey: remote.rkey };
-                post.memcpy(to, Local { address, lkey }, length)?;
+                post.memcpy(to, from, bytes)?;
             }
             MLX5MK_OP_NOP => post.nop()?,
             operation => return Err(Failure::Value { what: "operation", value: operation.into() }),
@@ -223,6 +223,14 @@ pub unsafe extern "C" fn mlx5mk_post(
 }
 
 const ATOMIC: &str = "an atomic has one segment of 8 bytes, or of 4 if it has masks";
+
+/// Returns the place of the only data segment of an atomic without masks.
+fn eight(sges: &[Sge]) -> Result<Local, Failure> {
+    match one(sges, ATOMIC) {
+        Ok((old, 8)) => Ok(old),
+        _ => Err(Failure::Wanted(ATOMIC)),
+    }
+}
 
 /// Returns the masked atomic of a request whose segment has `bytes` bytes.
 fn masked(request: &Request, bytes: u32) -> Result<MaskedAtomic, Failure> {
@@ -248,11 +256,11 @@ fn masked(request: &Request, bytes: u32) -> Result<MaskedAtomic, Failure> {
     })
 }
 
-/// Returns the only data segment of a request, or an error that says `wanted` if the number of segments is
-/// not one.
-const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failure> {
-    match sges {
-        [sge] => Ok(sge),
+/// Returns place and length of the only data segment of a request, or an error that says `wanted` if the
+/// number of segments is not one.
+const fn one(sges: &[Sge], wanted: &'static str) -> Result<(Local, u32), Failure> {
+    match *sges {
+        [Sge { address, length, lkey }] => Ok((Local { address, lkey }, length)),
         _ => Err(Failure::Wanted(wanted)),
     }
 }

@@ -7,7 +7,10 @@ use crate::wire::blocks_of;
 use crate::wire::ctrl::Opcode;
 use crate::wqe::data_path::{DataPath, Operands};
 use crate::wqe::error::PostError;
-use crate::wqe::{MaskedAtomic, Payload, Remote, Sge};
+use crate::wqe::{Local, MaskedAtomic, Payload, Remote, Sge};
+
+/// The number of bytes that an atomic without masks changes.
+const ATOMIC_BYTES: u32 = 8;
 
 impl SendRequest<'_, '_> {
     /// Sends a message.
@@ -75,48 +78,52 @@ impl SendRequest<'_, '_> {
         self.data_path_call(RequestKind::RdmaRead, request)
     }
 
-    /// Writes `swap` to 8 bytes of the peer's memory if they hold `compare`; the old value arrives in `sge`.
+    /// Writes `swap` to 8 bytes of the peer's memory if they hold `compare`. The old value arrives in 8 bytes
+    /// at `old`.
     ///
-    /// The address must be a multiple of 8, and `sge` must have 8 bytes. The device refuses other values;
-    /// this call does not check them.
+    /// The address must be a multiple of 8. The device refuses other addresses; this call does not check
+    /// them.
     ///
     /// # Errors
-    /// The errors of [`SendRequest::send`].
-    pub fn compare_swap(self, remote: Remote, compare: u64, swap: u64, sge: &Sge) -> Result<(), PostError> {
-        let atomic = Some(Operands { swap_add: swap, compare });
-        let payload = Payload::Sges(core::slice::from_ref(sge));
-        let request = DataPath { remote: Some(remote), atomic, ..DataPath::new(Opcode::ATOMIC_CS, payload) };
-        self.data_path_call(RequestKind::CompareSwap, request)
+    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
+    pub fn compare_swap(self, remote: Remote, compare: u64, swap: u64, old: Local) -> Result<(), PostError> {
+        let operands = Operands { swap_add: swap, compare };
+        self.atomic(RequestKind::CompareSwap, Opcode::ATOMIC_CS, remote, operands, old)
     }
 
-    /// Adds `add` to 8 bytes of the peer's memory; the old value arrives in `sge`. The rules for the address
-    /// and for `sge` are those of [`SendRequest::compare_swap`].
+    /// Adds `add` to 8 bytes of the peer's memory. The old value arrives in 8 bytes at `old`. The rule for
+    /// the address is that of [`SendRequest::compare_swap`].
     ///
     /// # Errors
-    /// The errors of [`SendRequest::send`].
-    pub fn fetch_add(self, remote: Remote, add: u64, sge: &Sge) -> Result<(), PostError> {
-        let atomic = Some(Operands { swap_add: add, compare: 0 });
-        let payload = Payload::Sges(core::slice::from_ref(sge));
-        let request = DataPath { remote: Some(remote), atomic, ..DataPath::new(Opcode::ATOMIC_FA, payload) };
-        self.data_path_call(RequestKind::FetchAdd, request)
+    /// The errors of [`SendRequest::compare_swap`].
+    pub fn fetch_add(self, remote: Remote, add: u64, old: Local) -> Result<(), PostError> {
+        let operands = Operands { swap_add: add, compare: 0 };
+        self.atomic(RequestKind::FetchAdd, Opcode::ATOMIC_FA, remote, operands, old)
     }
 
-    /// Changes 4 or 8 bytes of the peer's memory under masks; the old value arrives in `sge`. An old value of
-    /// 8 bytes has the byte order of [`SendRequest::compare_swap`], one of 4 bytes is in big endian (UCX
-    /// `ext_atomic_arg_sizes_be`).
+    /// Changes 4 or 8 bytes of the peer's memory under masks. The old value arrives in as many bytes at
+    /// `old`. An old value of 8 bytes has the byte order of [`SendRequest::compare_swap`], one of 4 bytes is
+    /// in big endian (UCX `ext_atomic_arg_sizes_be`).
     ///
-    /// The address must be a multiple of the atomic's length ([`MaskedAtomic::bytes`]), and `sge` must have
-    /// this length. The device refuses other values; this call does not check them. The device must have
-    /// masked atomics ([`AtomicCapabilities::masked`](crate::command::AtomicCapabilities::masked)), and the
-    /// peer's queue pair must allow them ([`QpAccess::masked_atomic`](crate::command::QpAccess)). The request
-    /// completes as [`RequestKind::CompareSwap`] or [`RequestKind::FetchAdd`].
+    /// The address must be a multiple of the atomic's length ([`MaskedAtomic::bytes`]). The device refuses
+    /// other addresses; this call does not check them. The device must have masked atomics
+    /// ([`AtomicCapabilities::masked`](crate::command::AtomicCapabilities::masked)), and the peer's queue
+    /// pair must allow them ([`QpAccess::masked_atomic`](crate::command::QpAccess)). The request completes as
+    /// [`RequestKind::CompareSwap`] or [`RequestKind::FetchAdd`].
     ///
     /// # Errors
-    /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`], [`PostError::SendRingFull`],
-    /// [`PostError::TooManyRequests`].
-    pub fn masked_atomic(mut self, remote: Remote, atomic: MaskedAtomic, sge: &Sge) -> Result<(), PostError> {
+    /// The errors of [`SendRequest::compare_swap`].
+    pub fn masked_atomic(
+        mut self,
+        remote: Remote,
+        atomic: MaskedAtomic,
+        old: Local,
+    ) -> Result<(), PostError> {
         let kind = if atomic.swaps() { RequestKind::CompareSwap } else { RequestKind::FetchAdd };
-        self.post_other(kind, atomic.blocks(), |blocks, fields| atomic.write(blocks, fields, remote, sge))
+        self.post_other(kind, atomic.blocks(), |blocks, fields| {
+            atomic.write(blocks, fields, remote, old);
+            Ok(())
+        })
     }
 
     /// Posts a NOP: a request without effect, which completes if it is signalled.
@@ -125,6 +132,21 @@ impl SendRequest<'_, '_> {
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn nop(self) -> Result<(), PostError> {
         self.data_path_call(RequestKind::Nop, DataPath::new(Opcode::NOP, Payload::Sges(&[])))
+    }
+
+    /// Posts an atomic of 8 bytes without masks.
+    fn atomic(
+        self,
+        kind: RequestKind,
+        opcode: Opcode,
+        remote: Remote,
+        operands: Operands,
+        old: Local,
+    ) -> Result<(), PostError> {
+        let sges = [old.sge(ATOMIC_BYTES)];
+        let (remote, atomic) = (Some(remote), Some(operands));
+        let request = DataPath { remote, atomic, ..DataPath::new(opcode, Payload::Sges(&sges)) };
+        self.data_path_call(kind, request)
     }
 
     /// Does the same as [`SendRequest::data_path`], but is compiled once for all its callers. RDMA WRITE does

@@ -84,7 +84,8 @@ pub struct Remote {
     pub rkey: Key,
 }
 
-/// A place in the memory of this side: source or target of a copy.
+/// A place in the memory of this side: source or target of a copy, or the target of an atomic's old value.
+/// The request determines the length.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -102,6 +103,13 @@ pub struct Local {
     pub address: u64,
     /// Local key of the memory.
     pub lkey: Key,
+}
+
+impl Local {
+    /// Returns `length` bytes at the place.
+    pub(crate) const fn sge(self, length: u32) -> Sge {
+        Sge { address: self.address, length, lkey: self.lkey }
+    }
 }
 
 /// The data that a send or an RDMA WRITE carries.

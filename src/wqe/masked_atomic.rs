@@ -1,11 +1,10 @@
 //! Atomics under masks: compare and swap of some bits, and additions in several fields of a number.
 
 use super::control::{self, ControlFields};
-use super::data_path::{Remote, Sge};
+use super::data_path::{Local, Remote};
 use crate::wire::ctrl::{Opcode, OpcodeWord};
 use crate::wire::data::{AtomicSegment, MaskedAtomic32Segment, MaskedAtomic64Segment, RemoteAddressSegment};
 use crate::wire::{Block, OCTOWORD_BYTES, blocks_of};
-use crate::wqe::error::PostError;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
@@ -14,9 +13,9 @@ use zerocopy::transmute;
 /// ```
 /// use mlx5_mkey::error::PostError;
 /// use mlx5_mkey::queue::{Doorbell, SendQueue};
-/// use mlx5_mkey::wqe::{MaskedAtomic, Remote, Sge};
+/// use mlx5_mkey::wqe::{Local, MaskedAtomic, Remote};
 /// /// Takes a lock, the lowest bit of a word, if it is free. `old` gets the word as it was before.
-/// fn lock<D: Doorbell>(queue: &mut SendQueue<'_, D>, word: Remote, old: &Sge) -> Result<(), PostError> {
+/// fn lock<D: Doorbell>(queue: &mut SendQueue<'_, D>, word: Remote, old: Local) -> Result<(), PostError> {
 ///     let lock = MaskedAtomic::CompareSwap64 { compare: 0, compare_mask: 1, swap: 1, swap_mask: 1 };
 ///     queue.request(1).signaled().masked_atomic(word, lock, old)
 /// }
@@ -114,20 +113,10 @@ impl MaskedAtomic {
         }
     }
 
-    /// Writes the request. `sge` gets the value before the change.
-    ///
-    /// # Errors
-    /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`].
-    pub(crate) fn write(
-        &self,
-        blocks: &mut [Block],
-        fields: ControlFields,
-        remote: Remote,
-        sge: &Sge,
-    ) -> Result<(), PostError> {
-        sge.check_length(0)?;
+    /// Writes the request. The value before the change goes to `old`.
+    pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields, remote: Remote, old: Local) {
         let mut slots = blocks.as_flattened_mut().iter_mut();
-        let Some(control) = slots.next() else { return Ok(()) };
+        let Some(control) = slots.next() else { return };
         let opcode = if self.swaps() { Opcode::ATOMIC_MASKED_CS } else { Opcode::ATOMIC_MASKED_FA };
         control::write(control, opcode, self.octowords(), fields, 0);
         let [opmod, ..] = control;
@@ -141,9 +130,9 @@ impl MaskedAtomic {
             rkey: U32::new(remote.rkey.get()),
             reserved: U32::ZERO,
         };
-        let parts = [Some(transmute!(place)), Some(first), second, Some(transmute!(sge.to_wire()))];
+        let parts =
+            [Some(transmute!(place)), Some(first), second, Some(transmute!(old.sge(self.bytes()).to_wire()))];
         slots.zip(parts.into_iter().flatten()).for_each(|(slot, part)| *slot = part);
-        Ok(())
     }
 }
 

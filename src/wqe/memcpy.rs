@@ -4,7 +4,7 @@ use super::control::{self, ControlFields};
 use super::data_path::Local;
 use crate::wire::ctrl::{Opcode, OpcodeWord};
 use crate::wire::data::{DataSegment, MmoMetadataSegment};
-use crate::wire::{Block, OCTOWORD_BYTES, blocks_of};
+use crate::wire::{Block, blocks_of};
 use crate::wqe::error::PostError;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
@@ -93,15 +93,8 @@ impl Memcpy {
             opaque_lkey: U32::new(lkey.get()),
             opaque_address: U64::new(address),
         });
-        *source = self.segment(self.from);
-        *target = self.segment(self.to);
-    }
-
-    fn segment(&self, place: Local) -> [u8; OCTOWORD_BYTES] {
-        transmute!(DataSegment {
-            byte_count: U32::new(self.bytes & DataSegment::MAX_BYTES),
-            lkey: U32::new(place.lkey.get()),
-            address: U64::new(place.address),
-        })
+        let segment = |place: Local| place.sge(self.bytes & DataSegment::MAX_BYTES).to_wire();
+        *source = transmute!(segment(self.from));
+        *target = transmute!(segment(self.to));
     }
 }

@@ -134,7 +134,7 @@ pub fn entry_data_path(
     queue: &mut Queue<'_>,
     remote: Remote,
     sges: &[Sge],
-    sge: &Sge,
+    old: Local,
     imm: u32,
 ) -> Result<(), PostError> {
     queue.request(1).send(sges)?;
@@ -143,10 +143,10 @@ pub fn entry_data_path(
     queue.request(4).signaled().rdma_write(remote, sges)?;
     queue.request(5).rdma_write_imm(remote, imm, sges)?;
     queue.request(6).rdma_read(remote, sges)?;
-    queue.request(7).compare_swap(remote, 1, 2, sge)?;
-    queue.request(8).fetch_add(remote, 1, sge)?;
+    queue.request(7).compare_swap(remote, 1, 2, old)?;
+    queue.request(8).fetch_add(remote, 1, old)?;
     let atomic = MaskedAtomic::FetchAdd64 { add: 1, boundary: imm.into() };
-    queue.request(9).masked_atomic(remote, atomic, sge)
+    queue.request(9).masked_atomic(remote, atomic, old)
 }
 
 /// Posts a request of the caller's own bytes, and a copy inside memory.

@@ -10,7 +10,7 @@ use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig, SignatureError};
 use mlx5_mkey::queue::{Completion, Failure, Outcome, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{Cqe, Syndrome};
-use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
 
 /// The result of a scenario: success, or a description of the failure.
 pub type Verdict = Result<(), String>;
@@ -83,6 +83,11 @@ impl Region {
     /// Returns the whole region as an entry of a scatter/gather list.
     pub const fn sge(&self) -> Sge {
         Sge { address: self.address, length: self.length as u32, lkey: self.key }
+    }
+
+    /// Returns the begin of the region.
+    pub const fn place(&self) -> Local {
+        Local { address: self.address, lkey: self.key }
     }
 
     /// Returns the begin of the region, as the peer names it.

@@ -137,11 +137,11 @@ pub enum Request {
     /// RDMA READ.
     Read(Remote, Vec<Sge>),
     /// Compare and swap: the compared value, then the new value.
-    CompareSwap(Remote, u64, u64, Sge),
+    CompareSwap(Remote, u64, u64, Local),
     /// Fetch and add.
-    FetchAdd(Remote, u64, Sge),
+    FetchAdd(Remote, u64, Local),
     /// A masked atomic operation.
-    Masked(Remote, MaskedAtomic, Sge),
+    Masked(Remote, MaskedAtomic, Local),
     /// A copy in local memory: target, source, number of bytes.
     Memcpy(Local, Local, u32),
     /// A complete WQE as raw bytes.
@@ -188,7 +188,8 @@ impl Objects<'_> {
 }
 
 impl Request {
-    /// Returns the data of a request that moves data: its data segments, or the bytes in the request itself.
+    /// Returns the data of a SEND, an RDMA WRITE or an RDMA READ: its data segments, or the bytes in the
+    /// request itself.
     pub fn data(&self) -> Option<Payload<'_>> {
         match self {
             Self::Send(data)
@@ -197,9 +198,6 @@ impl Request {
             | Self::Write(_, data)
             | Self::WriteImm(_, _, data) => Some(data.payload()),
             Self::Read(_, sges) => Some(Payload::Sges(sges)),
-            Self::CompareSwap(.., sge) | Self::FetchAdd(.., sge) | Self::Masked(.., sge) => {
-                Some(Payload::Sges(core::slice::from_ref(sge)))
-            }
             _ => None,
         }
     }
@@ -221,11 +219,11 @@ impl Request {
             Self::Write(remote, data) => request.rdma_write(*remote, data.payload()),
             Self::WriteImm(remote, imm, data) => request.rdma_write_imm(*remote, *imm, data.payload()),
             Self::Read(remote, sges) => request.rdma_read(*remote, sges),
-            Self::CompareSwap(remote, compare, swap, sge) => {
-                request.compare_swap(*remote, *compare, *swap, sge)
+            Self::CompareSwap(remote, compare, swap, old) => {
+                request.compare_swap(*remote, *compare, *swap, *old)
             }
-            Self::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, sge),
-            Self::Masked(remote, atomic, sge) => request.masked_atomic(*remote, *atomic, sge),
+            Self::FetchAdd(remote, add, old) => request.fetch_add(*remote, *add, *old),
+            Self::Masked(remote, atomic, old) => request.masked_atomic(*remote, *atomic, *old),
             Self::Memcpy(to, from, bytes) => request.memcpy(*to, *from, *bytes),
             Self::Raw(bytes) => request.raw(bytes),
             Self::Invalidate(key) => request.invalidate(*key),

@@ -439,14 +439,15 @@ fn transfer(random: &mut Random, key: Key, wire: u32) -> Work {
     let outside = OUTER + u64::from(random.below(0x1000)) * 8;
     let (inside, beside) = (here(offset, length, key), here(outside, length, REGION));
     let (inner, outer) = (remote(offset, key), remote(outside, REGION));
+    let old = Local { address: outside, lkey: REGION };
     let data = |sge| Data::Sges(vec![sge]);
     Work::Plain(match random.below(12) {
         0 => Request::Send(data(inside)),
         1 => Request::SendImm(random.next() as u32, data(inside)),
         2 => Request::WriteImm(outer, random.next() as u32, data(inside)),
         3 => Request::WriteImm(inner, random.next() as u32, data(beside)),
-        4 => Request::FetchAdd(inner, random.next(), here(outside, 8, REGION)),
-        5 => Request::CompareSwap(inner, random.next(), random.next(), here(outside, 8, REGION)),
+        4 => Request::FetchAdd(inner, random.next(), old),
+        5 => Request::CompareSwap(inner, random.next(), random.next(), old),
         6 | 7 => Request::Write(outer, data(inside)),
         8 => Request::Write(inner, data(beside)),
         9 => Request::Read(inner, vec![beside]),
@@ -505,19 +506,18 @@ fn work(random: &mut Random, limits: &Limits) -> Work {
     Work::Plain(match random.below(22) {
         18 | 19 => return raw(random, limits, 1),
         20 => {
-            let mut place = || Local { address: random.next(), lkey: any_key(random) };
-            let (to, from) = (place(), place());
+            let (to, from) = (place(random), place(random));
             // The device copies at most 2 MiB by one request: the choices are on both sides of this limit.
             let bytes = random.pick(&[0, 1, 64, 1 << 21, (1 << 21) + 1, 1 << 31, u32::MAX]);
             Request::Memcpy(to, from, bytes)
         }
-        16 => Request::CompareSwap(remote, random.next(), random.next(), sge(random)),
+        16 => Request::CompareSwap(remote, random.next(), random.next(), place(random)),
         21 => {
             let (key, Sge { address, length, lkey }) = (any_key(random), sge(random));
             let range = KlmEntry { address, length, key: lkey };
             return Work::Bind(key, range, random.below(16), random.percent(50));
         }
-        17 => Request::FetchAdd(remote, random.next(), sge(random)),
+        17 => Request::FetchAdd(remote, random.next(), place(random)),
         0 => Request::Send(payload(random, limits)),
         1 => Request::SendImm(random.next() as u32, payload(random, limits)),
         2 => Request::SendInvalidate(any_key(random), payload(random, limits)),
@@ -553,6 +553,10 @@ fn sges(random: &mut Random, limits: &Limits) -> Vec<Sge> {
         _ => random.below(most.min(8) + 1),
     };
     (0..count).map(|_| sge(random)).collect()
+}
+
+fn place(random: &mut Random) -> Local {
+    Local { address: random.next(), lkey: any_key(random) }
 }
 
 fn sge(random: &mut Random) -> Sge {

@@ -122,13 +122,13 @@ unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
                 ((*ex).rdma_read)(ex, remote.rkey.get(), remote.address);
                 sges_of(queue, sges);
             }
-            Request::CompareSwap(remote, compare, swap, sge) => {
+            Request::CompareSwap(remote, compare, swap, old) => {
                 ((*ex).atomic_cmp_swp)(ex, remote.rkey.get(), remote.address, *compare, *swap);
-                sges_of(queue, &[*sge]);
+                sges_of(queue, &[Sge { address: old.address, length: 8, lkey: old.lkey }]);
             }
-            Request::FetchAdd(remote, add, sge) => {
+            Request::FetchAdd(remote, add, old) => {
                 ((*ex).atomic_fetch_add)(ex, remote.rkey.get(), remote.address, *add);
-                sges_of(queue, &[*sge]);
+                sges_of(queue, &[Sge { address: old.address, length: 8, lkey: old.lkey }]);
             }
             Request::Memcpy(to, from, bytes) => {
                 let mlx5 = queue.mlx5();

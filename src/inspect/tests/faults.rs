@@ -8,7 +8,7 @@ use super::std::vec::Vec;
 use super::*;
 use crate::mkey::*;
 use crate::types::*;
-use crate::wqe::{Payload, Remote, Sge};
+use crate::wqe::{Local, Payload, Remote, Sge};
 
 #[test]
 fn good_requests_have_no_findings() {
@@ -453,7 +453,8 @@ fn what_is_wrong_with_transfers_has_a_place() {
     let remote = Remote { address: 0x1000, rkey: REGION };
     let sge = Sge { address: 0, length: 8, lkey: REGION };
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge, sge])).unwrap();
-    let add = encoded(|queue| queue.request(1).fetch_add(remote, 1, &sge)).unwrap();
+    let add =
+        encoded(|queue| queue.request(1).fetch_add(remote, 1, Local { address: 0, lkey: REGION })).unwrap();
     let psv = full().split_off(320);
     for (bytes, offset, problem) in [
         (patched(psv.clone(), 16, &[1]), 16, Problem::PsvTooLarge { psv: 0x0100_0011 }),
@@ -547,7 +548,7 @@ fn set_psv_and_transfers_are_checked() {
     let found = problems(&patched(read, 7, &[1]), &DeviceContext::UNKNOWN);
     assert_eq!(found, [Problem::SizeMismatch { ds: 1, wanted: 2 }]);
 
-    let add = encoded(|queue| queue.request(1).fetch_add(remote, 1, &sge));
+    let add = encoded(|queue| queue.request(1).fetch_add(remote, 1, Local { address: 0, lkey: REGION }));
     let add = add.unwrap();
     assert_eq!(problems(&add, &DeviceContext::UNKNOWN), []);
     let found = problems(&patched(add, 51, &[16]), &DeviceContext::UNKNOWN);

@@ -6,7 +6,7 @@ use super::std::string::{String, ToString};
 use super::*;
 use crate::mkey::*;
 use crate::queue::SendRequest;
-use crate::wqe::{Payload, Remote, Sge};
+use crate::wqe::{Local, Payload, Remote};
 
 #[test]
 fn short_input_is_an_error() {
@@ -52,7 +52,7 @@ fn a_copy_reads_in_words() {
 #[test]
 fn requests_that_move_data_read_in_words() {
     let remote = Remote { address: 0x1000, rkey: REGION };
-    let sge = Sge { address: 0, length: 8, lkey: REGION };
+    let old = Local { address: 0, lkey: REGION };
     let payload = Payload::Inline(&[1; 5]);
     let post = |post: &dyn Fn(SendRequest<'_, '_>) -> Result<(), PostError>| {
         let bytes = encoded(|queue| post(queue.request(1))).unwrap();
@@ -74,9 +74,9 @@ fn requests_that_move_data_read_in_words() {
         post(&|request| request.solicited().rdma_write_imm(remote, 7, payload)),
         std::format!("RDMA_WRITE_IMM imm 0x00000007: {inline}, {there}, solicited")
     );
-    assert_eq!(post(&|request| request.fetch_add(remote, 0x11, &sge)), std::format!("ATOMIC_FA: {atomic}"));
+    assert_eq!(post(&|request| request.fetch_add(remote, 0x11, old)), std::format!("ATOMIC_FA: {atomic}"));
     assert_eq!(
-        post(&|request| request.compare_swap(remote, 0x22, 0x11, &sge)),
+        post(&|request| request.compare_swap(remote, 0x22, 0x11, old)),
         std::format!("ATOMIC_CS: {atomic}, compare 0x22")
     );
     // Of the two completion bits, 0x08 asks for a completion, and both together also for an event.

@@ -497,7 +497,9 @@ fn requests_take_what_their_size_says() {
         check("raw", size, &mut |queue| queue.request(1).raw(&bytes).unwrap());
     }
     check("nop", RequestSize::nop(), &mut |queue| queue.request(1).nop().unwrap());
-    check("atomic", RequestSize::atomic(), &mut |queue| queue.request(1).fetch_add(remote, 1, &SGE).unwrap());
+    check("atomic", RequestSize::atomic(), &mut |queue| {
+        queue.request(1).fetch_add(remote, 1, local).unwrap()
+    });
     for atomic in [
         MaskedAtomic::CompareSwap32 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 },
         MaskedAtomic::CompareSwap64 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 },
@@ -505,7 +507,7 @@ fn requests_take_what_their_size_says() {
         MaskedAtomic::FetchAdd64 { add: 1, boundary: 2 },
     ] {
         check("masked atomic", RequestSize::masked_atomic(&atomic), &mut |queue| {
-            queue.request(1).masked_atomic(remote, atomic, &SGE).unwrap();
+            queue.request(1).masked_atomic(remote, atomic, local).unwrap();
         });
     }
     let psv = PsvIndex::from_low_bits(5);

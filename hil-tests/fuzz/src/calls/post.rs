@@ -62,6 +62,12 @@ fn place(input: &mut Input<'_>) -> Local {
     Local { address: input.any(), lkey: values::key(input) }
 }
 
+/// Makes a place for the old value of an atomic. The unused length keeps the meaning of older inputs.
+fn old(input: &mut Input<'_>) -> Local {
+    let Sge { address, lkey, .. } = values::sge(input);
+    Local { address, lkey }
+}
+
 /// Makes a raw request: a random control segment, followed by as many bytes as its size field says, by fewer,
 /// or by more.
 fn raw(input: &mut Input<'_>) -> Vec<u8> {
@@ -128,9 +134,9 @@ fn choose(input: &mut Input<'_>, known: Known<'_>, all: bool) -> Request {
         4..7 => Request::Write(values::remote(input), data(input)),
         7 => Request::WriteImm(values::remote(input), input.any(), data(input)),
         8 => Request::Read(values::remote(input), values::sges(input)),
-        9 => Request::CompareSwap(values::remote(input), input.any(), input.any(), values::sge(input)),
-        10 if input.one_in(2) => Request::Masked(values::remote(input), masked(input), values::sge(input)),
-        10 => Request::FetchAdd(values::remote(input), input.any(), values::sge(input)),
+        9 => Request::CompareSwap(values::remote(input), input.any(), input.any(), old(input)),
+        10 if input.one_in(2) => Request::Masked(values::remote(input), masked(input), old(input)),
+        10 => Request::FetchAdd(values::remote(input), input.any(), old(input)),
         11 => Request::Invalidate(values::key(input)),
         12 => Request::InvalidateMkey(mkey(input)),
         _ if prepared == 0 => Request::Nop,
@@ -294,8 +300,8 @@ fn needs_fence_after(request: &Request) -> bool {
 fn request_octowords(request: &Request) -> u32 {
     let segments = match request {
         Request::Write(..) | Request::WriteImm(..) | Request::Read(..) => 2,
-        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => 4,
-        Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => 3,
+        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => 5,
+        Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => 4,
         _ => 1,
     };
     let data = match request.data() {
@@ -665,18 +671,23 @@ type Transfer = (Option<(u64, u32)>, Option<(u64, u64)>, Vec<Sge>, Vec<u8>);
 
 fn wanted(op: &Request) -> Transfer {
     let at = |remote: &Remote| Some((remote.address, remote.rkey.get()));
-    let (remote, atomic) = match op {
-        Request::Write(remote, ..)
-        | Request::WriteImm(remote, ..)
-        | Request::Read(remote, _)
-        | Request::Masked(remote, ..) => (at(remote), None),
-        Request::CompareSwap(remote, compare, swap, _) => (at(remote), Some((*swap, *compare))),
-        Request::FetchAdd(remote, add, _) => (at(remote), Some((*add, 0))),
-        _ => (None, None),
+    let sge = |old: &Local, length| vec![Sge { address: old.address, length, lkey: old.lkey }];
+    let remote = match op {
+        Request::Write(remote, ..) | Request::WriteImm(remote, ..) | Request::Read(remote, _) => at(remote),
+        Request::Masked(remote, atomic, old) => {
+            return (at(remote), None, sge(old, atomic.bytes()), Vec::new());
+        }
+        Request::CompareSwap(remote, compare, swap, old) => {
+            return (at(remote), Some((*swap, *compare)), sge(old, 8), Vec::new());
+        }
+        Request::FetchAdd(remote, add, old) => {
+            return (at(remote), Some((*add, 0)), sge(old, 8), Vec::new());
+        }
+        _ => None,
     };
     match op.data() {
-        Some(Payload::Sges(sges)) => (remote, atomic, sges.to_vec(), Vec::new()),
-        Some(Payload::Inline(bytes)) => (remote, atomic, Vec::new(), bytes.to_vec()),
+        Some(Payload::Sges(sges)) => (remote, None, sges.to_vec(), Vec::new()),
+        Some(Payload::Inline(bytes)) => (remote, None, Vec::new(), bytes.to_vec()),
         _ => panic!("{op:?} moves no data"),
     }
 }

@@ -136,9 +136,9 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));
     let old = fixture.pair.region(&[0xee; 8]);
-    let sge = old.sge();
     let remote = Remote { address: 8, rkey: fixture.pair.key(fixture.mkey) };
-    let request = fixture.pair.far.request(5).signaled().fetch_add(remote, u64::from_ne_bytes([3; 8]), &sge);
+    let request =
+        fixture.pair.far.request(5).signaled().fetch_add(remote, u64::from_ne_bytes([3; 8]), old.place());
     request.map_err(text)?;
     fixture.pair.run_far()?;
     let completions = fixture.pair.wait_far(1)?;

@@ -132,7 +132,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let entries = [entry(&fixture.memory, 8..16), entry(&fixture.memory, 0..8)];
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
     let old = fixture.pair.region(&[0; 8]);
-    let sge = old.sge();
+    let place = old.place();
     let remote = |address| Remote { address, rkey: fixture.pair.key(fixture.mkey) };
     let (first, second) = (remote(0), remote(8));
     let mut queue = |post: &mut dyn FnMut(&mut QpPairFixture<'_>) -> Verdict, kind, value: u8| {
@@ -147,7 +147,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let word = |byte| u64::from_ne_bytes([byte; 8]);
     let kind = RequestKind::FetchAdd;
     queue(
-        &mut |pair| pair.far.request(1).signaled().fetch_add(first, word(5), &sge).map_err(text),
+        &mut |pair| pair.far.request(1).signaled().fetch_add(first, word(5), place).map_err(text),
         kind,
         0x20,
     )?;
@@ -158,7 +158,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
                 pair.far
                     .request(2)
                     .signaled()
-                    .compare_swap(second, word(compare), word(0x99), &sge)
+                    .compare_swap(second, word(compare), word(0x99), place)
                     .map_err(text)
             },
             kind,
@@ -170,7 +170,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     swap(0x10, 0x99)?;
     fixture.holds(&[[0x99; 8], [0x25; 8]].concat())?;
     fixture.write(&0x99_u64.to_le_bytes());
-    fixture.pair.far.request(3).signaled().fetch_add(second, 0x100, &sge).map_err(text)?;
+    fixture.pair.far.request(3).signaled().fetch_add(second, 0x100, place).map_err(text)?;
     fixture.pair.run_both()?;
     ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of an atomic");
     let (old, new) = (fixture.pair.bytes(&old), fixture.pair.board.read(fixture.memory.address, 8));
@@ -207,8 +207,7 @@ fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
     let mut before = START;
     for (index, (atomic, address, after)) in cases.into_iter().enumerate() {
         let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
-        let sge = Sge { length: atomic.bytes(), ..old.sge() };
-        fixture.pair.far.request(1).signaled().masked_atomic(remote, atomic, &sge).map_err(text)?;
+        fixture.pair.far.request(1).signaled().masked_atomic(remote, atomic, old.place()).map_err(text)?;
         fixture.pair.run_both()?;
         let kind = match atomic {
             CompareSwap32 { .. } | CompareSwap64 { .. } => RequestKind::CompareSwap,

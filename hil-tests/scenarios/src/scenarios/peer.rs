@@ -90,7 +90,7 @@ fn words() -> Vec<u8> {
 fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, Vec<u8>), String> {
     let old = fixture.pair.region(&[0xee; 8]);
     let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
-    fixture.pair.far.request(5).signaled().fetch_add(remote, 1, &old.sge()).map_err(text)?;
+    fixture.pair.far.request(5).signaled().fetch_add(remote, 1, old.place()).map_err(text)?;
     fixture.pair.run_far()?;
     let failed = match fixture.pair.wait_far(1)?.as_slice() {
         [one] => match one.outcome {

@@ -145,10 +145,6 @@ fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-const fn local(region: &Region) -> Local {
-    Local { address: region.address, lkey: region.key }
-}
-
 /// A request copies local memory without a peer. A transfer after its completion sends the copied bytes.
 fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
@@ -159,7 +155,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
     // The target of the copy is an mkey that maps its memory in swapped parts.
     pair.configure(mkey, &ALL_RIGHTS, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
     let to = Local { address: 0, lkey: pair.key(mkey) };
-    pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
+    pair.near.request(1).signaled().memcpy(to, from.place(), 3000).map_err(text)?;
     // No fence makes a request wait for a copy. So the scenario waits for the copy's completion.
     completed(pair, &[(1, RequestKind::Memcpy)])?;
     pair.near.request(2).signaled().rdma_write(far.remote(), &[memory.sge()]).map_err(text)?;
@@ -174,7 +170,7 @@ fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
 fn m45_copies_have_limits(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (from, to) = (pair.region(&pattern(64, 4)), pair.region(&[0; 64]));
-    let (here, there) = (local(&from), local(&to));
+    let (here, there) = (from.place(), to.place());
     let refused = pair.near.request(1).memcpy(there, here, 0);
     ensure_eq!(refused, Err(PostError::MemcpyEmpty), "a copy of nothing");
     let refused = pair.near.request(1).memcpy(there, here, u32::MAX);
@@ -191,7 +187,7 @@ fn m45_a_copy_needs_the_right_to_write(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
     let (from, to) = (pair.region(&pattern(64, 5)), pair.region(&[0; 64]));
     let lkey = pair.board.register(to.address, to.length, Access::NONE);
-    pair.near.request(1).memcpy(Local { address: to.address, lkey }, local(&from), 64).map_err(text)?;
+    pair.near.request(1).memcpy(Local { address: to.address, lkey }, from.place(), 64).map_err(text)?;
     pair.run_near()?;
     let done = syndromes(&pair.wait_near(1)?);
     ensure_eq!(done, [(1, Some(Syndrome::LOCAL_PROTECTION))], "a copy without the right to write");

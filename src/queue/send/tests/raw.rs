@@ -109,24 +109,25 @@ fn m46_flags_are_those_of_both() {
 #[test]
 fn m86_a_masked_atomic_is_as_on_hardware() {
     let remote = Remote { address: 0x7f00_0000_0000, rkey: Key::from_raw(0x5800) };
-    let sge = Sge { address: 0x1000, length: 4, lkey: Key::from_raw(0x5600) };
+    let old = Local { address: 0x1000, lkey: Key::from_raw(0x5600) };
     let dump: [u32; 16] = [0x0800_0015, 0x7704, 8, 0, 0x7f00, 0, 0x5800, 0, 1, 0, 0, 0, 4, 0x5600, 0, 0x1000];
     let words = |atomic: MaskedAtomic| {
         let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
         let mut queue = queue(&mut ring, &record, 0);
-        queue.request(1).signaled().masked_atomic(remote, atomic, &sge).unwrap();
+        queue.request(1).signaled().masked_atomic(remote, atomic, old).unwrap();
         let bytes: Vec<_> = (0..queue.producer()).flat_map(|at| queue.block(at).0).collect();
         bytes.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect::<Vec<_>>()
     };
     assert_eq!(words(MaskedAtomic::FetchAdd32 { add: 1, boundary: 0 }), dump);
     let long = words(MaskedAtomic::FetchAdd64 { add: 1 << 32 | 2, boundary: 3 << 32 | 4 });
     assert_eq!((long[0], long[1] & 63, &long[8..12]), (0x0900_0015, 4, &[1, 2, 3, 4][..]));
+    assert_eq!((long[12], &long[13..16]), (8, &dump[13..]));
     let short = words(MaskedAtomic::CompareSwap32 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 });
     assert_eq!((short[0], short[1] & 63, &short[8..12]), (0x0800_0014, 4, &[3, 1, 4, 2][..]));
     let atomic = MaskedAtomic::CompareSwap64 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 };
     let long = words(atomic);
     assert_eq!((long[0], long[1] & 63, &long[8..16]), (0x0900_0014, 5, &[0, 3, 0, 1, 0, 4, 0, 2][..]));
-    assert_eq!(long[16..20], dump[12..]);
+    assert_eq!((long[16], &long[17..20]), (8, &dump[13..]));
 }
 
 #[test]

@@ -96,12 +96,9 @@ const CASES: [(PostOne, PostError); 19] = [
         |request, _| request.send(Payload::Inline(&[0; 0x1_0000])),
         PostError::InlineTooLong { length: 0xffff, max: 828 },
     ),
+    (|request, _| request.rdma_read(REMOTE, &[Sge { length: 0, ..SGE }]), PostError::SgeEmpty { index: 0 }),
     (
-        |request, _| request.compare_swap(REMOTE, 1, 2, &Sge { length: 0, ..SGE }),
-        PostError::SgeEmpty { index: 0 },
-    ),
-    (
-        |request, _| request.fetch_add(REMOTE, 1, &Sge { length: u32::MAX, ..SGE }),
+        |request, _| request.rdma_read(REMOTE, &[Sge { length: u32::MAX, ..SGE }]),
         PostError::SgeTooLong { index: 0, mebibytes: 4095 },
     ),
     (|request, _| request.raw(&sized(0)), PostError::RawSize { octowords: 0 }),

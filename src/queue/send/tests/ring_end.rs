@@ -68,11 +68,11 @@ const REQUESTS: [PostOne; 20] = [
     |request, _| request.rdma_write(REMOTE, &[SGE; 6]),
     |request, _| request.rdma_write_imm(REMOTE, 7, Payload::Inline(&[0x88; 828])),
     |request, _| request.rdma_read(REMOTE, &[SGE; 3]),
-    |request, _| request.fenced().compare_swap(REMOTE, 1, 2, &SGE),
-    |request, _| request.solicited().fetch_add(REMOTE, 1, &SGE),
+    |request, _| request.fenced().compare_swap(REMOTE, 1, 2, HERE),
+    |request, _| request.solicited().fetch_add(REMOTE, 1, HERE),
     |request, _| {
         let atomic = MaskedAtomic::CompareSwap64 { compare: 1, compare_mask: 2, swap: 3, swap_mask: 4 };
-        request.masked_atomic(REMOTE, atomic, &SGE)
+        request.masked_atomic(REMOTE, atomic, HERE)
     },
     |request, _| request.invalidate(KEY),
     |request, mkey| request.signaled().invalidate_mkey(mkey),

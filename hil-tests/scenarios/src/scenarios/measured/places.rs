@@ -9,7 +9,7 @@ use super::super::fixture::{
 use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, outcome, told};
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
 use crate::expected::{self, Images};
-use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict, text};
+use crate::qp_pair::{CONFIGURE, QpPairFixture, Rx, Tx, Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
@@ -148,8 +148,7 @@ fn gap18_protected_mkeys_as_lists_and_in_atomics(board: &mut dyn Board, tell: Te
         let (mut fixture, _) = protected(board, protection, &[1; 512])?;
         let old = fixture.pair.region(&[0; 8]);
         let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
-        let sge = old.sge();
-        fixture.pair.far.request(1).signaled().fetch_add(remote, 1, &sge).map_err(text)?;
+        fixture.pair.far.request(1).signaled().fetch_add(remote, 1, old.place()).map_err(text)?;
         fixture.pair.run_far()?;
         let done = told(&fixture.pair.wait_far(1)?);
         let (old, new) = (fixture.pair.bytes(&old), fixture.pair.board.read(fixture.memory.address, 8));
@@ -173,10 +172,7 @@ fn gap19_copies(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         for (role, is_source) in [("source", true), ("target", false)] {
             let (mut fixture, images) = protected(board, protection, &pattern(512, 1))?;
             let plain = fixture.pair.region(&images.wire);
-            let ends = [
-                Local { address: 0, lkey: fixture.pair.key(fixture.mkey) },
-                Local { address: plain.address, lkey: plain.key },
-            ];
+            let ends = [Local { address: 0, lkey: fixture.pair.key(fixture.mkey) }, plain.place()];
             let [to, from] = if is_source { [ends[1], ends[0]] } else { ends };
             let (cleared, copied) = if is_source { (plain, plain) } else { (fixture.memory, fixture.memory) };
             fixture.pair.board.write(cleared.address, &vec![0xcc; cleared.length]);
@@ -191,10 +187,9 @@ fn gap19_copies(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         let mut fixture = MkeyFixture::new(board, PLAIN);
         let (from, to) = (fixture.pair.region(&[0x11; 64]), fixture.pair.region(&[0xcc; 64]));
         let opaque = fixture.pair.region(&[0xcc; MemcpyConfig::OPAQUE_BYTES]);
-        let local = |region: &Region| Local { address: region.address, lkey: region.key };
         fixture.pair.near.hold_back();
         let first = fixture.pair.near.counters().producer;
-        fixture.pair.near.request(1).signaled().memcpy(local(&to), local(&from), 64).map_err(text)?;
+        fixture.pair.near.request(1).signaled().memcpy(to.place(), from.place(), 64).map_err(text)?;
         let changes = [(at + 3, 32)].into_iter();
         let changes = changes.chain((OPAQUE_KEY..).zip(opaque.key.get().to_be_bytes()));
         let changes = changes.chain((OPAQUE_ADDRESS..).zip(opaque.address.to_be_bytes()));

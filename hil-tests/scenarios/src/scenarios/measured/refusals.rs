@@ -14,7 +14,7 @@ use mlx5_mkey::mkey::{Access, BlockSignature, Direction, Layout, MkeyConfig, Sig
 use mlx5_mkey::types::{BlockSize, DekId, Key};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::{AtomicSegment, RemoteAddressSegment};
-use mlx5_mkey::wqe::{MaskedAtomic, Remote, Sge};
+use mlx5_mkey::wqe::{Local, MaskedAtomic, Remote, Sge};
 use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Measurement] = &[
@@ -131,7 +131,7 @@ fn gap21_what_a_responder_does_when_it_refuses(board: &mut dyn Board, tell: Tell
         let request = pair.far.request(9).signaled();
         match ask {
             Ask::Read(address, length) => request.rdma_read(remote(address), &[sge(length)]),
-            Ask::Add(address) => request.fetch_add(remote(address), 1, &sge(8)),
+            Ask::Add(address) => request.fetch_add(remote(address), 1, buffer.place()),
             Ask::LongSend => request.send(&[sge(64)][..]),
         }
         .map_err(text)?;
@@ -158,16 +158,16 @@ enum Atomic {
 }
 
 /// Posts an atomic of the far end that adds 1 in each byte.
-fn post(pair: &mut QpPairFixture<'_>, atomic: Atomic, remote: Remote, old: Sge) -> Result<(), String> {
+fn post(pair: &mut QpPairFixture<'_>, atomic: Atomic, remote: Remote, old: Local) -> Result<(), String> {
     let add = u64::from_ne_bytes([1; 8]);
     let request = pair.far.request(1).signaled();
     match atomic {
         Atomic::Four => {
             let atomic = MaskedAtomic::FetchAdd32 { add: add as u32, boundary: 0 };
-            request.masked_atomic(remote, atomic, &Sge { length: 4, ..old })
+            request.masked_atomic(remote, atomic, old)
         }
-        Atomic::Eight => request.masked_atomic(remote, MaskedAtomic::FetchAdd64 { add, boundary: 0 }, &old),
-        Atomic::Plain => request.fetch_add(remote, add, &old),
+        Atomic::Eight => request.masked_atomic(remote, MaskedAtomic::FetchAdd64 { add, boundary: 0 }, old),
+        Atomic::Plain => request.fetch_add(remote, add, old),
         Atomic::Modifier(modifier) => {
             let place = RemoteAddressSegment {
                 address: remote.address.into(),
@@ -175,7 +175,7 @@ fn post(pair: &mut QpPairFixture<'_>, atomic: Atomic, remote: Remote, old: Sge) 
                 reserved: 0.into(),
             };
             let operands = AtomicSegment { swap_add: add.into(), compare: 0.into() };
-            let old = data(old);
+            let old = data(Sge { address: old.address, length: 8, lkey: old.lkey });
             let segments = [place.as_bytes(), operands.as_bytes(), old.as_bytes()];
             let mut bytes = wqe(Opcode::ATOMIC_MASKED_FA, &segments);
             bytes.iter_mut().take(1).for_each(|byte| *byte = modifier);
@@ -214,7 +214,7 @@ fn gap22_refusals_of_masked_atomics(board: &mut dyn Board, tell: Tell<'_>) -> Ve
         let pair = &mut fixture.pair;
         let old = pair.region(&[0; 8]);
         let remote = Remote { address, rkey: pair.key(fixture.mkey) };
-        post(pair, atomic, remote, old.sge())?;
+        post(pair, atomic, remote, old.place())?;
         pair.run_far()?;
         let done = told(&pair.wait_far(1)?);
         let (old, memory) = (pair.bytes(&old), pair.bytes(&fixture.memory));

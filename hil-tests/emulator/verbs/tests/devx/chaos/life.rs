@@ -13,7 +13,7 @@ use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, BlockSignature, KlmEntry, MkeyConfig, SignatureChange};
 use mlx5_mkey::queue::{self, Completion, QpTable};
 use mlx5_mkey::types::Qpn;
-use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
 use std::time::Duration;
 
 /// Blocks of a send queue, and slots of a receive queue.
@@ -152,7 +152,7 @@ impl Life {
                 0 => request.nop(),
                 1 => request.send(&[sge][..]),
                 2 => request.rdma_read(remote, &[sge]),
-                3 => request.fetch_add(remote, 1, &page.sge(64..72).unwrap()),
+                3 => request.fetch_add(remote, 1, Local { address: page.address() + 64, lkey: page.lkey() }),
                 4 => {
                     let entry = KlmEntry { address: page.address(), length: 520, key: page.lkey() };
                     request.configure_mkey(&mut mkeys[half], prepared, &[entry])
