@@ -108,7 +108,7 @@ impl Call<'_> {
             return Err(Errno::INVAL);
         }
         let context = self.context()?;
-        if matches!(object, Object::Umem(_) | Object::Uar) && context.is_base(handle) {
+        if matches!(object, Object::Umem(_) | Object::Uar(_)) && context.is_base(handle) {
             return Err(Errno::BUSY);
         }
         if context.ending != Some(Ending::Removed) {

@@ -6,6 +6,7 @@ use crate::ground::abi::{RegisterRequest, RegisterResponse, ReregisterRequest};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory;
 use crate::ground::sys::Mapping;
+use crate::state::doorbell_page::DoorbellPage;
 use crate::state::object::{Mr, Object};
 use crate::state::pages;
 use mlx5_softdev::{Access, Placement, RegionChange};
@@ -203,8 +204,7 @@ impl Call<'_> {
     }
 }
 
-/// Carries out UAR_ALLOC: makes a doorbell page. The page is plain memory of the program. The device never
-/// reads the page, because the device finds new requests by the doorbell records.
+/// Carries out UAR_ALLOC: makes a doorbell page.
 pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
     /// Types of doorbell pages: `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`, `_NC`.
     const GATHERING: u64 = 0;
@@ -214,8 +214,9 @@ pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
         NOT_CACHED => {}
         _ => return Err(Errno::OPNOTSUPP),
     }
-    call.publish(Object::Uar, |request, handle| {
-        request.answer(0x1002, &pages::DOORBELLS.to_ne_bytes())?;
+    let page = Arc::new(DoorbellPage::new()?);
+    call.publish(Object::Uar(page), |request, handle| {
+        request.answer(0x1002, &pages::offset(handle).to_ne_bytes())?;
         request.answer(0x1003, &(PAGE as u32).to_ne_bytes())?;
         request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
         request.answer_object(0x1000, handle.into())

@@ -250,6 +250,6 @@ pub(crate) const METHODS: &[Method] = &[
         memory::alloc_uar,
     ),
     ending(UAR, 0x1001, &[needs(0x1000, Handle)], |call| {
-        call.destroy(0x1000, |object| matches!(object, Object::Uar))
+        call.destroy(0x1000, |object| matches!(object, Object::Uar(_)))
     }),
 ];

@@ -159,6 +159,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let values = QpValues { port: 1, ..QpValues::default() };
     describe(&mut context, &values);
     let qp = Qp {
+        alone: None,
         number,
         transport,
         common: Common::of_verbs(call.request.number(7), async_channel),

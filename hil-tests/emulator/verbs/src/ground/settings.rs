@@ -120,6 +120,7 @@ impl Settings {
             timestamps: choice(TIMESTAMPS, std::env::var_os(TIMESTAMPS), timestamps)?,
             log_max_reads,
             max_message_bytes,
+            doorbell_alone: true,
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");

@@ -281,7 +281,6 @@ impl Mapping {
     }
 
     /// Reads a word of 8 bytes. The caller ensures that `at` is a multiple of 8 within the mapping.
-    #[cfg(test)]
     pub(crate) fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }

@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod connection;
 pub(crate) mod counting;
 pub(crate) mod devices;
+pub(crate) mod doorbell_page;
 mod doorbells;
 mod ending;
 pub(crate) mod events;
@@ -376,7 +377,7 @@ impl State {
             Object::Cq(cq) => device.destroy_cq(cq.number)?,
             Object::Srq(srq) => device.destroy_srq(srq.number)?,
             Object::Qp(qp) => device.destroy_qp(qp.number)?,
-            Object::AddressHandle | Object::Uar | Object::Umem(_) => {}
+            Object::AddressHandle | Object::Uar(_) | Object::Umem(_) => {}
             Object::Devx(Devx::Psvs(numbers)) => {
                 for number in numbers {
                     device.destroy_psv(number)?;
@@ -492,13 +493,16 @@ impl State {
             let state = device.query(number).map(|view| view.state);
             !matches!(state, Ok(QpState::Reset | QpState::Init))
         };
-        let records = self.contexts.values().flat_map(Context::queues).filter_map(|object| match object {
-            Object::Qp(qp) if moves(qp.number) => Some((Subject::Qp(qp.number), qp.record)),
-            Object::Cq(cq) if cq.channel.is_some() || self.subscriptions.want_completions(cq.number) => {
-                Some((Subject::Cq(cq.number), cq.record))
+        let queues = self.contexts.values().flat_map(Context::queues).filter(|object| match object {
+            Object::Qp(qp) if moves(qp.number) => true,
+            Object::Qp(qp) => {
+                // A queue pair begins anew, and no doorbell from before counts.
+                qp.alone.iter().for_each(|page| page.clear());
+                false
             }
-            _ => None,
+            Object::Cq(cq) => cq.channel.is_some() || self.subscriptions.want_completions(cq.number),
+            _ => false,
         });
-        self.doorbells.watch(records);
+        self.doorbells.watch(queues);
     }
 }

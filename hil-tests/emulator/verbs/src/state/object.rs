@@ -3,6 +3,7 @@
 use crate::ground::abi::{Destination, QpCapabilities, QpValues};
 use crate::ground::fault::Ending;
 use crate::ground::sys::Mapping;
+use crate::state::doorbell_page::DoorbellPage;
 use crate::state::events::Subject;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::prm::qp_context::Qpc;
@@ -74,8 +75,11 @@ pub(crate) struct Qp {
     pub(crate) transport: Transport,
     /// What all queues have.
     pub(crate) common: Common,
-    /// Address of the doorbell record.
+    /// Address of the doorbell record of the send ring, or of the word that stands for the record
+    /// ([`DoorbellPage::record`]).
     pub(crate) record: u64,
+    /// The doorbell page of a queue pair without a doorbell record for requests.
+    pub(crate) alone: Option<Arc<DoorbellPage>>,
     /// Address of the send ring.
     pub(crate) sq: u64,
     /// Number of the send ring's blocks.
@@ -162,7 +166,7 @@ pub(crate) enum Object {
     Srq(Srq),
     Qp(Box<Qp>),
     AddressHandle,
-    Uar,
+    Uar(Arc<DoorbellPage>),
     Umem(Umem),
     Devx(Devx),
 }
@@ -178,7 +182,7 @@ impl Object {
             | Self::Mr(_)
             | Self::Devx(_)
             | Self::AddressHandle
-            | Self::Uar
+            | Self::Uar(_)
             | Self::Umem(_) => 2,
             Self::Pd(_) => 3,
         }
@@ -273,6 +277,11 @@ impl Context {
         [queues, others, buried].into_iter().find_map(|objects| objects.get_mut(&handle))
     }
 
+    /// Returns the object with this handle, if the program has not destroyed it.
+    pub(crate) fn get(&self, handle: u32) -> Option<&Object> {
+        self.queues.get(&handle).or_else(|| self.others.get(&handle))
+    }
+
     /// Removes and returns the object with this handle.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
         let Self { queues, others, buried, .. } = self;
@@ -329,7 +338,8 @@ mod tests {
     #[test]
     fn queues_are_found_without_the_rest() {
         let mut context = Context::default();
-        let kinds = [Object::Pd(1), Object::Uar, cq(7), Object::Devx(Devx::Psvs(Vec::new())), cq(8)];
+        let uar = Object::Uar(Arc::new(DoorbellPage::new().unwrap()));
+        let kinds = [Object::Pd(1), uar, cq(7), Object::Devx(Devx::Psvs(Vec::new())), cq(8)];
         let handles = kinds.map(|object| context.insert(object).unwrap());
         assert_eq!(handles, [0, 1, 2, 3, 4]);
         let numbers = |context: &Context| {

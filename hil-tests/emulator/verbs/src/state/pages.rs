@@ -23,11 +23,15 @@ const CLOCK_INFO: u64 = 7;
 /// The number of pages that a program may add to the pages of its context (`num_dyn_bfregs`).
 const MORE_PAGES: u64 = 512;
 
-/// The offset of the device's file at which a program maps a doorbell page that UAR_ALLOC made. Linux gives
-/// each page its own offset. The stand-in gives all pages this offset, because the device reads none of them.
-/// At this offset, each mapping of the stand-in's file is new memory, also for UCX, which maps without the C
-/// library's function.
-pub(crate) const DOORBELLS: u64 = 0;
+/// The first number of a page that UAR_ALLOC has made (`MLX5_IB_MMAP_OFFSET_START`).
+const ALLOCATED: u64 = 9 << 16;
+
+/// Returns the offset of the device's file at which a program maps the doorbell page with this handle. A
+/// program that maps without the C library's function, as UCX does, gets new memory instead of the page: the
+/// device then sees none of its doorbells, and needs the doorbell records.
+pub(crate) fn offset(handle: u32) -> u64 {
+    (ALLOCATED + u64::from(handle)) * PAGE
+}
 
 /// The arguments of a mapping of the device's file.
 #[derive(Clone, Copy, Debug)]
@@ -50,15 +54,17 @@ impl State {
         let Some(context) = self.context_of(descriptor) else { return Ok(None) };
         let write_combining = self.write_combining;
         let context = self.contexts.get(&context).filter(|context| context.opened).ok_or(Errno::INVAL)?;
-        let has_pages = context.objects().any(|object| matches!(object, Object::Uar));
         let number = u64::try_from(asked.offset).map_err(|_| Errno::INVAL)? / PAGE;
         let (command, argument) = (number >> 8 & 0xff, number & 0xff);
         let is_whole = asked.length.checked_next_multiple_of(PAGE) == Some(PAGE);
         let is_good = is_whole && asked.is_shared;
+        if let Some(Ok(handle)) = number.checked_sub(ALLOCATED).map(u32::try_from) {
+            let Some(Object::Uar(page)) = context.get(handle) else { return Err(Errno::INVAL) };
+            return if is_good { Ok(Some((page.descriptor(), 0))) } else { Err(Errno::INVAL) };
+        }
         let (is_there, may) = match command {
             CONTIGUOUS => return Err(Errno(libc::ENOSYS)),
             WRITE_COMBINING | ALLOCATED_WRITE_COMBINING if !write_combining => return Err(Errno::PERM),
-            REGULAR if has_pages && argument == DOORBELLS => (true, true),
             REGULAR | WRITE_COMBINING | NOT_CACHED => {
                 (context.static_pages.is_some_and(|pages| argument < pages.into()), true)
             }

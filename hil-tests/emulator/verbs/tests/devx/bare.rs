@@ -36,6 +36,9 @@ struct Dv([*mut c_void; 16]);
 /// Offsets of the completion queues' numbers in CREATE_QP.
 const SEND_CQN: usize = 0x18 + 0x7c;
 const RECEIVE_CQN: usize = 0x18 + 0x9c;
+/// The offset of the byte with `send_dbr_mode` in CREATE_QP, and the mode without a record (`NO_DBR_EXT`).
+const RECORD_MODE: usize = 0x18 + 0x10;
+const NO_RECORD: u8 = 1 << 6;
 
 /// A send queue and its completion queue, which exist until the process ends.
 struct Bare {
@@ -45,6 +48,10 @@ struct Bare {
     cq: *mut c_void,
     cqn: Cqn,
     uar_page: NonNull<u64>,
+    /// The send counter in the doorbell record.
+    counter: NonNull<u32>,
+    /// The command that has made the queue pair.
+    input: Vec<u8>,
     completions: CompletionQueue<'static>,
     doorbell: UarCqDoorbell,
     send: SendQueue<'static, UarDoorbell>,
@@ -70,6 +77,11 @@ fn create_raw(opened: &Opened, input: &[u8], length: usize) -> (*mut c_void, Vec
 
 impl Bare {
     fn new() -> Self {
+        Self::with(0)
+    }
+
+    /// Makes the queues. `record_mode` is the byte with `send_dbr_mode`.
+    fn with(record_mode: u8) -> Self {
         let opened = Opened::new();
         let context = opened.raw.as_ptr();
         let (mut eqn, mut pdn) = (0_u32, [0_u64; 2]);
@@ -100,6 +112,7 @@ impl Bare {
         let request = create_qp(Pdn::new(pdn[0] as u32).unwrap(), page, cqn, umem);
         // Some programs write 0 for the completion queue of a missing receive queue.
         let mut input = encoded(&request);
+        input[RECORD_MODE] |= record_mode;
         let mut set = |at: usize, cqn: u32| {
             input[at..at + 4].copy_from_slice(&cqn.to_be_bytes());
             create_raw(&opened, &input, CreateQp::OUTPUT)
@@ -108,6 +121,7 @@ impl Bare {
         let (qp, reply) = set(RECEIVE_CQN, 0);
         let qpn = request.decode(&reply).unwrap();
         assert!(set(SEND_CQN, 0).0.is_null(), "sends do need one");
+        input[SEND_CQN..SEND_CQN + 4].copy_from_slice(&cqn.get().to_be_bytes());
         connect(&opened, qp, qpn);
         let uar_page = NonNull::new(uar.base_addr.cast::<u64>()).unwrap();
         // SAFETY: both registers belong to the page that the queues were made with. The page is never
@@ -115,10 +129,13 @@ impl Bare {
         let (rings, doorbell) = unsafe {
             (UarDoorbell::new(NonNull::new(uar.reg_addr.cast()).unwrap()), UarCqDoorbell::new(uar_page, cqn))
         };
+        let counter = NonNull::from(qp_record).cast::<u32>();
+        // SAFETY: a record has 8 bytes, and the counter is their second half.
+        let counter = unsafe { counter.add(1) };
         let completions = CompletionQueue::new(ring, cq_record).unwrap();
         let slots = vec![SendSlot::EMPTY; send_ring.len()].leak();
         let send = SendQueue::new(SendQueueConfig::new(qpn), send_ring, slots, qp_record, rings).unwrap();
-        Self { opened, qp, qpn, cq, cqn, uar_page, completions, doorbell, send }
+        Self { opened, qp, qpn, cq, cqn, uar_page, counter, input, completions, doorbell, send }
     }
 
     /// Makes an event channel with these flags. Returns the channel, and its descriptor as a file.
@@ -277,5 +294,30 @@ fn answers_that_nobody_waits_for_come_through_a_descriptor() {
             assert_eq!((answer[8], answer[8 + 0x18] >> 4), (0, 3));
         }
         call!(mlx5, "mlx5dv_devx_destroy_cmd_comp": fn(channel => *mut c_int));
+    });
+}
+
+#[test]
+fn doorbells_alone_announce_requests_of_a_queue_pair_without_a_record() {
+    preloaded("bare::doorbells_alone_announce_requests_of_a_queue_pair_without_a_record", || {
+        let mut bare = Bare::with(NO_RECORD);
+        for _ in 0..100 {
+            bare.post();
+            bare.completed();
+        }
+        // SAFETY: the record is mapped, and no other thread of this program uses it.
+        unsafe { bare.counter.write_volatile(101_u32.to_be()) };
+        std::thread::sleep(MOMENT.unwrap());
+        let mut router = QpRouter { queues: &mut bare.send, mkeys: &mut [] };
+        assert!(bare.completions.poll(&mut router).is_none(), "the device does not read the record");
+        // A doorbell of one queue pair may overwrite that of another on the same page.
+        for mode in [NO_RECORD, 0] {
+            bare.input[RECORD_MODE] = mode;
+            assert!(create_raw(&bare.opened, &bare.input, CreateQp::OUTPUT).0.is_null(), "{mode}");
+        }
+        bare.input[RECORD_MODE] = 3 << 6;
+        assert!(create_raw(&bare.opened, &bare.input, CreateQp::OUTPUT).0.is_null(), "no mode");
+        bare.post();
+        bare.completed();
     });
 }

@@ -197,7 +197,7 @@ const fn identity(object: &Object) -> Option<Identity> {
         | Object::Mr(_)
         | Object::Window(_)
         | Object::AddressHandle
-        | Object::Uar
+        | Object::Uar(_)
         | Object::Umem(_) => return None,
     })
 }

@@ -8,6 +8,7 @@ use crate::command::{address, memory};
 use crate::ground::abi::{Destination, QpCapabilities, QpValues};
 use crate::ground::errno::Errno;
 use crate::ground::sys::Mapping;
+use crate::state::doorbell_page::DoorbellPage;
 use crate::state::object::{Base, Common, Cq, Object, Qp, Umem};
 use mlx5_mkey::wire::prm::qp_context::{AddressPath, Qpc};
 use mlx5_softdev::commands::{CqCommand, Place, QpCommand, QpStep, Record, Refused, Request};
@@ -105,7 +106,7 @@ pub(crate) fn base(
     let Some(page) = uar_page else { return Ok(Base { umems, uar: None }) };
     let uar = page.checked_sub(1).ok_or(Refused::RESOURCE)?;
     match call.object(uar) {
-        Ok(Object::Uar) => Ok(Base { umems, uar: Some(uar) }),
+        Ok(Object::Uar(_)) => Ok(Base { umems, uar: Some(uar) }),
         _ => Err(Refused::RESOURCE),
     }
 }
@@ -166,6 +167,25 @@ pub(crate) fn create_cq(call: &mut Call<'_>, command: &Request) -> Result<(Objec
     Ok((Object::Cq(cq), number))
 }
 
+/// Returns the doorbell page of a new queue pair without a doorbell record for requests (`alone`). Refuses to
+/// let such a queue pair share its page with another queue pair, because one doorbell could overwrite another
+/// before the device reads the page.
+fn own_page(call: &mut Call<'_>, base: &Base, alone: bool) -> Result<Option<Arc<DoorbellPage>>, Refused> {
+    let context = call.context().map_err(|_| Refused::RESOURCE)?;
+    let is_shared = context.objects().any(|object| match object {
+        Object::Qp(qp) => qp.common.base.uar == base.uar && (alone || qp.alone.is_some()),
+        _ => false,
+    });
+    match base.uar.and_then(|handle| context.get(handle)) {
+        _ if is_shared => Err(Refused::RESOURCE),
+        Some(Object::Uar(page)) if alone => {
+            page.clear();
+            Ok(Some(page.clone()))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// Carries out CREATE_QP: makes a queue pair, which must be a reliable connection. Returns the queue pair and
 /// its number.
 pub(crate) fn create_qp(call: &mut Call<'_>, command: &Request) -> Result<(Object, u32), Refused> {
@@ -177,6 +197,7 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &Request) -> Result<(Objec
     let record = record(call, command.record)?;
     let base = base(call, [command.rings.umem(), command.record.umem], Some(command.uar))?;
     let attributes = command.attributes(rings, record);
+    let alone = own_page(call, &base, command.doorbell_alone)?;
     let context = Qpc::read_from_bytes(&command.context).map_err(|_| Refused::INPUT_LENGTH)?;
     let number = call.state.device.create_qp(attributes)?;
     call.state.device.set_copies(number, command.copies)?;
@@ -185,7 +206,8 @@ pub(crate) fn create_qp(call: &mut Call<'_>, command: &Request) -> Result<(Objec
         number,
         transport: attributes.transport,
         common: Common::of_command(base),
-        record,
+        record: alone.as_ref().map_or(record, |page| page.record()),
+        alone,
         sq: attributes.sq,
         blocks: 1 << attributes.log_sq_blocks,
         logged: 0,
