@@ -215,8 +215,9 @@ pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
         _ => return Err(Errno::OPNOTSUPP),
     }
     let page = Arc::new(DoorbellPage::new()?);
+    pages::offer(call.context, &page);
     call.publish(Object::Uar(page), |request, handle| {
-        request.answer(0x1002, &pages::offset(handle).to_ne_bytes())?;
+        request.answer(0x1002, &pages::DOORBELLS.to_ne_bytes())?;
         request.answer(0x1003, &(PAGE as u32).to_ne_bytes())?;
         request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
         request.answer_object(0x1000, handle.into())

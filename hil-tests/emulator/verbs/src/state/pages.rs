@@ -3,9 +3,11 @@
 
 use crate::ground::errno::Errno;
 use crate::state::State;
+use crate::state::doorbell_page::DoorbellPage;
 use crate::state::object::Object;
+use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError, Weak};
 
 /// The bytes of a page.
 const PAGE: u64 = 4096;
@@ -23,14 +25,20 @@ const CLOCK_INFO: u64 = 7;
 /// The number of pages that a program may add to the pages of its context (`num_dyn_bfregs`).
 const MORE_PAGES: u64 = 512;
 
-/// The first number of a page that UAR_ALLOC has made (`MLX5_IB_MMAP_OFFSET_START`).
-const ALLOCATED: u64 = 9 << 16;
+/// The offset of the device's file at which a program maps a doorbell page that UAR_ALLOC made. Linux gives
+/// each page its own offset. The stand-in gives all pages this offset: here alone, each mapping of the
+/// stand-in's file is new memory, also for UCX, which maps without the C library's function. The device sees
+/// no doorbell in such memory. For other programs, the page is the one that the same thread has just made.
+pub(crate) const DOORBELLS: u64 = 0;
 
-/// Returns the offset of the device's file at which a program maps the doorbell page with this handle. A
-/// program that maps without the C library's function, as UCX does, gets new memory instead of the page: the
-/// device then sees none of its doorbells, and needs the doorbell records.
-pub(crate) fn offset(handle: u32) -> u64 {
-    (ALLOCATED + u64::from(handle)) * PAGE
+thread_local! {
+    /// The context, and the page that this thread made last by UAR_ALLOC and has not mapped yet.
+    static NEW_PAGE: RefCell<Option<(u32, Weak<DoorbellPage>)>> = const { RefCell::new(None) };
+}
+
+/// Makes a page of the context `context` the next page that this thread maps at [`DOORBELLS`].
+pub(crate) fn offer(context: u32, page: &Arc<DoorbellPage>) {
+    let _ = NEW_PAGE.try_with(|new| new.replace(Some((context, Arc::downgrade(page)))));
 }
 
 /// The arguments of a mapping of the device's file.
@@ -51,20 +59,18 @@ impl State {
     /// The errno with which Linux refuses the mapping.
     pub(crate) fn page(&self, descriptor: RawFd, asked: &PageRequest) -> Result<Option<(RawFd, i64)>, Errno> {
         // A channel is a socket, which the kernel itself refuses to map.
-        let Some(context) = self.context_of(descriptor) else { return Ok(None) };
+        let Some(of) = self.context_of(descriptor) else { return Ok(None) };
         let write_combining = self.write_combining;
-        let context = self.contexts.get(&context).filter(|context| context.opened).ok_or(Errno::INVAL)?;
+        let context = self.contexts.get(&of).filter(|context| context.opened).ok_or(Errno::INVAL)?;
+        let has_pages = context.objects().any(|object| matches!(object, Object::Uar(_)));
         let number = u64::try_from(asked.offset).map_err(|_| Errno::INVAL)? / PAGE;
         let (command, argument) = (number >> 8 & 0xff, number & 0xff);
         let is_whole = asked.length.checked_next_multiple_of(PAGE) == Some(PAGE);
         let is_good = is_whole && asked.is_shared;
-        if let Some(Ok(handle)) = number.checked_sub(ALLOCATED).map(u32::try_from) {
-            let Some(Object::Uar(page)) = context.get(handle) else { return Err(Errno::INVAL) };
-            return if is_good { Ok(Some((page.descriptor(), 0))) } else { Err(Errno::INVAL) };
-        }
         let (is_there, may) = match command {
             CONTIGUOUS => return Err(Errno(libc::ENOSYS)),
             WRITE_COMBINING | ALLOCATED_WRITE_COMBINING if !write_combining => return Err(Errno::PERM),
+            REGULAR if has_pages && argument == DOORBELLS => (true, true),
             REGULAR | WRITE_COMBINING | NOT_CACHED => {
                 (context.static_pages.is_some_and(|pages| argument < pages.into()), true)
             }
@@ -81,6 +87,13 @@ impl State {
             (true, true, true) => {}
             (true, false, _) => return Err(Errno::PERM),
             _ => return Err(Errno::INVAL),
+        }
+        if command == REGULAR
+            && argument == DOORBELLS
+            && let Some((context, page)) = NEW_PAGE.try_with(RefCell::take).ok().flatten()
+            && let Some(page) = page.upgrade().filter(|_| context == of)
+        {
+            return Ok(Some((page.descriptor(), 0)));
         }
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let page = clock.page(number * PAGE).map(|(file, from)| (file.as_raw_fd(), from as i64));
