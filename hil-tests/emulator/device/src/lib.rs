@@ -63,7 +63,7 @@ pub use datagram::Datagram;
 pub use device::{Device, Error, Event, Numbered};
 pub use faults::Faults;
 pub use gate::{Course, Passage};
-pub use interface::transport_checksum;
+pub use interface::{announced, transport_checksum};
 pub use interface_state::Phase;
 pub use keys::DekError;
 pub use memory::{Arena, Fault, Memory};

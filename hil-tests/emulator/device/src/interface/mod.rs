@@ -27,6 +27,7 @@ use crate::object::Objects;
 use crate::outbound::Outbound;
 use ethernet::SEND_QUEUES;
 pub use frames::transport_checksum;
+pub use uar::announced;
 
 /// Offsets of registers in BAR 0, in bytes.
 mod register {

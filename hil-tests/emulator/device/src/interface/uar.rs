@@ -33,6 +33,16 @@ const BLOCK: usize = 64;
 /// A flag beside the consumer index of a completion queue: only a solicited entry raises an event.
 const SOLICITED: u32 = 1 << 24;
 
+/// Returns the number of the queue pair in a send doorbell of two words, and the number of the block after
+/// the requests that the doorbell announces if the queue pair has no doorbell record.
+///
+/// Assumption: software writes to the doorbell either the first 8 bytes of the last request (rdma-core's
+/// tests), or the number of the block after it, with a size of 0 (NVSHMEM `ibgda_ring_db`).
+pub fn announced(first: u32, second: u32) -> (u32, u16) {
+    let blocks = u16::from(second as u8 & MAX_WQE_OCTOWORDS).div_ceil(4);
+    (second >> 8, ((first >> 8) as u16).wrapping_add(blocks))
+}
+
 impl<M: Memory> Device<M> {
     /// Takes a write to a UAR page. `offset` counts from the beginning of BAR 0. Writes to pages that were
     /// not allocated are ignored.
@@ -70,7 +80,8 @@ impl<M: Memory> Device<M> {
                     && self.objects.qps.get(second >> 8).is_some_and(|qp| qp.doorbell_alone) =>
             {
                 self.settle_doorbells();
-                self.announce(second >> 8, (first >> 8) as u16, second as u8);
+                let (number, end) = announced(first, second);
+                self.announce(number, end);
             }
             (at, Some(first), Some(second))
                 if register::SEND.contains(&at)
@@ -91,14 +102,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Executes the requests of a queue pair without a doorbell record, up to the request of `octowords`
-    /// octowords at block `index`. A doorbell that announces no new request, or more than the ring has, is
-    /// ignored.
-    ///
-    /// Assumption: software writes to the doorbell either the first 8 bytes of the last request (rdma-core's
-    /// tests), or the number of the block after it, with a size of 0 (NVSHMEM `ibgda_ring_db`).
-    fn announce(&mut self, number: u32, index: u16, octowords: u8) {
-        let producer = index.wrapping_add(u16::from(octowords & MAX_WQE_OCTOWORDS).div_ceil(4));
+    /// Executes the requests of a queue pair without a doorbell record, up to the block `producer`. Ignores a
+    /// doorbell that announces no new request, or more than the ring has.
+    fn announce(&mut self, number: u32, producer: u16) {
         let Some(qp) = self.objects.qps.get(number) else { return };
         let announced = u32::from(producer.wrapping_sub(qp.next_block()));
         if (1..=1 << qp.attributes.log_sq_blocks).contains(&announced) {

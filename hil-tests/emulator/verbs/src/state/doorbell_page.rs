@@ -3,6 +3,7 @@
 
 use crate::ground::errno::Errno;
 use crate::ground::sys::{self, Mapping};
+use mlx5_softdev::announced;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// The bytes of a page.
@@ -52,30 +53,23 @@ impl DoorbellPage {
     /// Brings the word that stands for the doorbell record up to date with the doorbells of the queue pair
     /// `number`, whose send ring has `blocks` blocks. Ignores a doorbell that announces no new request, or
     /// more than the ring has.
-    ///
-    /// A doorbell has the beginning of the last request, or the number of the block after it with a size of
-    /// 0.
     pub(crate) fn take(&self, number: u32, blocks: u32) {
-        let before = u32::from_be_bytes(last(self.bytes.load(RECORD)));
+        let before = self.word(RECORD) as u16;
         let news = DOORBELLS.iter().filter_map(|at| {
-            let word = self.bytes.load(*at).to_ne_bytes();
-            let [_, high, low, _, qpn @ .., octowords] = word;
-            let of_queue = u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]) == number;
-            let end = u16::from_be_bytes([high, low]).wrapping_add(u16::from(octowords & 0x3f).div_ceil(4));
-            let new = u32::from(end.wrapping_sub(before as u16));
-            (of_queue && (1..=blocks).contains(&new)).then_some(new)
+            let word = self.word(*at);
+            let (queue_pair, end) = announced((word >> 32) as u32, word as u32);
+            let new = end.wrapping_sub(before);
+            (queue_pair == number && (1..=blocks).contains(&new.into())).then_some(new)
         });
         if let Some(new) = news.max() {
-            let [a, b, c, d] = u32::from(before.wrapping_add(new) as u16).to_be_bytes();
-            self.bytes.store(RECORD, u64::from_ne_bytes([0, 0, 0, 0, a, b, c, d]));
+            self.bytes.store(RECORD, u64::from(before.wrapping_add(new)).to_be());
         }
     }
-}
 
-/// Returns the last four bytes of a word in memory.
-fn last(word: u64) -> [u8; 4] {
-    let [.., a, b, c, d] = word.to_ne_bytes();
-    [a, b, c, d]
+    /// Returns a word of the page, which is in big endian.
+    fn word(&self, at: u64) -> u64 {
+        u64::from_be(self.bytes.load(at))
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +85,7 @@ mod tests {
             let [_, a, b, c] = number.to_be_bytes();
             page.bytes.store(at, u64::from_ne_bytes([0, high, low, 0, a, b, c, octowords]));
             page.take(7, 16);
-            u32::from_be_bytes(last(page.bytes.load(RECORD)))
+            page.word(RECORD)
         };
         assert_eq!(ring(0x600, 0, 7, 4), 1, "the beginning of a request of one block");
         assert_eq!(ring(0x800, 1, 7, 5), 3, "of two blocks");

@@ -21,7 +21,7 @@ pub(crate) struct Base {
     pub(crate) uar: Option<u32>,
 }
 
-/// What queue pairs, completion queues and shared receive queues have in common.
+/// The values that queue pairs, completion queues and shared receive queues have in common.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
     /// The program's handle for the queue in events (`user_handle` of verbs). `None` if a DEVX command made
@@ -51,7 +51,7 @@ impl Common {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cq {
     pub(crate) number: u32,
-    /// What all queues have.
+    /// The values that all queues have.
     pub(crate) common: Common,
     /// The number of the completion channel, if the queue has one.
     pub(crate) channel: Option<u32>,
@@ -73,7 +73,7 @@ pub(crate) struct Cq {
 pub(crate) struct Qp {
     pub(crate) number: u32,
     pub(crate) transport: Transport,
-    /// What all queues have.
+    /// The values that all queues have.
     pub(crate) common: Common,
     /// Address of the doorbell record of the send ring, or of the word that stands for the record
     /// ([`DoorbellPage::record`]).
@@ -104,7 +104,7 @@ pub(crate) struct Qp {
 #[derive(Clone, Debug)]
 pub(crate) struct Srq {
     pub(crate) number: u32,
-    /// What all queues have.
+    /// The values that all queues have.
     pub(crate) common: Common,
     /// The most receive requests that the queue holds.
     pub(crate) receives: u32,

@@ -71,8 +71,7 @@ pub(super) fn catch() {
     let Some(original) = original().filter(|_| !direct::is_enabled() && !window::is_under_valgrind()) else {
         return;
     };
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        let Some(program) = Action::of(signal) else { continue };
+    for (signal, program) in [(libc::SIGSEGV, &SEGV), (libc::SIGBUS, &BUS)] {
         // SAFETY: structures of numbers, for which zeros are valid.
         let (mut ours, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
         ours.sa_sigaction = on_signal as *const () as sighandler_t;
