@@ -373,9 +373,7 @@ fn a_ring_begins_inside_its_first_page() {
         let attributes = QpAttributes { sq, ..queue.attributes };
         let send_cq = Ring { cqn, address: entries + 3 * page / 64, ..ring };
         setup.host.q[A] = Queue { qpn, attributes, send_cq, ..queue };
-        setup.host.post(A, Wqe::new(Opcode::NOP, 0));
-        setup.host.ring(A);
-        setup.host.good(A);
+        setup.host.succeeds(A, Wqe::new(Opcode::NOP, 0));
     }
 }
 
@@ -484,9 +482,7 @@ fn a_queue_pair_may_do_without_receives() {
     setup.good(to_send(qpn, 7));
     let attributes = QpAttributes { sq: queue.receives_at(), ..queue.attributes };
     setup.host.q[A] = Queue { qpn, attributes, ..queue };
-    setup.host.post(A, Wqe::new(Opcode::NOP, 0));
-    setup.host.ring(A);
-    setup.host.good(A);
+    setup.host.succeeds(A, Wqe::new(Opcode::NOP, 0));
 }
 
 /// Both rings wrap around, and completions name their requests.
@@ -499,8 +495,7 @@ fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
         let data = pattern(40, round as u8);
         let ((from, source), (to, target)) = (host.filled(&data), host.region(40, Access::ALL));
         host.post_receive(B, &[segment(to, 40, target)]);
-        let counter = host.post(A, send(Opcode::SEND, 0, &[segment(from, 40, source)]));
-        host.ring(A);
+        let counter = host.execute(A, send(Opcode::SEND, 0, &[segment(from, 40, source)]));
         let sent = host.good(A);
         let received = host.poll_recv(B).unwrap();
         assert_eq!(received.opcode(), CqeOpcode::RESPONDER_SEND, "round {round}");
@@ -556,8 +551,7 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
                 }
                 opcode => rdma(opcode, 0, at, key, &[segment(at, 8, key)]),
             };
-            host.post(B, wqe);
-            host.ring(B);
+            host.execute(B, wqe);
             let seen = host.poll_send(B).unwrap();
             let refused = seen.opcode() == CqeOpcode::REQUESTER_ERROR;
             assert_eq!(refused, rights & right == 0, "{opcode:?} with {rights:#x}");
@@ -575,8 +569,7 @@ fn a_peer_has_masked_atomics_by_the_mode() {
         let host = &mut setup.host;
         let (at, key) = host.region(8, Access::ALL);
         let atomic = Wqe::new(Opcode::ATOMIC_MASKED_FA, 0).with_modifier(opmod);
-        host.post(B, atomic.with(&remote(at, key)).with(&[0_u8; 16]).with(&segment(at, 4, key)));
-        host.ring(B);
+        host.execute(B, atomic.with(&remote(at, key)).with(&[0_u8; 16]).with(&segment(at, 4, key)));
         let seen = host.poll_send(B).unwrap();
         (seen.opcode() == CqeOpcode::REQUESTER_ERROR).then(|| seen.syndrome())
     };
@@ -602,8 +595,7 @@ fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
         let mut setup = Setup::new();
         setup.connect(0, retries);
         let host = &mut setup.host;
-        host.post(A, send(Opcode::SEND, 0, &[]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[]));
         for round in 0..2 * retries {
             assert!(host.poll_send(A).is_none(), "{retries}: round {round}");
             host.device.run();
@@ -911,13 +903,10 @@ fn a_region_is_on_pages_wherever_they_are() {
     let host = &mut setup.host;
     let data = pattern(0x300, 5);
     let (from, source) = host.filled(&data);
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x6f00, key, &[segment(from, 0x300, source)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, rdma(Opcode::RDMA_WRITE, 0, 0x6f00, key, &[segment(from, 0x300, source)]));
     assert_eq!(host.get(pages + 0x2f00, 0x100), data[..0x100]);
     assert_eq!(host.get(pages, 0x200), data[0x100..]);
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, 0x7100, key, &[segment(from, 0x101, source)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_WRITE, 0, 0x7100, key, &[segment(from, 0x101, source)]));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER_ERROR, "behind its end");
 }
 
@@ -968,8 +957,7 @@ fn a_management_datagram_names_its_partition() {
         let mut address = [0; 48];
         address[8..12].copy_from_slice(&(1 << 31 | qpn).to_be_bytes());
         address[32..].copy_from_slice(&GID);
-        setup.host.post(B, Wqe::new(Opcode::SEND, 0).with(&address));
-        setup.host.ring(B);
+        setup.host.execute(B, Wqe::new(Opcode::SEND, 0).with(&address));
         let seen = setup.host.poll_recv(B).unwrap();
         assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND, partition));
         setup.good(named(0x501, qpn));
@@ -1072,8 +1060,7 @@ fn a_path_leads_here_or_to_nobody() {
         let (from, source) = host.filled(&[1; 8]);
         let (to, target) = host.region(8, Access::ALL);
         host.post_receive(B, &[segment(to, 8, target)]);
-        host.post(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
         assert_eq!(host.poll_recv(B).is_some(), here, "{port:?}");
         assert_eq!(destination(host.device.take_message()), (!here).then_some(u32::MAX), "{port:?}");
     }
@@ -1090,8 +1077,7 @@ fn on_a_network_a_path_to_another_address_leads_to_another_device() {
     setup.good(to_send(queue.qpn, 7));
     setup.host.q[A] = queue;
     let (from, source) = setup.host.filled(&[1; 8]);
-    setup.host.post(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
-    setup.host.ring(A);
+    setup.host.execute(A, send(Opcode::SEND, 0, &[segment(from, 8, source)]));
     assert_eq!(destination(setup.host.device.take_message()), Some(0x234));
 }
 

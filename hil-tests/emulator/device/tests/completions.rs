@@ -7,9 +7,7 @@ use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;
 
 fn nop(host: &mut Host, at: usize) -> u16 {
-    let counter = host.post(at, Wqe::new(Opcode::NOP, 0));
-    host.ring(at);
-    counter
+    host.execute(at, Wqe::new(Opcode::NOP, 0))
 }
 
 /// Returns the counters of all new entries in the completion ring of a send queue.
@@ -108,8 +106,7 @@ fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
     let cqn = host.q[B].recv_cq.cqn;
     host.device.fill(cqn);
     host.post_receive(B, &[]);
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[]));
     assert_eq!(host.device.take_events(), [Event::CqError(cqn)]);
     let states = [A, B].map(|at| host.device.query(host.q[at].qpn).unwrap().state);
     assert_eq!(states, [QpState::ReadyToSend, QpState::Error]);
@@ -126,8 +123,7 @@ fn entries_name_their_queue_pair() {
         host.post_receive(B, &[]);
         host.post_receive(B, &[segment(at, 8, key)]);
         host.post(A, send(Opcode::SEND, 0, &[]));
-        host.post(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
         let seen = [host.poll_send(A), host.poll_send(A), host.poll_recv(B), host.poll_recv(B)];
         let seen = seen.map(|seen| seen.unwrap());
         assert_eq!(

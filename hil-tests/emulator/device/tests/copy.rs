@@ -21,9 +21,7 @@ fn copy(from: DataSegment, to: DataSegment) -> Wqe {
 }
 
 fn refused(host: &mut Host, wqe: Wqe) -> (Syndrome, Refusal) {
-    host.post(A, wqe);
-    host.ring(A);
-    let seen = host.bad(A);
+    let seen = host.fails(A, wqe);
     host.recover();
     (seen.syndrome(), seen.why())
 }
@@ -38,9 +36,7 @@ fn memory_is_copied_between_keys() {
     let list = host.mkey(false, false);
     let entries = [(to + 4096, 2000, target), (to, 3000, target)];
     host.configure(Config::new(&list).list(&entries));
-    host.post(A, copy(segment(from, 5000, source), segment(0, 5000, list.key)));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, copy(segment(from, 5000, source), segment(0, 5000, list.key)));
     assert_eq!(
         (host.get(to + 4096, 2000), host.get(to, 3000)),
         (data[..2000].to_vec(), data[2000..].to_vec())
@@ -88,9 +84,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
     assert_eq!(host.get(to, 64), [0; 64]);
     // The device accepts a source and a target of different lengths, because no public source shows a device
     // that refuses them.
-    host.post(A, copy(good, segment(to, 63, target)));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, copy(good, segment(to, 63, target)));
     assert_eq!(host.get(to, 64), [&host.get(from, 63)[..], &[0]].concat());
 }
 
@@ -102,9 +96,7 @@ fn only_queue_pairs_that_were_made_for_it_copy() {
     let wqe = || copy(segment(from, 64, source), segment(to, 64, target));
     assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed);
     host.device.set_copies(host.q[A].qpn, true).unwrap();
-    host.post(A, wqe());
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, wqe());
     let none = DeviceProfile { log_max_copy: None, ..DeviceProfile::default() };
     let mut host = Host::with(none, |_| {});
     assert_eq!(host.device.set_copies(host.q[A].qpn, true), Err(Error::BadAttribute("mmo")));
@@ -131,8 +123,7 @@ fn copies_have_no_order_without_a_strong_fence() {
         host.post(A, copy(segment(from, 64, source), segment(between, 64, middle)));
         let mut second = copy(segment(between, 64, middle), segment(to, 64, target));
         second.0[11] |= fence << 5;
-        host.post(A, second);
-        host.ring(A);
+        host.execute(A, second);
         let counters: Vec<u16> =
             std::iter::from_fn(|| host.poll_send(A)).map(|seen| seen.counter()).collect();
         assert_eq!(counters, [0, 1], "completions keep their order");

@@ -42,9 +42,7 @@ fn a_datagram_arrives_behind_its_route() {
     let (to, target) = host.region(128, Access::ALL);
     host.post_receive(B, &[segment(to, 128, target)]);
     let address = address(host.q[B].qpn, QKEY, GID);
-    host.post(A, datagram(Opcode::SEND_IMM, 9, address, &[segment(from, 22, source)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, datagram(Opcode::SEND_IMM, 9, address, &[segment(from, 22, source)]));
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 9));
     assert_eq!(seen.0.byte_count.get(), GRH as u32 + 22);
@@ -70,9 +68,7 @@ fn a_datagram_can_be_inline_or_empty_and_go_to_its_sender() {
             _ => datagram(Opcode::SEND, 0, address, &[])
                 .with(&[0x80_u8, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]),
         };
-        host.post(at, wqe);
-        host.ring(at);
-        host.good(at);
+        host.succeeds(at, wqe);
         let seen = host.poll_recv(at).unwrap();
         assert_eq!(seen.0.byte_count.get(), if at == A { 40 } else { 44 });
         assert_eq!(seen.0.reserved0[25..28], host.q[at].qpn.to_be_bytes()[1..]);
@@ -94,9 +90,7 @@ fn datagrams_that_nobody_takes_are_dropped() {
     for (qpn, qkey, gid) in
         [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
     {
-        host.post(A, datagram(Opcode::SEND, 0, address(qpn, qkey, gid), &data));
-        host.ring(A);
-        host.good(A);
+        host.succeeds(A, datagram(Opcode::SEND, 0, address(qpn, qkey, gid), &data));
         if host.q[B].receives == 0 {
             host.post_receive(B, &[segment(to, 128, target)]);
         }
@@ -105,9 +99,7 @@ fn datagrams_that_nobody_takes_are_dropped() {
     assert_eq!(host.get(to, 128), [0; 128]);
     assert_eq!(host.device.take_message(), None);
     // A Q_Key with the highest bit set means the sender's own Q_Key (InfiniBand 10.2.5).
-    host.post(A, datagram(Opcode::SEND, 0, address(b, 1 << 31, GID), &data));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, datagram(Opcode::SEND, 0, address(b, 1 << 31, GID), &data));
     assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_SEND);
 }
 
@@ -122,9 +114,7 @@ fn a_datagram_comes_from_the_entry_of_the_table_that_it_names() {
         host.post_receive(B, &[segment(to, 64, target)]);
         let mut address = address(host.q[B].qpn, QKEY, second);
         address[28..32].copy_from_slice(&(u32::from(index) << 20).to_be_bytes());
-        host.post(A, datagram(Opcode::SEND, 0, address, &[]));
-        host.ring(A);
-        host.good(A);
+        host.succeeds(A, datagram(Opcode::SEND, 0, address, &[]));
         assert!(host.poll_recv(B).is_some(), "any entry is a destination");
         let route = host.get(to, GRH);
         assert_eq!((&route[8..24], &route[24..40]), (&source[..], &second[..]));
@@ -137,24 +127,18 @@ fn a_datagram_to_a_known_address_of_another_device_is_sent() {
     host.device.set_numbers(Numbered::Qp, 0x40, 0x7f).unwrap();
     let other = [8; 16];
     let mut sent = |to| {
-        host.post(A, datagram(Opcode::SEND, 0, address(to, QKEY, other), &[]));
-        host.ring(A);
-        host.good(A);
+        host.succeeds(A, datagram(Opcode::SEND, 0, address(to, QKEY, other), &[]));
         host.device.take_message().is_some()
     };
     assert!(!sent(0x99), "nobody knows the address");
     host.device.reach(other);
     let mut sent = |to| {
-        host.post(A, datagram(Opcode::SEND, 0, address(to, QKEY, other), &[]));
-        host.ring(A);
-        host.good(A);
+        host.succeeds(A, datagram(Opcode::SEND, 0, address(to, QKEY, other), &[]));
         host.device.take_message().is_some()
     };
     assert!(sent(0x99));
     let own = host.q[B].qpn;
-    host.post(A, datagram(Opcode::SEND, 0, address(own, QKEY, other), &[]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, datagram(Opcode::SEND, 0, address(own, QKEY, other), &[]));
     assert!(host.device.take_message().is_none() && host.poll_recv(B).is_none(), "this device is elsewhere");
 }
 
@@ -170,9 +154,7 @@ fn datagrams_go_to_other_devices() {
     let (from, source) = one.filled(&[3; 16]);
     let (to, target) = two.region(128, Access::ALL);
     two.post_receive(B, &[segment(to, 128, target)]);
-    one.post(A, datagram(Opcode::SEND, 0, address(qpn, QKEY, GID), &[segment(from, 16, source)]));
-    one.ring(A);
-    one.good(A);
+    one.succeeds(A, datagram(Opcode::SEND, 0, address(qpn, QKEY, GID), &[segment(from, 16, source)]));
     two.device.deliver(one.device.take_message().unwrap());
     assert_eq!(two.device.take_message(), None);
     assert_eq!(two.poll_recv(B).unwrap().0.byte_count.get(), 56);
@@ -211,15 +193,11 @@ fn datagrams_that_cannot_be_sent() {
         ),
     ];
     for (what, wqe, syndrome) in cases {
-        host.post(A, wqe);
-        host.ring(A);
-        assert_eq!(host.bad(A).syndrome(), syndrome, "{what}");
+        assert_eq!(host.fails(A, wqe).syndrome(), syndrome, "{what}");
         assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::SendQueueError, "{what}");
         host.device.modify(host.q[A].qpn, QpState::ReadyToSend).unwrap();
     }
-    host.post(A, datagram(Opcode::SEND, 0, good, &[segment(at, 4096, key)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, datagram(Opcode::SEND, 0, good, &[segment(at, 4096, key)]));
 }
 
 #[test]
@@ -227,9 +205,7 @@ fn a_receive_without_room_for_the_route_fails() {
     let mut host = datagrams();
     let (at, key) = host.region(128, Access::ALL);
     host.post_receive(B, &[segment(at, 39, key)]);
-    host.post(A, datagram(Opcode::SEND, 0, address(host.q[B].qpn, QKEY, GID), &[]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, datagram(Opcode::SEND, 0, address(host.q[B].qpn, QKEY, GID), &[]));
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::LOCAL_LENGTH));
 }

@@ -169,8 +169,7 @@ impl Region {
     fn invalidate(&self, host: &mut Host) {
         let control = UmrControlSegment { flags: INLINE, mkey_mask: (1 << 29).into(), ..Default::default() };
         let context = MkeyContext { free: 0x40, ..Default::default() };
-        host.post(A, Wqe::new(Opcode::UMR, self.mkey.key.get()).silent().with(&control).with(&context));
-        host.ring(A);
+        host.execute(A, Wqe::new(Opcode::UMR, self.mkey.key.get()).silent().with(&control).with(&context));
     }
 }
 
@@ -328,8 +327,6 @@ fn a_region_in_use_is_not_registered_again() {
     let entries = Source::new().apart(&mut host);
     region.register(&mut host, entries, true, true, GUARD);
     region.next_key();
-    host.post(A, region.umr(entries, true, true, GUARD));
-    host.ring(A);
-    let seen = host.bad(A);
+    let seen = host.fails(A, region.umr(entries, true, true, GUARD));
     assert_eq!((seen.syndrome(), seen.why()), (Syndrome::MW_BIND, Refusal::UmrCheck));
 }

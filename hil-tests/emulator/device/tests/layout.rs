@@ -14,8 +14,7 @@ fn plain_send_receive_and_completions() {
     let (from, key) = host.filled(&data);
     let (to, to_key) = host.region(1000, Access::ALL);
     host.post_receive(B, &[segment(to, 600, to_key), segment(to + 600, 400, to_key)]);
-    let counter = host.post(A, send(Opcode::SEND_IMM, 0x1234, &[segment(from, 1000, key)]));
-    host.ring(A);
+    let counter = host.execute(A, send(Opcode::SEND_IMM, 0x1234, &[segment(from, 1000, key)]));
     let seen = host.good(A);
     assert_eq!((seen.counter(), seen.0.byte_count.get(), seen.0.user_index.get()), (counter, 1000, 0x111));
     assert_eq!(seen.0.opcode_qpn().wqe_opcode(), Opcode::SEND_IMM.0);
@@ -104,8 +103,7 @@ fn rights(faults: impl Fn(&mut Faults)) -> Vec<(u8, [bool; 5])> {
         let (back, plain) = host.region(8, Access::ALL);
         let operands = AtomicSegment { swap_add: 1.into(), compare: 0.into() };
         let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(0, mkey.key)).with(&operands);
-        host.post(B, atomic.with(&segment(back, 8, plain)));
-        host.ring(B);
+        host.execute(B, atomic.with(&segment(back, 8, plain)));
         row[4] = host.poll_send(B).unwrap().opcode() == CqeOpcode::REQUESTER;
         table.push((byte, row));
     }
@@ -160,8 +158,7 @@ fn r32_r48_keys_that_are_not_good() {
         host.send_from(mkey.key, 0, 8);
         assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_PROTECTION);
         host.recover();
-        host.post(A, local_inv(mkey.key));
-        host.ring(A);
+        host.execute(A, local_inv(mkey.key));
     }
 }
 
@@ -251,8 +248,7 @@ fn inline_atomics_write_imm_and_nop() {
     let write = Wqe::new(Opcode::RDMA_WRITE_IMM, 0xabcd).with(&remote(at + 8, key)).with(&inline);
     host.post_receive(B, &[]);
     host.post(A, write.with(&pattern(21, 6)[..]));
-    host.post(A, Wqe::new(Opcode::NOP, 0));
-    host.ring(A);
+    host.execute(A, Wqe::new(Opcode::NOP, 0));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
     assert_eq!(host.good(A).0.opcode_qpn().wqe_opcode(), Opcode::NOP.0);
     let seen = host.poll_recv(B).unwrap();
@@ -266,9 +262,7 @@ fn inline_atomics_write_imm_and_nop() {
         let before = host.get(at, 8);
         let operands = AtomicSegment { swap_add: operand.into(), compare: compare.into() };
         let wqe = Wqe::new(opcode, 0).with(&remote(at, key)).with(&operands);
-        host.post(A, wqe.with(&segment(back, 8, back_key)));
-        host.ring(A);
-        assert_eq!(host.good(A).0.byte_count.get(), 8);
+        assert_eq!(host.succeeds(A, wqe.with(&segment(back, 8, back_key))).0.byte_count.get(), 8);
         assert_eq!((host.get(back, 8), host.get(at, 8)), (before, after.to_le_bytes().to_vec()));
     }
 }
@@ -293,9 +287,7 @@ fn invalidated(faults: impl Fn(&mut Faults)) -> (CqeOpcode, CqeOpcode) {
     let mkey2 = Mkey { key: key2, ..mkey };
     host.configure(Config::new(&mkey2).access(LW | RW).list(&[(at, 64, key)]));
     host.post_receive(A, &[]);
-    host.post(B, send(Opcode::SEND_INVAL, key2.get(), &[]));
-    host.ring(B);
-    host.good(B);
+    host.succeeds(B, send(Opcode::SEND_INVAL, key2.get(), &[]));
     while let Some(seen) = host.poll_recv(A) {
         assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_INV, key2.get()));
     }
@@ -316,9 +308,7 @@ fn only_willing_keys_are_invalidated_by_peers() {
     let mut host = Host::new();
     let (_, key) = host.filled(&[7; 64]);
     host.post_receive(A, &[]);
-    host.post(B, send(Opcode::SEND_INVAL, key.get(), &[]));
-    host.ring(B);
-    assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
+    assert_eq!(host.fails(B, send(Opcode::SEND_INVAL, key.get(), &[])).syndrome(), Syndrome::REMOTE_ACCESS);
     assert_eq!(host.poll_recv(A).unwrap().syndrome(), Syndrome::LOCAL_ACCESS);
 }
 
@@ -328,23 +318,23 @@ fn receives_that_are_too_short_or_wrong() {
     let (at, key) = host.filled(&[7; 64]);
     let (to, to_key) = host.region(64, Access::ALL);
     host.post_receive(B, &[segment(to, 32, to_key)]);
-    host.post(A, send(Opcode::SEND, 0, &[segment(at, 33, key)]));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_INVALID_REQUEST);
+    assert_eq!(
+        host.fails(A, send(Opcode::SEND, 0, &[segment(at, 33, key)])).syndrome(),
+        Syndrome::REMOTE_INVALID_REQUEST
+    );
     assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::LOCAL_LENGTH);
     host.recover();
     host.post_receive(B, &[segment(to, 64, Key::from_raw(0xdead_be00))]);
-    host.post(A, send(Opcode::SEND, 0, &[segment(at, 33, key)]));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_OPERATION);
+    assert_eq!(
+        host.fails(A, send(Opcode::SEND, 0, &[segment(at, 33, key)])).syndrome(),
+        Syndrome::REMOTE_OPERATION
+    );
     assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::LOCAL_PROTECTION);
     host.recover();
     // A receive list without an end marker ends with its slot.
     let four: Vec<DataSegment> = (0..4).map(|i| segment(to + i * 16, 16, to_key)).collect();
     host.post_receive(B, &four);
-    host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
     assert_eq!(host.get(to, 64), [7; 64]);
 }
 
@@ -358,8 +348,7 @@ fn a_queue_pair_may_be_its_own_peer() {
     let (to, to_key) = host.region(64, Access::ALL);
     host.post_receive(A, &[segment(to, 64, to_key)]);
     host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, to, Key::from_raw(0x7777_7700), &[segment(at, 64, key)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_WRITE, 0, to, Key::from_raw(0x7777_7700), &[segment(at, 64, key)]));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
     assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS);
     assert_eq!(host.get(to, 64), data);
@@ -376,8 +365,7 @@ fn two_devices_over_a_transport() {
     let (to, to_key) = two.region(500, Access::ALL);
     let (back, back_key) = one.region(500, Access::ALL);
     one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 500, key)]));
-    one.post(A, rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(back, 500, back_key)]));
-    one.ring(A);
+    one.execute(A, rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(back, 500, back_key)]));
     assert!(one.poll_send(A).is_none());
     loop {
         match (one.device.take_message(), two.device.take_message()) {
@@ -421,9 +409,7 @@ fn a_bind_gives_a_window_its_own_start() {
     };
     let key = Key::new(window.key.index(), 0x5a);
     // A window of type 2 is bound to the queue pair. Bit 5 of the flags requires a free key.
-    host.post(A, bind(0xb0, qpn));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, bind(0xb0, qpn));
     assert_eq!(host.read_from(key, at + 64, 128), pattern(256, 1)[64..192]);
     host.good(B);
     for (address, length) in [(at + 63, 1), (at + 65, 128)] {
@@ -433,24 +419,16 @@ fn a_bind_gives_a_window_its_own_start() {
     }
     // The key is in use now, so a second binding is refused. The other queue pair may neither use nor
     // invalidate the key.
-    host.post(A, bind(0xb0, qpn));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
+    assert_eq!(host.fails(A, bind(0xb0, qpn)).syndrome(), Syndrome::MW_BIND);
     host.recover();
     let (plain, plain_key) = host.filled(&[0; 8]);
-    host.post(A, rdma(Opcode::RDMA_READ, 0, at + 64, key, &[segment(plain, 8, plain_key)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_READ, 0, at + 64, key, &[segment(plain, 8, plain_key)]));
     assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS, "answered by B, bound to A");
     host.recover();
-    host.post(B, local_inv(key));
-    host.ring(B);
-    assert_eq!(host.bad(B).syndrome(), Syndrome::MW_BIND);
+    assert_eq!(host.fails(B, local_inv(key)).syndrome(), Syndrome::MW_BIND);
     host.recover();
-    host.post(A, local_inv(key));
-    host.ring(A);
-    host.post(A, bind(0xc0, qpn));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND, "bit 6: refused if free");
+    host.execute(A, local_inv(key));
+    assert_eq!(host.fails(A, bind(0xc0, qpn)).syndrome(), Syndrome::MW_BIND, "bit 6: refused if free");
 }
 
 #[test]
@@ -483,8 +461,7 @@ fn umrs_that_do_not_fit_change_nothing() {
         cases.push((what, reserved));
     }
     for (what, wqe) in cases {
-        host.post(A, wqe);
-        host.ring(A);
+        host.execute(A, wqe);
         host.bad(A);
         host.recover();
         assert_eq!(host.send_from(mkey.key, 0, 64), data, "{what}");
@@ -538,8 +515,7 @@ fn a_device_has_a_longest_message() {
                 .map(|bytes| segment(at, bytes, key))
                 .collect();
             for opcode in [Opcode::RDMA_WRITE, Opcode::RDMA_READ] {
-                host.post(A, rdma(opcode, 0, at, key, &segments));
-                host.ring(A);
+                host.execute(A, rdma(opcode, 0, at, key, &segments));
                 if good {
                     assert_eq!(host.good(A).0.byte_count.get(), LONGEST);
                     continue;
@@ -587,8 +563,7 @@ fn lost_and_late_messages() {
     let qpn = host.q[A].qpn;
     host.device.connect(qpn, Peer::Remote(0x99)).unwrap();
     let first = host.post(A, send(Opcode::SEND, 0, &[]));
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[]));
     let answer = |message: Message, response: Response| match message {
         Message::Request { from, sequence, to: 0x99, .. } => {
             Message::Response { to: from, sequence, response }
@@ -606,8 +581,7 @@ fn lost_and_late_messages() {
     // The answer has fewer bytes than the request asked for.
     host.recover();
     let (at, key) = host.region(8, Access::ALL);
-    host.post(A, rdma(Opcode::RDMA_READ, 0, 0, key, &[segment(at, 8, key)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_READ, 0, 0, key, &[segment(at, 8, key)]));
     let short = answer(host.device.take_message().unwrap(), Response::Data(vec![1; 7]));
     host.device.deliver(short);
     assert_eq!(host.bad(A).syndrome(), Syndrome::BAD_RESPONSE);

@@ -53,9 +53,7 @@ fn a_list_in_memory_is_as_long_as_the_mkey_has_room_for() {
     let (list, lkey) = memory(&mut host, 16064);
     let umr = by_pointer(&mut host, Config::new(&mkey).list(&entries).umr(), list, lkey);
     while host.poll_send(A).is_some() {}
-    host.post(A, umr);
-    host.ring(A);
-    assert_eq!(host.bad(A).why(), Refusal::UmrRoom);
+    assert_eq!(host.fails(A, umr).why(), Refusal::UmrRoom);
 }
 
 #[test]
@@ -78,8 +76,7 @@ fn bsfs_stand_right_behind_the_list() {
     host.post(A, local_inv(mkey.key));
     let (list, lkey) = memory(&mut host, 256);
     let umr = by_pointer(&mut host, config().umr(), list, lkey);
-    host.post(A, umr);
-    host.ring(A);
+    host.execute(A, umr);
     assert_eq!(host.read_from(mkey.key, 0, 1032), wire);
 }
 
@@ -100,16 +97,12 @@ fn lists_that_cannot_be_read_are_refused() {
         (list, mkey.key, Refusal::KeyFree),
     ] {
         let umr = by_pointer(&mut host, umr(), address, key);
-        host.post(A, umr);
-        host.ring(A);
-        assert_eq!(host.bad(A).why(), refusal, "{address:#x} {key:?}");
+        assert_eq!(host.fails(A, umr).why(), refusal, "{address:#x} {key:?}");
         host.recover();
     }
     let umr = by_pointer(&mut host, umr(), list + 2048, lkey);
     // The request has one octoword too many.
-    host.post(A, umr.clone().with(&[0_u8; 16]));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_QP_OPERATION);
+    assert_eq!(host.fails(A, umr.clone().with(&[0_u8; 16])).syndrome(), Syndrome::LOCAL_QP_OPERATION);
     host.recover();
     host.post(A, umr);
     assert_eq!(host.send_from(mkey.key, 0, 64), [7; 64]);
@@ -176,8 +169,7 @@ fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
     assert_eq!(host.bad(A).why(), Refusal::Bounds);
     host.recover();
     for first in [1, 2, 6, 16] {
-        host.post(A, update(mkey.key, first, &[entry(0); 4]));
-        host.ring(A);
+        host.execute(A, update(mkey.key, first, &[entry(0); 4]));
         let refusal = if first == 16 { Refusal::UmrRoom } else { Refusal::UmrUnsupported };
         assert_eq!(host.bad(A).why(), refusal, "from {first} on");
         host.recover();
@@ -205,8 +197,7 @@ fn entries_without_data_count_among_the_ranges() {
         } else {
             config.list(&lengths.map(|length| (at, length.into(), region)).collect::<Vec<_>>())
         });
-        host.post(B, send(Opcode::SEND, 0, &[segment(0, 64, mkey.key)]));
-        host.ring(B);
+        host.execute(B, send(Opcode::SEND, 0, &[segment(0, 64, mkey.key)]));
         let is_refused = host.poll_send(B).is_some_and(|seen| {
             assert_eq!(seen.reason(), Reason::TooManyRanges { limit: max_ranges });
             true

@@ -43,8 +43,7 @@ fn part(key: Key, first: u64, length: u64, entries: &[(u64, u32, Key)]) -> Wqe {
 
 fn is_refused(host: &mut Host, key: Key, wqe: Wqe) {
     let before = host.device.query_mkey(key.index()).unwrap();
-    host.post(A, wqe);
-    host.ring(A);
+    host.execute(A, wqe);
     assert!(matches!(host.bad(A).why(), Refusal::UmrUnsupported | Refusal::UmrRoom));
     host.recover();
     assert_eq!(host.device.query_mkey(key.index()).unwrap(), before);

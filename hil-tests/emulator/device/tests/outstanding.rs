@@ -25,9 +25,8 @@ impl Two {
     /// Posts a SEND of 16 bytes, all `byte`, and rings the doorbell. Returns the counter of the request.
     fn send(&mut self, byte: u8) -> u16 {
         let (at, key) = self.one.filled(&[byte; 16]);
-        let counter = self.one.post(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
-        self.one.ring(A);
-        counter
+
+        self.one.execute(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]))
     }
 
     /// Posts a receive request and returns the address of its buffer.
@@ -94,8 +93,7 @@ fn a_read_waits_and_is_waited_for() {
     let (to, to_key) = pair.two.region(64, Access::ALL);
     pair.one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 64, key)]));
     pair.one.post(A, rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(back, 64, back_key)]));
-    pair.one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 64, key)]));
-    pair.one.ring(A);
+    pair.one.execute(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 64, key)]));
     for _ in 0..3 {
         assert_eq!((pair.there(), pair.back()), (1, 1));
     }
@@ -170,8 +168,7 @@ fn a_request_that_fails_here_is_told_behind_those_before_it() {
     let mut pair = Two::new();
     let slot = pair.receive();
     let counter = pair.send(5);
-    let wrong = pair.one.post(A, send(Opcode::SEND, 0, &[segment(0, 16, Key::from_raw(0x7777_7700))]));
-    pair.one.ring(A);
+    let wrong = pair.one.execute(A, send(Opcode::SEND, 0, &[segment(0, 16, Key::from_raw(0x7777_7700))]));
     assert!(pair.one.poll_send(A).is_none());
     assert_eq!((pair.there(), pair.back()), (1, 1));
     let done = pair.one.poll_send(A).unwrap();
@@ -246,8 +243,7 @@ fn requests_have_numbers_one_after_the_other() {
     let mut one = Two::new().one;
     for reset in 0..3_u32 {
         for count in 0..6 {
-            one.post(A, send(Opcode::SEND, 0, &[]));
-            one.ring(A);
+            one.execute(A, send(Opcode::SEND, 0, &[]));
             let Some(Message::Request { sequence, .. }) = one.device.take_message() else {
                 panic!("no request");
             };
@@ -290,8 +286,7 @@ fn a_signature_error_stops_the_send_queue_once_it_is_told_to() {
         let (to, target) = pair.two.region(512, Access::ALL);
         let write = |from, key| rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 512, key)]);
         pair.one.post(A, write(0, mkey.key).silent());
-        let next = pair.one.post(A, write(at, key));
-        pair.one.ring(A);
+        let next = pair.one.execute(A, write(at, key));
         assert_eq!(pair.one.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
         pair.exchange();
         pair.exchange();
@@ -362,13 +357,11 @@ fn answers_of_before_a_reset_are_nobodys() {
     let (at, key) = pair.one.region(8, Access::ALL);
     let (to, to_key) = pair.two.filled(&[7; 8]);
     let read = || rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(at, 8, key)]);
-    pair.one.post(A, read());
-    pair.one.ring(A);
+    pair.one.execute(A, read());
     pair.there();
     // The queue pair is reset before the answer to its request arrives.
     pair.one.recover();
-    pair.one.post(A, read());
-    pair.one.ring(A);
+    pair.one.execute(A, read());
     pair.back();
     assert!(pair.one.poll_send(A).is_none());
     pair.exchange();

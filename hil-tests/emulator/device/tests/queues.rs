@@ -52,8 +52,7 @@ fn completion_modes() {
     let mut host = Host::new();
     host.post(A, nop().silent());
     host.post(A, nop().ce(FmCeSe::CE_NO_FLUSH_ERROR));
-    let counter = host.post(A, nop());
-    host.ring(A);
+    let counter = host.execute(A, nop());
     assert_eq!(host.good(A).counter(), counter);
 }
 
@@ -113,8 +112,7 @@ fn a_drained_queue_passes_no_nops() {
     let mut host = Host::new();
     let qpn = host.q[A].qpn;
     host.post(A, send(Opcode::SEND, 0, &[]));
-    let counter = host.post(A, nop().silent());
-    host.ring(A);
+    let counter = host.execute(A, nop().silent());
     host.device.modify(qpn, QpState::SendQueueDrained).unwrap();
     host.post_receive(B, &[]);
     host.device.run();
@@ -132,8 +130,7 @@ fn a_drained_queue_passes_no_nops() {
 #[test]
 fn too_much_rung_behind_a_request_that_waits_is_fatal() {
     let mut host = Host::new();
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[]));
     for _ in 0..1 << LOG_SQ {
         host.post(A, nop().silent());
     }
@@ -156,9 +153,7 @@ fn errors_flush_both_queues() {
         host.post(A, nop()),
         host.post(A, nop().silent()),
     ];
-    host.post(A, nop().ce(FmCeSe::CE_NO_FLUSH_ERROR));
-    host.ring(A);
-    let seen = host.bad(A);
+    let seen = host.fails(A, nop().ce(FmCeSe::CE_NO_FLUSH_ERROR));
     assert_eq!((seen.syndrome(), seen.counter()), (Syndrome::LOCAL_PROTECTION, counters[0]));
     for counter in &counters[1..] {
         let seen = host.bad(A);
@@ -171,12 +166,8 @@ fn errors_flush_both_queues() {
         assert_eq!(seen.counter(), counter);
     }
     // Later requests are flushed too, and the peer gets no answer.
-    host.post(A, nop());
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::FLUSHED);
-    host.post(B, send(Opcode::SEND, 0, &[]));
-    host.ring(B);
-    assert_eq!(host.bad(B).syndrome(), Syndrome::TRANSPORT_RETRY);
+    assert_eq!(host.fails(A, nop()).syndrome(), Syndrome::FLUSHED);
+    assert_eq!(host.fails(B, send(Opcode::SEND, 0, &[])).syndrome(), Syndrome::TRANSPORT_RETRY);
 }
 
 /// A run reads no memory of queue pairs without work. A receive request of a failed queue pair is work,
@@ -239,9 +230,7 @@ fn a_queue_pair_is_told_how_often_to_repeat_and_where_to_begin() {
     let mut host = Host::new();
     let qpn = host.q[A].qpn;
     host.device.set_rnr_retry(qpn, Retries::Count(0)).unwrap();
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY);
+    assert_eq!(host.fails(A, send(Opcode::SEND, 0, &[])).syndrome(), Syndrome::RNR_RETRY);
     assert_eq!(host.device.set_send_counter(qpn, 5), Err(Error::InUse));
     host.device.modify(qpn, QpState::Reset).unwrap();
     host.device.set_send_counter(qpn, 5).unwrap();
@@ -291,8 +280,7 @@ fn a_full_ring_of_receives_is_used() {
             host.put(at, zerocopy::IntoBytes::as_bytes(&end));
         }
         host.put(host.q[B].attributes.doorbell_record, &u32::to_be_bytes(posted));
-        host.post(A, send(Opcode::SEND, 0, &[]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[]));
         match used {
             true => {
                 assert_eq!((host.good(A).opcode(), host.poll_recv(B).is_some()), (CqeOpcode::REQUESTER, true))
@@ -306,8 +294,7 @@ fn a_full_ring_of_receives_is_used() {
 fn receiver_not_ready_waits_or_gives_up() {
     let mut host = Host::new();
     host.post(A, send(Opcode::SEND_IMM, 5, &[]));
-    host.post(A, nop());
-    host.ring(A);
+    host.execute(A, nop());
     for _ in 0..300 {
         host.device.run();
     }
@@ -320,8 +307,7 @@ fn receiver_not_ready_waits_or_gives_up() {
 
     for limit in [0u8, 3] {
         let mut host = Host::with(DeviceProfile::default(), |a| a.rnr_retry = Retries::Count(limit));
-        host.post(A, send(Opcode::SEND, 0, &[]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[]));
         for _ in 0..limit {
             assert!(host.poll_send(A).is_none());
             host.device.run();
@@ -335,14 +321,12 @@ fn a_full_completion_queue_is_not_overwritten() {
     let mut host = Host::new();
     let entries = 1u16 << LOG_CQ;
     for _ in 0..entries {
-        host.post(A, nop());
-        host.ring(A);
+        host.execute(A, nop());
     }
     assert!(host.device.take_events().is_empty());
     let ring = host.q[A].send_cq;
     let before = host.get(ring.address, 64 << LOG_CQ);
-    host.post(A, nop());
-    host.ring(A);
+    host.execute(A, nop());
     assert_eq!(host.device.take_events(), [Event::CqError(ring.cqn)]);
     assert_eq!(host.get(ring.address, 64 << LOG_CQ), before);
     assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::Error);
@@ -367,8 +351,7 @@ fn a_queue_that_ignores_overruns_goes_on() {
     host.q[A].qpn = host.device.create_qp(attributes).unwrap();
     host.device.activate(host.q[A].qpn).unwrap();
     for number in 0..100u64 {
-        let counter = host.post(A, nop());
-        host.ring(A);
+        let counter = host.execute(A, nop());
         let entry = host.get(ring + number % 4 * 64, 64);
         assert_eq!(entry[60..62], counter.to_be_bytes());
         assert_eq!(entry[63], (number / 4 % 2) as u8, "opcode 0, owner by lap");
@@ -390,8 +373,7 @@ fn a_collapsed_queue_keeps_its_last_entry() {
     host.q[A].qpn = host.device.create_qp(attributes).unwrap();
     host.device.activate(host.q[A].qpn).unwrap();
     for _ in 0..10 {
-        let counter = host.post(A, nop());
-        host.ring(A);
+        let counter = host.execute(A, nop());
         assert_eq!(host.get(ring + 60, 2), counter.to_be_bytes());
         assert_eq!(host.get(ring + 64, 3 * 64), [0; 3 * 64], "the rest of the ring is untouched");
     }
@@ -410,13 +392,12 @@ fn a_queue_pair_without_a_receive_queue() {
     host.put(host.q[B].attributes.doorbell_record, &5_u32.to_be_bytes());
     let (from, key) = host.filled(b"no receive queue");
     let (to, target) = host.region(16, Access::ALL);
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 16, key)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 16, key)]));
     assert_eq!(host.get(to, 16), b"no receive queue");
-    host.post(A, send(Opcode::SEND, 0, &[segment(from, 16, key)]));
-    host.ring(A);
-    assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY);
+    assert_eq!(
+        host.fails(A, send(Opcode::SEND, 0, &[segment(from, 16, key)])).syndrome(),
+        Syndrome::RNR_RETRY
+    );
     host.device.modify(host.q[B].qpn, QpState::Error).unwrap();
     host.device.run();
     let view = host.device.query(host.q[B].qpn).unwrap();
@@ -465,8 +446,7 @@ fn completion_entries_of_128_bytes() {
     host.device.activate(qpn).unwrap();
     host.q[A].qpn = qpn;
     host.put(ring, &[0xee; 512]);
-    host.post(A, nop());
-    host.ring(A);
+    host.execute(A, nop());
     assert_eq!(host.get(ring, 64), [0xee; 64]);
     assert_eq!(host.get(ring + 127, 1), [0], "opcode 0, owner 0");
     assert_eq!(host.get(ring + 128, 384), [0xee; 384]);
@@ -481,8 +461,7 @@ fn completions_have_the_time() {
         ticks
     });
     for round in 1..4 {
-        host.post(A, nop());
-        host.ring(A);
+        host.execute(A, nop());
         let entry = host.poll_send(A).unwrap();
         assert_eq!(entry.0.timestamp.get(), 0x0102_0304_0506_0000 + 7 * round);
     }
@@ -518,15 +497,13 @@ fn states_and_their_transitions() {
     assert_eq!(modify(&mut host, S::Init), Err(Error::BadTransition { from: S::ReadyToSend, to: S::Init }));
     modify(&mut host, S::SendQueueDrained).unwrap();
     assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
-    host.post(A, nop());
-    host.ring(A);
+    host.execute(A, nop());
     assert!(host.poll_send(A).is_none(), "drained: nothing runs");
     modify(&mut host, S::ReadyToSend).unwrap();
     host.device.run();
     host.good(A);
     // A SEND for which the peer has no receive request yet delays the event SQ_DRAINED.
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[]));
     modify(&mut host, S::SendQueueDrained).unwrap();
     assert!(host.device.take_events().is_empty());
     host.post_receive(B, &[]);
@@ -557,9 +534,7 @@ fn malformed_requests_fail() {
         if what == "half a segment" {
             wqe.0.extend_from_slice(&0x8000_0040u32.to_be_bytes());
         }
-        host.post(A, wqe);
-        host.ring(A);
-        let seen = host.bad(A);
+        let seen = host.fails(A, wqe);
         assert_ne!(seen.vendor(), 0, "{what}");
         host.recover();
     }

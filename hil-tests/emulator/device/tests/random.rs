@@ -159,8 +159,7 @@ proptest! {
         host.put(host.q[B].receives_at(), &ring);
         host.put(host.q[B].attributes.doorbell_record, &record);
         host.put(host.q[B].recv_cq.record, &cq);
-        host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
         survive(&mut host);
     }
 
@@ -200,8 +199,7 @@ fn a_ring_that_rings_its_own_doorbell_ends() {
     let source = host.device.register(host.pd, sq, 64, Access::ALL).unwrap();
     // The RDMA WRITE copies word 0 of its own block to the send counter in the doorbell record, which then
     // announces far more blocks than the ring has.
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, record + 4, rkey, &[segment(sq, 4, source)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_WRITE, 0, record + 4, rkey, &[segment(sq, 4, source)]));
     survive(&mut host);
 }
 
@@ -210,8 +208,7 @@ fn impossible_lengths_take_no_time() {
     let (mut host, keys) = world();
     for (offset, length) in [(0, 1 << 20), (0, 0), (u64::MAX, 8), (u64::from(u32::MAX) - 4, 64), (0, 1 << 13)]
     {
-        host.post(A, rdma(Opcode::RDMA_READ, 0, offset, keys[2], &[segment(0, length, keys[2])]));
-        host.ring(A);
+        host.execute(A, rdma(Opcode::RDMA_READ, 0, offset, keys[2], &[segment(0, length, keys[2])]));
         host.bad(A);
         host.recover();
     }

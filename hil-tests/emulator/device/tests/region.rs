@@ -8,8 +8,7 @@ use mlx5_softdev::*;
 /// Writes 8 bytes to `address` of a key, and returns the kind of refusal if the write fails.
 fn write(host: &mut Host, address: u64, key: Key) -> Option<Refusal> {
     let (from, source) = host.filled(&[9; 8]);
-    host.post(B, rdma(Opcode::RDMA_WRITE, 0, address, key, &[segment(from, 8, source)]));
-    host.ring(B);
+    host.execute(B, rdma(Opcode::RDMA_WRITE, 0, address, key, &[segment(from, 8, source)]));
     let seen = host.poll_send(B).unwrap();
     if seen.opcode() == mlx5_mkey::wire::cqe::CqeOpcode::REQUESTER {
         return None;

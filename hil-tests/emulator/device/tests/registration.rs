@@ -100,8 +100,7 @@ impl Driver {
     /// Executes a UMR on the driver's queue pair. `Err` is the kind of refusal.
     fn umr(&mut self, wqe: Wqe) -> Result<(), Refusal> {
         let seen = {
-            self.host().post(A, wqe);
-            self.host().ring(A);
+            self.host().execute(A, wqe);
             self.host().poll_send(A).unwrap()
         };
         if seen.opcode() == CqeOpcode::REQUESTER {

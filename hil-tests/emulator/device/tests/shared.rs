@@ -76,8 +76,7 @@ impl Shared {
 
     fn send(&mut self, from: usize, byte: u8) {
         let (at, key) = self.host.filled(&[byte; 16]);
-        self.host.post(from, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
-        self.host.ring(from);
+        self.host.execute(from, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
     }
 }
 
@@ -144,9 +143,7 @@ fn senders_wait_for_a_shared_receive() {
     // A write with immediate data takes a receive request, too.
     shared.post(&[]);
     let wqe = rdma(Opcode::RDMA_WRITE_IMM, 7, to, key, &[segment(to, 16, key)]);
-    shared.host.post(A, wqe);
-    shared.host.ring(A);
-    shared.host.good(A);
+    shared.host.succeeds(A, wqe);
     shared.host.poll_recv(B).unwrap();
     assert_eq!(shared.host.poll_recv(B).unwrap().counter(), 1);
 }

@@ -660,8 +660,7 @@ fn a_read_into_a_signature_key_is_checked_and_drains() {
     wire[519] ^= 1;
     let (from, from_key) = host.filled(&wire);
     let (_, mkey) = signed(&mut host, &[0; 512], Sig::None, T10, 0xff, None);
-    host.post(A, rdma(Opcode::RDMA_READ, 0, from, from_key, &[segment(0, 520, mkey.key)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_READ, 0, from, from_key, &[segment(0, 520, mkey.key)]));
     let error = host.poll_send(A).unwrap().sig();
     assert_eq!(words(&error).1, 1 << 11);
     host.good(A);

@@ -166,9 +166,7 @@ fn umrs_write_entries_of_one_length() {
     while host.poll_send(A).is_some() {}
     // A UMR writes more entries than the mkey has room for. The next UMR writes too few entries for the
     // length.
-    host.post(A, list(&mkey, &[entry(0); 13], 64));
-    host.ring(A);
-    assert_eq!(host.bad(A).why(), Refusal::UmrRoom);
+    assert_eq!(host.fails(A, list(&mkey, &[entry(0); 13], 64)).why(), Refusal::UmrRoom);
     host.recover();
     host.post(A, list(&mkey, &[entry(0); 2], 3 * 64));
     host.send_from(key, 60, 100);

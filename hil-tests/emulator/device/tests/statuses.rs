@@ -16,8 +16,7 @@ fn status(seen: &Seen) -> (Syndrome, u8, u8) {
 
 fn read(host: &mut Host, address: u64, key: Key) -> Seen {
     let (at, plain) = host.region(64, Access::ALL);
-    host.post(B, rdma(Opcode::RDMA_READ, 0, address, key, &[segment(at, 64, plain)]));
-    host.ring(B);
+    host.execute(B, rdma(Opcode::RDMA_READ, 0, address, key, &[segment(at, 64, plain)]));
     host.bad(B)
 }
 
@@ -39,8 +38,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
     let (unread, no_read) = host.region(64, Access { local_read: false, ..Access::ALL });
     let forbidden = segment(unread, 8, no_read);
     for (from, vendor) in [(segment(at, 8, unknown), 0x51), (forbidden, 0x52), (outside, 0x53)] {
-        host.post(A, send(Opcode::SEND, 0, &[from]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[from]));
         assert_eq!(status(&host.bad(A)), (Syndrome::LOCAL_PROTECTION, vendor, 0));
         host.recover();
     }
@@ -49,8 +47,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
         let (from, source) = host.filled(&[1; 64]);
         host.post_receive(A, &[into]);
         host.post_receive(A, &[into]);
-        host.post(B, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
-        host.ring(B);
+        host.execute(B, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
         assert_eq!(status(&host.bad(B)), (Syndrome::REMOTE_OPERATION, 0x89, 0));
         let seen = host.poll_recv(A).unwrap();
         assert_eq!(seen.opcode(), CqeOpcode::RESPONDER_ERROR);
@@ -66,8 +63,7 @@ fn a_requester_has_the_vendor_syndromes_of_hardware() {
 #[test]
 fn a_peer_that_has_no_receive_is_asked_in_vain() {
     let mut host = Host::with(DeviceProfile::default(), |queue| queue.rnr_retry = Retries::Count(1));
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[]));
     for _ in 0..2 {
         host.device.run();
     }
@@ -83,8 +79,7 @@ fn the_peers_timer_decides_how_long_it_is_asked() {
     for (timer, runs) in [(0, 656), (1, 1), (13, 1), (14, 2), (20, 11), (21, 16), (31, 492)] {
         let mut host = Host::with(DeviceProfile::default(), |queue| queue.rnr_retry = Retries::Count(2));
         host.device.set_rnr_timer(host.q[B].qpn, timer).unwrap();
-        host.post(A, send(Opcode::SEND, 0, &[]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[]));
         for run in 0..2 * runs {
             assert!(host.poll_send(A).is_none(), "timer {timer}, run {run}");
             host.device.run();
@@ -103,9 +98,7 @@ fn what_the_queue_pair_forbids_is_an_invalid_request() {
         let mut host = Host::new();
         host.device.set_rights(host.q[A].qpn, forbidden).unwrap();
         let (at, key) = host.region(64, Access::ALL);
-        host.post(B, rdma(opcode, 0, at, key, &[segment(at, 64, key)]));
-        host.ring(B);
-        let seen = host.bad(B);
+        let seen = host.fails(B, rdma(opcode, 0, at, key, &[segment(at, 64, key)]));
         assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
         assert_eq!(seen.reason().name(), reason.name());
         assert_eq!(host.device.take_events(), [Event::QpRequest(host.q[A].qpn)]);
@@ -117,9 +110,7 @@ fn what_the_queue_pair_forbids_is_an_invalid_request() {
         host.device.set_rights(qpn, rights).unwrap();
         let (at, key) = host.region(64, Access::ALL);
         let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at + offset, key)).with(&[0_u8; 16]);
-        host.post(B, atomic.with(&segment(at, 8, key)));
-        host.ring(B);
-        let seen = host.bad(B);
+        let seen = host.fails(B, atomic.with(&segment(at, 8, key)));
         assert_eq!(status(&seen), (Syndrome::REMOTE_INVALID_REQUEST, 0x8a, 0));
         let reason = match offset {
             0 => Reason::QueueForbidsAtomics { qpn },
@@ -148,9 +139,7 @@ fn a_umr_over_the_room_of_its_mkey_fails_as_a_bind_does() {
     let mut host = Host::new();
     let mkey = host.mkey(false, false);
     let (at, key) = host.filled(&[7; 64]);
-    host.post(A, Config::new(&mkey).list(&[(at, 1, key); 17]).umr());
-    host.ring(A);
-    let seen = host.bad(A);
+    let seen = host.fails(A, Config::new(&mkey).list(&[(at, 1, key); 17]).umr());
     assert_eq!(status(&seen), (Syndrome::MW_BIND, 0x78, 0x0f));
     assert_eq!(seen.reason(), Reason::EntriesOverRoom { entries: 17, room: 16 });
 }
@@ -200,8 +189,7 @@ fn causes_name_keys_bounds_and_deks() {
     let mkey = host.mkey(false, true);
     let (at, key) = host.filled(&[7; 512]);
     host.configure(Config::new(&mkey).access(LW).list(&[(at, 512, key)]).crypto(2, 1, [0; 16], 0x1234));
-    host.post(A, send(Opcode::SEND, 0, &[segment(0, 512, mkey.key)]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[segment(0, 512, mkey.key)]));
     let named = format!("(the request names key {:#010x})", mkey.key.get());
     assert_eq!(host.bad(A).1.unwrap().to_string(), format!("there is no DEK 0x1234 {named}"));
 }

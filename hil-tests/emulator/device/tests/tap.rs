@@ -42,8 +42,7 @@ fn a_tap_shows_messages_and_entries_of_one_device() {
     let log = tapped(&mut host);
     let (at, key) = host.region(16, Access::ALL);
     host.post_receive(B, &[segment(at, 16, key)]);
-    host.post(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
     let expected = [
         "request 0, 32 bytes",
         "sent SEND of 16",
@@ -62,8 +61,7 @@ fn a_tap_shows_what_comes_from_another_device() {
     two.device.connect(b, Peer::Remote(a)).unwrap();
     let logs = [tapped(&mut one), tapped(&mut two)];
     two.post_receive(B, &[]);
-    one.post(A, send(Opcode::SEND, 0, &[]));
-    one.ring(A);
+    one.execute(A, send(Opcode::SEND, 0, &[]));
     two.device.deliver(one.device.take_message().unwrap());
     one.device.deliver(two.device.take_message().unwrap());
     let expected: [&[&str]; 2] = [

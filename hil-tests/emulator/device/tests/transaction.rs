@@ -220,8 +220,7 @@ fn what_no_driver_asks_for_is_refused() {
     // One message cannot have data of two transactions, also if both use the same PSV.
     let (at, plain) = host.region(2048, Access::ALL);
     host.post_receive(B, &[segment(at, 2048, plain)]);
-    host.post(A, send(Opcode::SEND, 0, &[segment(0, 1024, open.key), segment(0, 1024, open.key)]));
-    host.ring(A);
+    host.execute(A, send(Opcode::SEND, 0, &[segment(0, 1024, open.key), segment(0, 1024, open.key)]));
     assert_eq!(host.bad(A).why(), Refusal::Bsf);
     host.recover();
 

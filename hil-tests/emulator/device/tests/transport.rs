@@ -18,17 +18,13 @@ fn unreliable_messages_arrive_and_complete() {
     let (from, source) = host.filled(b"no answer comes back");
     let (to, target) = host.region(64, Access::ALL);
     host.post_receive(B, &[segment(to, 64, target)]);
-    host.post(A, send(Opcode::SEND_IMM, 7, &[segment(from, 20, source)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND_IMM, 7, &[segment(from, 20, source)]));
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 7));
     assert_eq!((seen.0.byte_count.get(), host.get(to, 20)), (20, b"no answer comes back".to_vec()));
     // A write with immediate data takes a receive request as well.
     host.post_receive(B, &[]);
-    host.post(A, rdma(Opcode::RDMA_WRITE_IMM, 8, to + 32, target, &[segment(from, 20, source)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, rdma(Opcode::RDMA_WRITE_IMM, 8, to + 32, target, &[segment(from, 20, source)]));
     assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_WRITE_IMM);
     assert_eq!(host.get(to + 32, 20), b"no answer comes back");
 }
@@ -47,29 +43,21 @@ fn what_an_unreliable_responder_refuses_is_dropped() {
         rdma(Opcode::RDMA_WRITE, 0, to + 1, source, &data),
     ];
     for wqe in refused {
-        host.post(A, wqe);
-        host.ring(A);
-        host.good(A);
+        host.succeeds(A, wqe);
     }
     // If the peer is missing or not ready, the sender's request succeeds all the same.
     host.device.modify(host.q[B].qpn, QpState::Reset).unwrap();
-    host.post(A, send(Opcode::SEND, 0, &data));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND, 0, &data));
     host.device.activate(host.q[B].qpn).unwrap();
     host.device.connect(host.q[A].qpn, Peer::Local(0x99)).unwrap();
-    host.post(A, send(Opcode::SEND, 0, &data));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND, 0, &data));
     assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
     assert_eq!(host.get(to, 64), [0; 64]);
     assert!(!host.device.is_waiting());
     // Both queue pairs still work.
     host.device.connect(host.q[A].qpn, Peer::Local(host.q[B].qpn)).unwrap();
     host.post_receive(B, &[segment(to, 64, target)]);
-    host.post(A, send(Opcode::SEND, 0, &data));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND, 0, &data));
     assert_eq!(
         (host.poll_recv(B).unwrap().opcode(), host.get(to, 64)),
         (CqeOpcode::RESPONDER_SEND, vec![7; 64])
@@ -83,9 +71,7 @@ fn a_receive_that_is_too_short_fails_at_its_owner() {
     let (from, source) = host.filled(&[7; 64]);
     let (to, target) = host.region(63, Access::ALL);
     host.post_receive(B, &[segment(to, 63, target)]);
-    host.post(A, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
     let seen = host.poll_recv(B).unwrap();
     assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::LOCAL_LENGTH));
     assert_eq!(host.device.query(host.q[B].qpn).unwrap().state, QpState::Error);
@@ -103,17 +89,13 @@ fn a_request_that_fails_stops_the_send_queue_of_an_unreliable_connection() {
     ];
     for (number, wqe) in requests.into_iter().enumerate() {
         host.post(A, wqe);
-        host.post(A, send(Opcode::SEND, 0, &[]));
-        host.ring(A);
-        assert_ne!(host.bad(A).syndrome(), Syndrome::FLUSHED, "{number}");
+        assert_ne!(host.fails(A, send(Opcode::SEND, 0, &[])).syndrome(), Syndrome::FLUSHED, "{number}");
         assert_eq!(host.bad(A).syndrome(), Syndrome::FLUSHED, "{number}");
         assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::SendQueueError, "{number}");
         host.device.modify(host.q[A].qpn, QpState::ReadyToSend).unwrap();
     }
     host.post_receive(B, &[]);
-    host.post(A, send(Opcode::SEND, 0, &[]));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, send(Opcode::SEND, 0, &[]));
     host.poll_recv(B).unwrap();
 }
 
@@ -128,8 +110,7 @@ fn kinds_of_queue_pairs_do_not_mix() {
         let mut host =
             Host::with(DeviceProfile::default(), |attributes| attributes.transport = kind.replace(b));
         host.post_receive(B, &[]);
-        host.post(A, send(Opcode::SEND, 0, &[]));
-        host.ring(A);
+        host.execute(A, send(Opcode::SEND, 0, &[]));
         match a {
             Transport::ReliableConnection => assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY),
             _ => assert_eq!(host.good(A).opcode(), CqeOpcode::REQUESTER),
@@ -148,9 +129,7 @@ fn nothing_comes_back_from_an_unreliable_peer() {
     let (to, target) = two.region(16, Access::ALL);
     two.post_receive(B, &[segment(to, 16, target)]);
     for _ in 0..2 {
-        one.post(A, send(Opcode::SEND, 0, &[segment(from, 16, source)]));
-        one.ring(A);
-        one.good(A);
+        one.succeeds(A, send(Opcode::SEND, 0, &[segment(from, 16, source)]));
         two.device.deliver(one.device.take_message().unwrap());
         assert_eq!(two.device.take_message(), None);
     }
@@ -173,8 +152,7 @@ fn what_has_no_answer_is_not_gathered_without_end() {
         let data = segment(from, BYTES as u32, source);
         one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[data]));
     }
-    one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 0x7fff_ffff, source)]));
-    one.ring(A);
+    one.execute(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 0x7fff_ffff, source)]));
     let completed = |host: &mut Host| std::iter::from_fn(|| host.poll_send(A)).count();
     assert_eq!(completed(&mut one), 2, "1 MiB");
     for more in [1, 1, 1, 1, 1, 0] {
@@ -201,9 +179,7 @@ fn a_queue_pair_that_waits_for_room_holds_back_no_other_and_can_fail() {
     host.ring(A);
     assert_eq!(host.good(A).counter(), counters[0]);
     let (to, target) = host.region(16, Access::ALL);
-    host.post(B, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 16, source)]));
-    host.ring(B);
-    host.good(B);
+    host.succeeds(B, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 16, source)]));
     assert_eq!(host.get(to, 16), [1; 16]);
     host.device.modify(a, QpState::Error).unwrap();
     host.device.run();
@@ -234,8 +210,7 @@ fn a_queue_pair_that_waits_for_room_can_be_reset() {
 fn a_reset_of_the_function_leaves_no_request_that_waits() {
     let mut host = Host::new();
     host.device.set_arbiter(|_, _| Ruling::After(1));
-    host.post(A, Wqe::new(Opcode::NOP, 0));
-    host.ring(A);
+    host.execute(A, Wqe::new(Opcode::NOP, 0));
     assert!(host.device.is_waiting());
     host.device.reset_function();
     assert!(!host.device.is_waiting());
@@ -247,8 +222,7 @@ fn a_reset_of_the_function_leaves_no_message_and_no_entry() {
     one.device.connect(one.q[A].qpn, Peer::Remote(7)).unwrap();
     one.device.set_gate(|_, _| Passage::Later);
     let (from, source) = one.filled(&[1; 64]);
-    one.post(A, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
-    one.ring(A);
+    one.execute(A, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
     one.device.reset_function();
     assert_eq!(one.device.take_message(), None);
     // Entries that the gate still held would now go to the queues of the next driver, which have the same
@@ -279,12 +253,8 @@ fn a_request_without_a_message_loses_none() {
         rdma(Opcode::RDMA_READ, 0, at, key, &local),
         atomic.with(&local[0]),
     ] {
-        host.post(A, request);
-        host.ring(A);
-        assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
+        assert_eq!(host.fails(A, request).syndrome(), Syndrome::TRANSPORT_RETRY);
         host.recover();
     }
-    host.post(A, Wqe::new(Opcode::NOP, 0));
-    host.ring(A);
-    host.good(A);
+    host.succeeds(A, Wqe::new(Opcode::NOP, 0));
 }

@@ -39,8 +39,7 @@ fn klm(address: u64, bytes: u32, key: Key) -> Klm {
 
 /// Executes a UMR on queue pair A. `Err` is the kind of refusal.
 fn execute(host: &mut Host, wqe: Wqe) -> Result<(), Refusal> {
-    host.post(A, wqe);
-    host.ring(A);
+    host.execute(A, wqe);
     if host.device.query(host.q[A].qpn).unwrap().state == QpState::ReadyToSend {
         host.good(A);
         return Ok(());

@@ -74,16 +74,14 @@ fn bind(
         let entry = Klm { byte_count: length.into(), mkey: region.get().into(), address: address.into() };
         wqe = wqe.with(&entry).with(&[0_u8; 48]);
     }
-    host.post(at, wqe);
-    host.ring(at);
+    host.execute(at, wqe);
     key
 }
 
 /// B writes or reads 8 bytes through a key of A. `Err` is the syndrome of a refusal.
 fn ask(host: &mut Host, opcode: Opcode, address: u64, key: Key) -> Result<(), Syndrome> {
     let (at, local) = host.filled(&[5; 8]);
-    host.post(B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]));
-    host.ring(B);
+    host.execute(B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]));
     let seen = host.poll_send(B).unwrap();
     if seen.opcode() == CqeOpcode::REQUESTER {
         return Ok(());
@@ -158,8 +156,7 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
     host.good(A);
     // Another queue pair of the domain cannot use the window.
     let (from, source) = host.filled(&[1; 8]);
-    host.post(A, rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(from, 8, source)]));
-    host.ring(A);
+    host.execute(A, rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(from, 8, source)]));
     assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS);
     host.recover();
     // The other queue pair can neither bind the window nor end the binding.

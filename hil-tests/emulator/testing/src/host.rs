@@ -281,6 +281,25 @@ impl Host {
         self.device.doorbell(queue.qpn).unwrap();
     }
 
+    /// Posts a request and rings the doorbell. Returns the number of the first block.
+    pub fn execute(&mut self, at: usize, wqe: Wqe) -> u16 {
+        let counter = self.post(at, wqe);
+        self.ring(at);
+        counter
+    }
+
+    /// Executes a request, which must succeed. Returns its completion, which must be the only one.
+    pub fn succeeds(&mut self, at: usize, wqe: Wqe) -> Seen {
+        self.execute(at, wqe);
+        self.good(at)
+    }
+
+    /// Executes a request, which must fail. Returns its completion.
+    pub fn fails(&mut self, at: usize, wqe: Wqe) -> Seen {
+        self.execute(at, wqe);
+        self.bad(at)
+    }
+
     pub fn post_receive(&mut self, at: usize, segments: &[DataSegment]) {
         let queue = &mut self.q[at];
         let slot = u64::from(queue.receives & ((1 << LOG_RQ) - 1));
