@@ -10,7 +10,7 @@ pub const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 /// The environment variable that names the directory for the program's files.
 pub const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
-/// The file into which a started program writes the name of the test that it has run.
+/// The file that a started program makes when it runs the test.
 const RAN: &str = "ran";
 
 /// Returns the directory in which cargo places test programs and libraries.
@@ -19,13 +19,14 @@ pub fn built() -> PathBuf {
 }
 
 /// Returns a command that starts this test program again, with the stand-in for the kernel
-/// (`libmlx5_uverbs.so`) preloaded. The program then runs only the test `name` (path with modules), in this
-/// role.
-pub fn program(name: &str, role: &str, directory: &Path) -> Command {
+/// (`libmlx5_uverbs.so`) preloaded. The program then runs only the calling test, in this role.
+pub fn program(role: &str, directory: &Path) -> Command {
     let library = built().join("libmlx5_uverbs.so");
     assert!(library.exists(), "{} is missing", library.display());
+    // The test harness gives the thread of a test the name of the test, with its modules.
+    let thread = std::thread::current();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.args([thread.name().unwrap(), "--exact", "--nocapture", "--test-threads=1"]);
     command.env("LD_PRELOAD", library).env(INSIDE, role).env(DIRECTORY, directory);
     // The stand-in for the kernel takes the properties of its RoCE port from the loopback interface, so that
     // they are the same on each machine.
@@ -33,32 +34,47 @@ pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     command
 }
 
-/// Runs `body` in a separate program with the stand-in for the kernel (`libmlx5_uverbs.so`) preloaded.
-pub fn preloaded(name: &str, body: impl FnOnce()) {
-    prepared(name, |_, _| (), body);
+/// The program that runs a part of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The separate program, with the stand-in for the kernel preloaded.
+    Inside,
+    /// The program that runs all tests. The separate program has ended without an error.
+    Outside,
 }
 
-/// Runs `body` as [`preloaded`] does, with these environment variables.
-pub fn preloaded_with(variables: &[(&str, &str)], name: &str, body: impl FnOnce()) {
-    let prepare = |command: &mut Command, _: &Path| {
-        command.envs(variables.iter().copied());
-    };
-    prepared(name, prepare, body);
+/// Runs the calling test in a separate program with the stand-in for the kernel (`libmlx5_uverbs.so`)
+/// preloaded. Returns in both programs, in the program of all tests after the end of the separate program:
+///
+/// ```no_run
+/// # use mlx5_testing::preload::{Side::Inside, preloaded};
+/// let Inside = preloaded() else { return };
+/// // The steps of the test.
+/// ```
+#[must_use]
+pub fn preloaded() -> Side {
+    prepared(|_, _| ())
 }
 
-/// Runs `body` in a separate program with the stand-in for the kernel (`libmlx5_uverbs.so`) preloaded. Before
-/// the start, `prepare` may change the command of this program; it also gets the test's directory.
-pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
+/// Works like [`preloaded`], with these environment variables.
+#[must_use]
+pub fn preloaded_with(variables: &[(&str, &str)]) -> Side {
+    prepared(|command, _| _ = command.envs(variables.iter().copied()))
+}
+
+/// Works like [`preloaded`]. Before the start, `prepare` may change the command of the separate program; it
+/// also gets the test's directory.
+#[must_use]
+pub fn prepared(prepare: impl FnOnce(&mut Command, &Path)) -> Side {
     if std::env::var_os(INSIDE).is_some() {
-        body();
-        std::fs::write(Path::new(&std::env::var_os(DIRECTORY).unwrap()).join(RAN), name).unwrap();
-        return;
+        std::fs::write(Path::new(&std::env::var_os(DIRECTORY).unwrap()).join(RAN), "").unwrap();
+        return Side::Inside;
     }
     let directory = tempfile::tempdir().unwrap();
-    let mut command = program(name, "alone", directory.path());
+    let mut command = program("alone", directory.path());
     prepare(&mut command, directory.path());
     let status = command.status().unwrap();
-    let ran = std::fs::read_to_string(directory.path().join(RAN));
     assert!(status.success(), "{status}");
-    assert_eq!(ran.ok().as_deref(), Some(name), "no test of this name (with its modules) has run");
+    assert!(directory.path().join(RAN).exists(), "the program has not run the test");
+    Side::Outside
 }

@@ -8,7 +8,7 @@ use crate::volume::Geometry;
 use mlx5_mkey::command::QpAccess;
 use mlx5_mkey::devx::ConnectOptions;
 use mlx5_mkey::types::BlockSize;
-use mlx5_testing::preload::preloaded;
+use mlx5_testing::preload::{Side::Inside, preloaded};
 use std::fs;
 use std::thread::JoinHandle;
 
@@ -109,73 +109,71 @@ impl Host {
 
 #[test]
 fn a_host_reads_and_writes_blocks_with_protection() {
-    preloaded("session::tests::a_host_reads_and_writes_blocks_with_protection", || {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("volume");
-        let device = Device::open(None).unwrap();
-        let pd = device.alloc_pd().unwrap();
-        let volume = Arc::new(Volume::open(&file, GEOMETRY).unwrap());
-        let shared = (device, pd, Arc::new(Subsystem::new(NAME, GEOMETRY)), volume);
-        let mut admin = Host::new(&shared, 0);
-        assert_eq!(admin.run(Command::IDENTIFY, 4096, &[1]), Status::SEQUENCE.field(), "before Connect");
-        let controller = admin.connect(0, ConnectData::NEW) as u16;
-        let mut io = Host::new(&shared, 1);
-        io.connect(1, controller);
+    let Inside = preloaded() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("volume");
+    let device = Device::open(None).unwrap();
+    let pd = device.alloc_pd().unwrap();
+    let volume = Arc::new(Volume::open(&file, GEOMETRY).unwrap());
+    let shared = (device, pd, Arc::new(Subsystem::new(NAME, GEOMETRY)), volume);
+    let mut admin = Host::new(&shared, 0);
+    assert_eq!(admin.run(Command::IDENTIFY, 4096, &[1]), Status::SEQUENCE.field(), "before Connect");
+    let controller = admin.connect(0, ConnectData::NEW) as u16;
+    let mut io = Host::new(&shared, 1);
+    io.connect(1, controller);
 
-        // The host writes and reads blocks without T10-DIF: the target's device inserts the T10-DIF and
-        // strips it.
-        let data: Vec<u8> = (0..1024).map(|index| (index / 3) as u8).collect();
-        io.memory.write(DATA, &data).unwrap();
-        assert_eq!(io.run(Command::WRITE, 1024, &[9, 0, INSERTED | CHECKED | 1, 0, 9]), 0);
-        io.memory.write(DATA, &[0; 1024]).unwrap();
-        assert_eq!(io.run(Command::READ, 1024, &[9, 0, INSERTED | CHECKED | 1, 0, 9]), 0);
-        let mut found = vec![0; 1024];
-        io.memory.read(DATA, &mut found).unwrap();
-        assert!(found == data);
-        // Blocks that the host reads with their T10-DIF are equal to the blocks in the file.
-        assert_eq!(io.run(Command::READ, 1040, &[9, 0, CHECKED | 1, 0, 9]), 0);
-        let mut wire = vec![0; 1040];
-        io.memory.read(DATA, &mut wire).unwrap();
-        let stored = fs::read(&file).unwrap();
-        assert!(stored.get(9 * 520..11 * 520) == Some(&wire[..]));
-        assert!(wire.get(..512) == data.get(..512) && wire.get(516..520) == Some(&[0, 0, 0, 9]));
+    // The host writes and reads blocks without T10-DIF: the target's device inserts the T10-DIF and
+    // strips it.
+    let data: Vec<u8> = (0..1024).map(|index| (index / 3) as u8).collect();
+    io.memory.write(DATA, &data).unwrap();
+    assert_eq!(io.run(Command::WRITE, 1024, &[9, 0, INSERTED | CHECKED | 1, 0, 9]), 0);
+    io.memory.write(DATA, &[0; 1024]).unwrap();
+    assert_eq!(io.run(Command::READ, 1024, &[9, 0, INSERTED | CHECKED | 1, 0, 9]), 0);
+    let mut found = vec![0; 1024];
+    io.memory.read(DATA, &mut found).unwrap();
+    assert!(found == data);
+    // Blocks that the host reads with their T10-DIF are equal to the blocks in the file.
+    assert_eq!(io.run(Command::READ, 1040, &[9, 0, CHECKED | 1, 0, 9]), 0);
+    let mut wire = vec![0; 1040];
+    io.memory.read(DATA, &mut wire).unwrap();
+    let stored = fs::read(&file).unwrap();
+    assert!(stored.get(9 * 520..11 * 520) == Some(&wire[..]));
+    assert!(wire.get(..512) == data.get(..512) && wire.get(516..520) == Some(&[0, 0, 0, 9]));
 
-        // The target does not store a block that arrives with a wrong guard. A wrong guard in the file is
-        // reported for its block.
-        let last = wire.len() - 8;
-        wire.iter_mut().skip(last).take(1).for_each(|byte| *byte ^= 1);
-        io.memory.write(DATA, &wire).unwrap();
-        assert_eq!(io.run(Command::WRITE, 1040, &[9, 0, CHECKED | 1, 0, 9]), Status::GUARD.field());
-        assert!(fs::read(&file).unwrap() == stored);
-        assert_eq!(io.run(Command::WRITE, 1040, &[9, 0, 1, 0, 9]), 0, "nothing is compared");
-        assert_eq!(io.run(Command::READ, 1040, &[9, 0, CHECKED | 1, 0, 9]), Status::GUARD.field());
-        assert_eq!(io.run(Command::READ, 520, &[9, 0, CHECKED, 0, 9]), 0);
-        assert_eq!(io.run(Command::FLUSH, 0, &[]), 0);
-        assert_eq!(admin.run(Command::GET_LOG_PAGE, 64, &[1]), 0);
-        let mut log = [0; 64];
-        admin.memory.read(DATA, &mut log).unwrap();
-        assert_eq!((log.first(), log.get(16)), (Some(&2), Some(&10)), "the second error, at block 10");
+    // The target does not store a block that arrives with a wrong guard. A wrong guard in the file is
+    // reported for its block.
+    let last = wire.len() - 8;
+    wire.iter_mut().skip(last).take(1).for_each(|byte| *byte ^= 1);
+    io.memory.write(DATA, &wire).unwrap();
+    assert_eq!(io.run(Command::WRITE, 1040, &[9, 0, CHECKED | 1, 0, 9]), Status::GUARD.field());
+    assert!(fs::read(&file).unwrap() == stored);
+    assert_eq!(io.run(Command::WRITE, 1040, &[9, 0, 1, 0, 9]), 0, "nothing is compared");
+    assert_eq!(io.run(Command::READ, 1040, &[9, 0, CHECKED | 1, 0, 9]), Status::GUARD.field());
+    assert_eq!(io.run(Command::READ, 520, &[9, 0, CHECKED, 0, 9]), 0);
+    assert_eq!(io.run(Command::FLUSH, 0, &[]), 0);
+    assert_eq!(admin.run(Command::GET_LOG_PAGE, 64, &[1]), 0);
+    let mut log = [0; 64];
+    admin.memory.read(DATA, &mut log).unwrap();
+    assert_eq!((log.first(), log.get(16)), (Some(&2), Some(&10)), "the second error, at block 10");
 
-        // A command with an invalid key or length ends its connection, but no other connection.
-        let mut other = Host::new(&shared, 1);
-        other.connect(1, controller);
-        other.send_bytes(&[0; 65]);
-        assert!(other.session.join().unwrap().is_err());
-        let mut other = Host::new(&shared, 1);
-        other.connect(1, controller);
-        other.send_bytes(&[0; 10]);
-        assert!(other.session.join().unwrap().is_err());
-        let mut other = Host::new(&shared, 1);
-        other.connect(1, controller);
-        other.send(Command::READ, 520, &[1, 0, 0]);
-        other.response();
-        let beyond =
-            [&[Command::READ, 0x40, 7, 0, 1][..], &[0; 19], &[0xff; 8], &[8, 2, 0, 9, 9, 9, 9, 0x40]];
-        other.send_bytes(&[beyond.concat(), vec![0; 24]].concat());
-        assert!(other.session.join().unwrap().is_err());
-        // The end of the admin queue ends the I/O queue.
-        admin.send_bytes(&[0]);
-        assert!(admin.session.join().unwrap().is_err());
-        assert!(io.session.join().unwrap().is_err());
-    });
+    // A command with an invalid key or length ends its connection, but no other connection.
+    let mut other = Host::new(&shared, 1);
+    other.connect(1, controller);
+    other.send_bytes(&[0; 65]);
+    assert!(other.session.join().unwrap().is_err());
+    let mut other = Host::new(&shared, 1);
+    other.connect(1, controller);
+    other.send_bytes(&[0; 10]);
+    assert!(other.session.join().unwrap().is_err());
+    let mut other = Host::new(&shared, 1);
+    other.connect(1, controller);
+    other.send(Command::READ, 520, &[1, 0, 0]);
+    other.response();
+    let beyond = [&[Command::READ, 0x40, 7, 0, 1][..], &[0; 19], &[0xff; 8], &[8, 2, 0, 9, 9, 9, 9, 0x40]];
+    other.send_bytes(&[beyond.concat(), vec![0; 24]].concat());
+    assert!(other.session.join().unwrap().is_err());
+    // The end of the admin queue ends the I/O queue.
+    admin.send_bytes(&[0]);
+    assert!(admin.session.join().unwrap().is_err());
+    assert!(io.session.join().unwrap().is_err());
 }

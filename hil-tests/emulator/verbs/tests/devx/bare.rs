@@ -12,7 +12,7 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::{Cqn, Qpn};
 use mlx5_testing::loopback::{encoded, loopback};
-use mlx5_testing::preload::preloaded;
+use mlx5_testing::preload::{Side::Inside, preloaded};
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::Read;
@@ -211,113 +211,110 @@ fn read(file: &mut File, limit: Option<Duration>) -> Option<Vec<u8>> {
 
 #[test]
 fn events_go_to_channels_and_eventfds() {
-    preloaded("bare::events_go_to_channels_and_eventfds", || {
-        let mut bare = Bare::new();
-        let ((full, mut full_file), (short, mut short_file)) = (bare.channel(0), bare.channel(1));
-        bare.subscribe(full, 5);
-        bare.subscribe(short, 6);
-        // SAFETY: the call makes a descriptor, which belongs to this file alone.
-        let mut eventfd = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
-        assert_eq!(bare.signal(full, full_file.as_raw_fd()), libc::EINVAL, "no eventfd");
-        assert_eq!(bare.signal(full, 9999), libc::EBADF, "nothing");
-        assert_eq!(bare.signal(full, eventfd.as_raw_fd()), 0);
-        let mut entry = vec![0; 72];
-        entry[0] = 5;
-        entry[8 + 0x38..8 + 0x3c].copy_from_slice(&bare.cqn.get().to_be_bytes());
-        let mut told = |limit| [&mut full_file, &mut short_file, &mut eventfd].map(|file| read(file, limit));
-        let once = [entry, 6_u64.to_ne_bytes().to_vec(), 1_u64.to_ne_bytes().to_vec()].map(Some);
-        let none = [None, None, None];
-        for round in 0..6_u8 {
-            bare.post();
-            bare.completed();
-            bare.post();
-            assert_eq!(told(MOMENT), none, "{round}: not armed, or armed for what was told");
-            bare.arm(ArmFor::Solicited);
-            assert_eq!(told(MOMENT), none, "{round}: it is not solicited");
-            bare.arm(ArmFor::Any);
-            assert_eq!(told(TIMEOUT), once, "{round}");
-            let (sequence, index) = (2 * round % 4, 3 * round + 1);
-            // SAFETY: the page is mapped, and the device never writes it.
-            let register = unsafe { bare.uar_page.as_ptr().byte_add(0x20).read_volatile() };
-            let [.., a, b, c] = bare.cqn.get().to_be_bytes();
-            assert_eq!(register.to_ne_bytes(), [sequence << 4, 0, 0, index, 0, a, b, c]);
-            bare.completed();
-            bare.post();
-            bare.arm(ArmFor::Any);
-            assert_eq!(told(MOMENT), none, "{round}: once for each sequence number");
-            bare.completions.event_received();
-            bare.arm(ArmFor::Any);
-            assert_eq!(told(TIMEOUT), once, "{round}: at once");
-            bare.completed();
-            bare.completions.event_received();
-        }
-    });
+    let Inside = preloaded() else { return };
+    let mut bare = Bare::new();
+    let ((full, mut full_file), (short, mut short_file)) = (bare.channel(0), bare.channel(1));
+    bare.subscribe(full, 5);
+    bare.subscribe(short, 6);
+    // SAFETY: the call makes a descriptor, which belongs to this file alone.
+    let mut eventfd = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
+    assert_eq!(bare.signal(full, full_file.as_raw_fd()), libc::EINVAL, "no eventfd");
+    assert_eq!(bare.signal(full, 9999), libc::EBADF, "nothing");
+    assert_eq!(bare.signal(full, eventfd.as_raw_fd()), 0);
+    let mut entry = vec![0; 72];
+    entry[0] = 5;
+    entry[8 + 0x38..8 + 0x3c].copy_from_slice(&bare.cqn.get().to_be_bytes());
+    let mut told = |limit| [&mut full_file, &mut short_file, &mut eventfd].map(|file| read(file, limit));
+    let once = [entry, 6_u64.to_ne_bytes().to_vec(), 1_u64.to_ne_bytes().to_vec()].map(Some);
+    let none = [None, None, None];
+    for round in 0..6_u8 {
+        bare.post();
+        bare.completed();
+        bare.post();
+        assert_eq!(told(MOMENT), none, "{round}: not armed, or armed for what was told");
+        bare.arm(ArmFor::Solicited);
+        assert_eq!(told(MOMENT), none, "{round}: it is not solicited");
+        bare.arm(ArmFor::Any);
+        assert_eq!(told(TIMEOUT), once, "{round}");
+        let (sequence, index) = (2 * round % 4, 3 * round + 1);
+        // SAFETY: the page is mapped, and the device never writes it.
+        let register = unsafe { bare.uar_page.as_ptr().byte_add(0x20).read_volatile() };
+        let [.., a, b, c] = bare.cqn.get().to_be_bytes();
+        assert_eq!(register.to_ne_bytes(), [sequence << 4, 0, 0, index, 0, a, b, c]);
+        bare.completed();
+        bare.post();
+        bare.arm(ArmFor::Any);
+        assert_eq!(told(MOMENT), none, "{round}: once for each sequence number");
+        bare.completions.event_received();
+        bare.arm(ArmFor::Any);
+        assert_eq!(told(TIMEOUT), once, "{round}: at once");
+        bare.completed();
+        bare.completions.event_received();
+    }
 }
 
 #[test]
 fn answers_that_nobody_waits_for_come_through_a_descriptor() {
-    preloaded("bare::answers_that_nobody_waits_for_come_through_a_descriptor", || {
-        const LENGTH: usize = 0x110;
-        let bare = Bare::new();
-        let mlx5 = &bare.opened.mlx5;
-        let channel = call!(mlx5, "mlx5dv_devx_create_cmd_comp": fn(
-            bare.opened.raw.as_ptr() => *mut c_void
-        ) -> *mut c_int);
-        assert!(!channel.is_null());
-        // SAFETY: a channel begins with its descriptor, which stays open until it is destroyed.
-        let file = unsafe { BorrowedFd::borrow_raw(*channel) };
-        let mut input = [0_u8; 16];
-        input[..2].copy_from_slice(&0x50b_u16.to_be_bytes());
-        input[8..12].copy_from_slice(&bare.qpn.get().to_be_bytes());
-        let ask = |input: &[u8], length: usize, number: u64| {
-            call!(mlx5, "mlx5dv_devx_obj_query_async": fn(
-                bare.qp => *mut c_void,
-                input.as_ptr() => *const u8,
-                input.len() => usize,
-                length => usize,
-                number => u64,
-                channel => *mut c_int
-            ) -> c_int)
-        };
-        assert_eq!(ask(&[0; 16], LENGTH, 1), libc::EINVAL, "no question about a queue pair");
-        for number in [7, 8] {
-            assert_eq!(ask(&input, LENGTH, number), 0);
-        }
-        for number in [7, 8_u64] {
-            assert!(crate::verbs::readable(&file, TIMEOUT.unwrap()));
-            let mut answer = [0xff_u8; 8 + LENGTH];
-            let read = call!(mlx5, "mlx5dv_devx_get_async_cmd_comp": fn(
-                channel => *mut c_int, answer.as_mut_ptr() => *mut u8, answer.len() => usize
-            ) -> c_int);
-            assert_eq!((read, &answer[..8]), (0, &number.to_ne_bytes()[..]));
-            // The status is good, and the state in the context is "ready to send".
-            assert_eq!((answer[8], answer[8 + 0x18] >> 4), (0, 3));
-        }
-        call!(mlx5, "mlx5dv_devx_destroy_cmd_comp": fn(channel => *mut c_int));
-    });
+    let Inside = preloaded() else { return };
+    const LENGTH: usize = 0x110;
+    let bare = Bare::new();
+    let mlx5 = &bare.opened.mlx5;
+    let channel = call!(mlx5, "mlx5dv_devx_create_cmd_comp": fn(
+        bare.opened.raw.as_ptr() => *mut c_void
+    ) -> *mut c_int);
+    assert!(!channel.is_null());
+    // SAFETY: a channel begins with its descriptor, which stays open until it is destroyed.
+    let file = unsafe { BorrowedFd::borrow_raw(*channel) };
+    let mut input = [0_u8; 16];
+    input[..2].copy_from_slice(&0x50b_u16.to_be_bytes());
+    input[8..12].copy_from_slice(&bare.qpn.get().to_be_bytes());
+    let ask = |input: &[u8], length: usize, number: u64| {
+        call!(mlx5, "mlx5dv_devx_obj_query_async": fn(
+            bare.qp => *mut c_void,
+            input.as_ptr() => *const u8,
+            input.len() => usize,
+            length => usize,
+            number => u64,
+            channel => *mut c_int
+        ) -> c_int)
+    };
+    assert_eq!(ask(&[0; 16], LENGTH, 1), libc::EINVAL, "no question about a queue pair");
+    for number in [7, 8] {
+        assert_eq!(ask(&input, LENGTH, number), 0);
+    }
+    for number in [7, 8_u64] {
+        assert!(crate::verbs::readable(&file, TIMEOUT.unwrap()));
+        let mut answer = [0xff_u8; 8 + LENGTH];
+        let read = call!(mlx5, "mlx5dv_devx_get_async_cmd_comp": fn(
+            channel => *mut c_int, answer.as_mut_ptr() => *mut u8, answer.len() => usize
+        ) -> c_int);
+        assert_eq!((read, &answer[..8]), (0, &number.to_ne_bytes()[..]));
+        // The status is good, and the state in the context is "ready to send".
+        assert_eq!((answer[8], answer[8 + 0x18] >> 4), (0, 3));
+    }
+    call!(mlx5, "mlx5dv_devx_destroy_cmd_comp": fn(channel => *mut c_int));
 }
 
 #[test]
 fn doorbells_alone_announce_requests_of_a_queue_pair_without_a_record() {
-    preloaded("bare::doorbells_alone_announce_requests_of_a_queue_pair_without_a_record", || {
-        let mut bare = Bare::with(NO_RECORD);
-        for _ in 0..100 {
-            bare.post();
-            bare.completed();
-        }
-        // SAFETY: the record is mapped, and no other thread of this program uses it.
-        unsafe { bare.counter.write_volatile(101_u32.to_be()) };
-        std::thread::sleep(MOMENT.unwrap());
-        let mut router = QpRouter { queues: &mut bare.send, mkeys: &mut [] };
-        assert!(bare.completions.poll(&mut router).is_none(), "the device does not read the record");
-        // A doorbell of one queue pair may overwrite that of another on the same page.
-        for mode in [NO_RECORD, 0] {
-            bare.input[RECORD_MODE] = mode;
-            assert!(create_raw(&bare.opened, &bare.input, CreateQp::OUTPUT).0.is_null(), "{mode}");
-        }
-        bare.input[RECORD_MODE] = 3 << 6;
-        assert!(create_raw(&bare.opened, &bare.input, CreateQp::OUTPUT).0.is_null(), "no mode");
+    let Inside = preloaded() else { return };
+    let mut bare = Bare::with(NO_RECORD);
+    for _ in 0..100 {
         bare.post();
         bare.completed();
-    });
+    }
+    // SAFETY: the record is mapped, and no other thread of this program uses it.
+    unsafe { bare.counter.write_volatile(101_u32.to_be()) };
+    std::thread::sleep(MOMENT.unwrap());
+    let mut router = QpRouter { queues: &mut bare.send, mkeys: &mut [] };
+    assert!(bare.completions.poll(&mut router).is_none(), "the device does not read the record");
+    // A doorbell of one queue pair may overwrite that of another on the same page.
+    for mode in [NO_RECORD, 0] {
+        bare.input[RECORD_MODE] = mode;
+        assert!(create_raw(&bare.opened, &bare.input, CreateQp::OUTPUT).0.is_null(), "{mode}");
+    }
+    bare.input[RECORD_MODE] = 3 << 6;
+    assert!(create_raw(&bare.opened, &bare.input, CreateQp::OUTPUT).0.is_null(), "no mode");
+    bare.post();
+    bare.completed();
 }

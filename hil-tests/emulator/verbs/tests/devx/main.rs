@@ -40,7 +40,7 @@ use mlx5_mkey::types::{BlockSize, Key, Seed};
 use mlx5_mkey::wire::prm::command::Opcode;
 use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
 use mlx5_softdev::factory;
-use mlx5_testing::preload::{built, preloaded, preloaded_with, prepared};
+use mlx5_testing::preload::{Side::Inside, built, preloaded, preloaded_with, prepared};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -157,17 +157,16 @@ fn executed(queue: &QueuePair) {
 
 #[test]
 fn who_asks_hears_what_has_become_of_what_it_rang() {
-    preloaded("who_asks_hears_what_has_become_of_what_it_rang", || {
-        // The query itself executes the requests. If it waited for another thread to execute them, each round
-        // would take long on a busy machine.
-        let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
-        for id in 0..500 {
-            nop(&mut queue, id);
-            let next = queue.control().query().unwrap().next_send_block;
-            assert_eq!(next, queue.producer() as u16, "round {id}");
-            assert_eq!(next_work(&mut completions, &mut queue).id, id);
-        }
-    });
+    let Inside = preloaded() else { return };
+    // The query itself executes the requests. If it waited for another thread to execute them, each round
+    // would take long on a busy machine.
+    let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+    for id in 0..500 {
+        nop(&mut queue, id);
+        let next = queue.control().query().unwrap().next_send_block;
+        assert_eq!(next, queue.producer() as u16, "round {id}");
+        assert_eq!(next_work(&mut completions, &mut queue).id, id);
+    }
 }
 
 /// Returns a page that is registered with all rights and begins with these bytes.
@@ -214,171 +213,164 @@ fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
 
 #[test]
 fn a_drained_queue_is_told_of() {
-    preloaded("a_drained_queue_is_told_of", || {
-        let mut bench = Bench::draining();
-        let events = bench.device.events().unwrap();
-        let control = bench.queue.control();
-        control.notify(&events, &[EventKind::SQ_DRAINED], 77).unwrap();
-        assert_eq!(events.wait(Some(Duration::ZERO)).unwrap(), None);
-        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
-        let _mkey = send_badly_signed(&mut bench, &page);
-        assert_eq!(next(&events), Event { cookie: 77, kind: EventKind::SQ_DRAINED });
-        assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED);
-        assert_eq!(events.wait(MOMENT).unwrap(), None, "told once");
-        // Linux cannot resume the queue pair, so the queue pair is reset.
-        let refused = bench.queue.control().resume().unwrap_err();
-        assert!(matches!(refused, DevxError::KernelRefuses { command: Opcode::SQD_RTS_QP, .. }), "{refused}");
-        assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED, "as it was");
-        let outstanding = bench.queue.reset(&mut [&mut bench.completions]).unwrap();
-        assert_eq!(outstanding.sends.last(), Some(&3));
-        bench.queue.control().connect_loopback().unwrap();
-        assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
-    });
+    let Inside = preloaded() else { return };
+    let mut bench = Bench::draining();
+    let events = bench.device.events().unwrap();
+    let control = bench.queue.control();
+    control.notify(&events, &[EventKind::SQ_DRAINED], 77).unwrap();
+    assert_eq!(events.wait(Some(Duration::ZERO)).unwrap(), None);
+    let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
+    let _mkey = send_badly_signed(&mut bench, &page);
+    assert_eq!(next(&events), Event { cookie: 77, kind: EventKind::SQ_DRAINED });
+    assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED);
+    assert_eq!(events.wait(MOMENT).unwrap(), None, "told once");
+    // Linux cannot resume the queue pair, so the queue pair is reset.
+    let refused = bench.queue.control().resume().unwrap_err();
+    assert!(matches!(refused, DevxError::KernelRefuses { command: Opcode::SQD_RTS_QP, .. }), "{refused}");
+    assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED, "as it was");
+    let outstanding = bench.queue.reset(&mut [&mut bench.completions]).unwrap();
+    assert_eq!(outstanding.sends.last(), Some(&3));
+    bench.queue.control().connect_loopback().unwrap();
+    assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
 }
 
 #[test]
 fn errors_of_queues_are_told_of() {
-    preloaded("errors_of_queues_are_told_of", || {
-        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
-        let events = bench.device.events().unwrap();
-        bench.queue.control().notify(&events, &EventKind::QP_ERRORS, u64::MAX).unwrap();
-        bench.cq.notify_error(&events, 1).unwrap();
-        let page = page(&bench.pd, &[1; 64]).unwrap();
-        bench.write(&page, Key::from_raw(0xffff_fe00));
-        assert_eq!(next(&events), Event { cookie: u64::MAX, kind: EventKind::QP_ACCESS });
-        assert_eq!(bench.queue.control().query().unwrap().state, QpState::ERROR);
+    let Inside = preloaded() else { return };
+    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let events = bench.device.events().unwrap();
+    bench.queue.control().notify(&events, &EventKind::QP_ERRORS, u64::MAX).unwrap();
+    bench.cq.notify_error(&events, 1).unwrap();
+    let page = page(&bench.pd, &[1; 64]).unwrap();
+    bench.write(&page, Key::from_raw(0xffff_fe00));
+    assert_eq!(next(&events), Event { cookie: u64::MAX, kind: EventKind::QP_ACCESS });
+    assert_eq!(bench.queue.control().query().unwrap().state, QpState::ERROR);
 
-        let Bench { device, pd, .. } = bench;
-        let mut small = Bench::on(device, QueuePairSpec::default(), 128).unwrap();
-        small.cq.notify_error(&events, 2).unwrap();
-        verbs::overrun(small.cq.number());
-        nop(&mut small.queue, 1);
-        assert_eq!(next(&events), Event { cookie: 2, kind: EventKind::CQ_ERROR });
+    let Bench { device, pd, .. } = bench;
+    let mut small = Bench::on(device, QueuePairSpec::default(), 128).unwrap();
+    small.cq.notify_error(&events, 2).unwrap();
+    verbs::overrun(small.cq.number());
+    nop(&mut small.queue, 1);
+    assert_eq!(next(&events), Event { cookie: 2, kind: EventKind::CQ_ERROR });
 
-        let (cq, _completions) = small.device.create_cq(128).unwrap();
-        let queue: QueuePair = small.device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
-        queue.control().connect_loopback().unwrap();
-        queue.control().notify(&events, &EventKind::QP_ERRORS, 3).unwrap();
-        verbs::ring_nonsense(queue.control().addresses().record, 1000);
-        assert_eq!(next(&events), Event { cookie: 3, kind: EventKind::QP_CATASTROPHIC });
-        // The device has no event with this number.
-        let refused = queue.control().notify(&events, &[EventKind(0x77)], 4);
-        assert_eq!(errno(refused), Some(libc::EINVAL));
-        assert_eq!(events.wait(MOMENT).unwrap(), None, "each told once");
-    });
+    let (cq, _completions) = small.device.create_cq(128).unwrap();
+    let queue: QueuePair = small.device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
+    queue.control().connect_loopback().unwrap();
+    queue.control().notify(&events, &EventKind::QP_ERRORS, 3).unwrap();
+    verbs::ring_nonsense(queue.control().addresses().record, 1000);
+    assert_eq!(next(&events), Event { cookie: 3, kind: EventKind::QP_CATASTROPHIC });
+    // The device has no event with this number.
+    let refused = queue.control().notify(&events, &[EventKind(0x77)], 4);
+    assert_eq!(errno(refused), Some(libc::EINVAL));
+    assert_eq!(events.wait(MOMENT).unwrap(), None, "each told once");
 }
 
 #[test]
 fn an_event_goes_to_one_of_those_who_wait() {
-    preloaded("an_event_goes_to_one_of_those_who_wait", || {
-        let mut bench = Bench::draining();
-        let events = Arc::new(bench.device.events().unwrap());
-        bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED], 9).unwrap();
-        let waiting: Vec<_> = (0..3)
-            .map(|_| {
-                let events = events.clone();
-                std::thread::spawn(move || {
-                    let mut seen = 0;
-                    loop {
-                        match events.wait(None) {
-                            Ok(Some(event)) => seen += event.cookie,
-                            Ok(None) => panic!("no time was set"),
-                            Err(DevxError::EventsClosed) => return seen,
-                            Err(error) => panic!("{error}"),
-                        }
+    let Inside = preloaded() else { return };
+    let mut bench = Bench::draining();
+    let events = Arc::new(bench.device.events().unwrap());
+    bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED], 9).unwrap();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let events = events.clone();
+            std::thread::spawn(move || {
+                let mut seen = 0;
+                loop {
+                    match events.wait(None) {
+                        Ok(Some(event)) => seen += event.cookie,
+                        Ok(None) => panic!("no time was set"),
+                        Err(DevxError::EventsClosed) => return seen,
+                        Err(error) => panic!("{error}"),
                     }
-                })
+                }
             })
-            .collect();
-        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
-        let _mkey = send_badly_signed(&mut bench, &page);
-        while bench.queue.control().query().unwrap().state != QpState::SQ_DRAINED {
-            std::thread::yield_now();
-        }
-        // The event has already arrived, so one thread gets the event before the others see that the channel
-        // is closed.
-        events.closer().close();
-        let seen: u64 = waiting.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(seen, 9, "handed out once");
-        assert!(matches!(events.wait(None), Err(DevxError::EventsClosed)), "closed for good");
-    });
+        })
+        .collect();
+    let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
+    let _mkey = send_badly_signed(&mut bench, &page);
+    while bench.queue.control().query().unwrap().state != QpState::SQ_DRAINED {
+        std::thread::yield_now();
+    }
+    // The event has already arrived, so one thread gets the event before the others see that the channel
+    // is closed.
+    events.closer().close();
+    let seen: u64 = waiting.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(seen, 9, "handed out once");
+    assert!(matches!(events.wait(None), Err(DevxError::EventsClosed)), "closed for good");
 }
 
 #[test]
 fn closing_ends_the_waiting() {
-    preloaded("closing_ends_the_waiting", || {
-        let device = Device::open(None).unwrap();
-        let events = device.events().unwrap();
-        let closer = events.closer();
-        drop(device);
-        let waiting =
-            std::thread::spawn(move || (events.wait(None).map(drop), events.wait(MOMENT).map(drop)));
-        // The result is the same whether or not the thread already waits.
-        std::thread::sleep(Duration::from_millis(20));
-        closer.close();
-        closer.clone().close();
-        let (first, second) = waiting.join().unwrap();
-        assert!(matches!(first, Err(DevxError::EventsClosed)));
-        assert!(matches!(second, Err(DevxError::EventsClosed)));
-        assert_eq!(Counts::now(), Counts::NONE);
-    });
+    let Inside = preloaded() else { return };
+    let device = Device::open(None).unwrap();
+    let events = device.events().unwrap();
+    let closer = events.closer();
+    drop(device);
+    let waiting = std::thread::spawn(move || (events.wait(None).map(drop), events.wait(MOMENT).map(drop)));
+    // The result is the same whether or not the thread already waits.
+    std::thread::sleep(Duration::from_millis(20));
+    closer.close();
+    closer.clone().close();
+    let (first, second) = waiting.join().unwrap();
+    assert!(matches!(first, Err(DevxError::EventsClosed)));
+    assert!(matches!(second, Err(DevxError::EventsClosed)));
+    assert_eq!(Counts::now(), Counts::NONE);
 }
 
 #[test]
 fn a_borrowed_context_stays_open() {
-    preloaded("a_borrowed_context_stays_open", || {
-        let opened = Opened::new();
-        let before = Counts::now();
-        for _ in 0..3 {
-            let mut bench = Bench::on(opened.adopt().unwrap(), QueuePairSpec::default(), 128).unwrap();
-            let page = page(&bench.pd, &[7; 64]).unwrap();
-            bench.write(&page, page.rkey());
-            bench.completed();
-            assert!(Counts::now().objects > before.objects);
-        }
-        // All objects are gone, destroyed in an order that the device accepts. The context remains.
-        assert_eq!(Counts::now(), before);
-        assert!(opened.works());
-        opened.close();
-        assert_eq!(Counts::now(), Counts::NONE);
-    });
+    let Inside = preloaded() else { return };
+    let opened = Opened::new();
+    let before = Counts::now();
+    for _ in 0..3 {
+        let mut bench = Bench::on(opened.adopt().unwrap(), QueuePairSpec::default(), 128).unwrap();
+        let page = page(&bench.pd, &[7; 64]).unwrap();
+        bench.write(&page, page.rkey());
+        bench.completed();
+        assert!(Counts::now().objects > before.objects);
+    }
+    // All objects are gone, destroyed in an order that the device accepts. The context remains.
+    assert_eq!(Counts::now(), before);
+    assert!(opened.works());
+    opened.close();
+    assert_eq!(Counts::now(), Counts::NONE);
 }
 
 #[test]
 fn queue_pairs_of_one_completion_queue_are_told_apart() {
-    preloaded("queue_pairs_of_one_completion_queue_are_told_apart", || {
-        let (device, pd) = device_and_domain();
-        let (cq, mut completions) = device.create_cq(CqSpec::entries_for(3, 64, 16, 0)).unwrap();
-        let page = page(&pd, &[7; 64]).unwrap();
-        let mut table = QpTable::on_heap(4);
-        for _ in 0..3 {
-            let user_index = UserIndex::new(table.next_user_index()).unwrap();
-            let spec = QueuePairSpec { user_index, ..QueuePairSpec::default() };
-            let queue: QueuePair = device.create_qp(&pd, &cq, &cq, spec).unwrap();
-            queue.control().connect_loopback().unwrap();
-            assert!(table.insert(queue).is_ok());
-        }
-        let qpns: Vec<_> = table.iter_mut().map(|queue| queue.qpn()).collect();
-        let mut completed = |table: &mut QpTable<'_, QueuePair>| {
-            let end = Instant::now() + TIMEOUT.unwrap();
-            loop {
-                if let Some(completion) = completions.poll(&mut table.router(&mut [])) {
-                    return completion.map(|completion| completion.work().map(|work| (work.qpn, work.id)));
-                }
-                assert!(Instant::now() < end, "no completion");
+    let Inside = preloaded() else { return };
+    let (device, pd) = device_and_domain();
+    let (cq, mut completions) = device.create_cq(CqSpec::entries_for(3, 64, 16, 0)).unwrap();
+    let page = page(&pd, &[7; 64]).unwrap();
+    let mut table = QpTable::on_heap(4);
+    for _ in 0..3 {
+        let user_index = UserIndex::new(table.next_user_index()).unwrap();
+        let spec = QueuePairSpec { user_index, ..QueuePairSpec::default() };
+        let queue: QueuePair = device.create_qp(&pd, &cq, &cq, spec).unwrap();
+        queue.control().connect_loopback().unwrap();
+        assert!(table.insert(queue).is_ok());
+    }
+    let qpns: Vec<_> = table.iter_mut().map(|queue| queue.qpn()).collect();
+    let mut completed = |table: &mut QpTable<'_, QueuePair>| {
+        let end = Instant::now() + TIMEOUT.unwrap();
+        loop {
+            if let Some(completion) = completions.poll(&mut table.router(&mut [])) {
+                return completion.map(|completion| completion.work().map(|work| (work.qpn, work.id)));
             }
-        };
-        for (id, qpn) in (0..).zip(&qpns) {
-            write(table.get_mut(*qpn).unwrap(), id, &page);
-            assert_eq!(completed(&mut table), Ok(Some((*qpn, id))));
+            assert!(Instant::now() < end, "no completion");
         }
-        // A removed queue pair is unknown. The queue pair that took its place in the table is still found.
-        let mut gone = table.remove(qpns[0]).unwrap();
-        write(&mut gone, 7, &page);
-        assert_eq!(completed(&mut table), Err(CompletionError::UnknownQueuePair { qpn: qpns[0].get() }));
-        write(table.get_mut(qpns[2]).unwrap(), 8, &page);
-        assert_eq!(completed(&mut table), Ok(Some((qpns[2], 8))));
-    });
+    };
+    for (id, qpn) in (0..).zip(&qpns) {
+        write(table.get_mut(*qpn).unwrap(), id, &page);
+        assert_eq!(completed(&mut table), Ok(Some((*qpn, id))));
+    }
+    // A removed queue pair is unknown. The queue pair that took its place in the table is still found.
+    let mut gone = table.remove(qpns[0]).unwrap();
+    write(&mut gone, 7, &page);
+    assert_eq!(completed(&mut table), Err(CompletionError::UnknownQueuePair { qpn: qpns[0].get() }));
+    write(table.get_mut(qpns[2]).unwrap(), 8, &page);
+    assert_eq!(completed(&mut table), Ok(Some((qpns[2], 8))));
 }
 
 /// Posts an RDMA WRITE of 64 bytes from the start of a page to offset 512, and rings the doorbell.
@@ -400,24 +392,21 @@ fn rdma_write(queue: &mut QueuePair, id: u64, remote: Remote, sge: Sge) {
 
 #[test]
 fn sizes_that_no_queue_pair_has_are_refused() {
-    preloaded("sizes_that_no_queue_pair_has_are_refused", || {
-        let (device, pd) = device_and_domain();
-        let (cq, _completions) = device.create_cq(16).unwrap();
-        // For (1 << 28) + 1, the byte count would wrap in 32 bits to the byte count of one entry.
-        for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
-            let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
-            let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
-            assert!(matches!(refused, Err(DevxError::Queue(_))), "{entries_per_slot}: {refused:?}");
-        }
-        for (send_blocks, receive_slots) in
-            [(0, 16), (63, 16), (1 << 16, 16), (64, 0), (64, 3), (64, 1 << 16)]
-        {
-            let spec = QueuePairSpec { send_blocks, receive_slots, ..QueuePairSpec::default() };
-            let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
-            assert!(matches!(refused, Err(DevxError::Queue(_))), "{spec:?}: {refused:?}");
-        }
-        assert!(matches!(device.create_cq(3), Err(DevxError::Queue(_))));
-    });
+    let Inside = preloaded() else { return };
+    let (device, pd) = device_and_domain();
+    let (cq, _completions) = device.create_cq(16).unwrap();
+    // For (1 << 28) + 1, the byte count would wrap in 32 bits to the byte count of one entry.
+    for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
+        let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
+        let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
+        assert!(matches!(refused, Err(DevxError::Queue(_))), "{entries_per_slot}: {refused:?}");
+    }
+    for (send_blocks, receive_slots) in [(0, 16), (63, 16), (1 << 16, 16), (64, 0), (64, 3), (64, 1 << 16)] {
+        let spec = QueuePairSpec { send_blocks, receive_slots, ..QueuePairSpec::default() };
+        let refused = device.create_qp(&pd, &cq, &cq, spec).map(drop);
+        assert!(matches!(refused, Err(DevxError::Queue(_))), "{spec:?}: {refused:?}");
+    }
+    assert!(matches!(device.create_cq(3), Err(DevxError::Queue(_))));
 }
 
 /// Drops a protection domain before the only object that was made in it. Checks that the domain lives as long
@@ -435,21 +424,20 @@ fn outlives_its_domain<T>(device: &Device, make: impl FnOnce(&ProtectionDomain) 
 
 #[test]
 fn what_is_made_in_a_domain_keeps_it() {
-    preloaded("what_is_made_in_a_domain_keeps_it", || {
-        let device = Device::open(None).unwrap();
-        let (cq, _completions) = device.create_cq(8).unwrap();
-        let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
-        outlives_its_domain(&device, |pd| pd.create_mkey(spec));
-        drop((cq, _completions));
-        outlives_its_domain(&device, |pd| pd.create_dek(plain(&PLAIN), *b"disk 003"));
-        outlives_its_domain(&device, |pd| page(pd, &[1; 64]));
-        outlives_its_domain(&device, |pd| {
-            let (cq, _) = device.create_cq(128)?;
-            device.create_qp(pd, &cq, &cq, QueuePairSpec::default())
-        });
-        drop(device);
-        assert_eq!(Counts::now(), Counts::NONE);
+    let Inside = preloaded() else { return };
+    let device = Device::open(None).unwrap();
+    let (cq, _completions) = device.create_cq(8).unwrap();
+    let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
+    outlives_its_domain(&device, |pd| pd.create_mkey(spec));
+    drop((cq, _completions));
+    outlives_its_domain(&device, |pd| pd.create_dek(plain(&PLAIN), *b"disk 003"));
+    outlives_its_domain(&device, |pd| page(pd, &[1; 64]));
+    outlives_its_domain(&device, |pd| {
+        let (cq, _) = device.create_cq(128)?;
+        device.create_qp(pd, &cq, &cq, QueuePairSpec::default())
     });
+    drop(device);
+    assert_eq!(Counts::now(), Counts::NONE);
 }
 
 /// An AES-XTS key in plaintext.
@@ -511,51 +499,50 @@ const FAILURES: [(i32, u8); 3] = [(libc::ENOMEM, 0), (libc::EPERM, 0), (libc::ER
 
 #[test]
 fn a_failure_half_way_leaves_nothing_behind() {
-    half_way("a_failure_half_way_leaves_nothing_behind", "plaintext");
+    half_way("plaintext");
 }
 
 #[test]
 fn a_failure_half_way_leaves_nothing_behind_of_a_login() {
-    half_way("a_failure_half_way_leaves_nothing_behind_of_a_login", "wrapped");
+    half_way("wrapped");
 }
 
 /// Calls [`everything`] repeatedly: in the first round its first call to the device fails, in the second
 /// round its second call, until a round has no failing call. Checks that each failure leaves no object
 /// behind.
-fn half_way(name: &str, crypto: &str) {
-    preloaded_with(&[("MLX5_UVERBS_CRYPTO", crypto)], name, || {
-        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        // These objects are made before the failures, and must work after each failure.
-        let mut other = Bench::new(QueuePairSpec::default()).unwrap();
-        let page = page(&other.pd, &[9; 64]).unwrap();
-        everything().unwrap();
-        let (before, open) = (Counts::now(), descriptors());
-        assert_eq!(before.refused, 0);
-        for (errno, status) in FAILURES {
-            let mut failed = 0;
-            for nth in 1.. {
-                verbs::fail(nth, errno, status);
-                let outcome = everything();
-                let reached = verbs::has_failed();
-                assert_eq!(Counts::now(), before, "call {nth}, errno {errno}: {outcome:?}");
-                assert_eq!(descriptors(), open, "call {nth}, errno {errno}");
-                other.write(&page, page.rkey());
-                other.completed();
-                if let Err(error) = &outcome {
-                    failed += 1;
-                    let refused = matches!(error, DevxError::Command(CommandError::Status { .. }));
-                    let kernel = matches!(error, DevxError::Call { .. } | DevxError::Open { .. });
-                    assert!(kernel || refused && status != 0, "call {nth}: {error:?}");
-                }
-                if !reached {
-                    outcome.unwrap();
-                    assert!(failed >= 25, "only {failed} of {nth} calls can fail");
-                    break;
-                }
-                everything().unwrap();
+fn half_way(crypto: &str) {
+    let Inside = preloaded_with(&[("MLX5_UVERBS_CRYPTO", crypto)]) else { return };
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // These objects are made before the failures, and must work after each failure.
+    let mut other = Bench::new(QueuePairSpec::default()).unwrap();
+    let page = page(&other.pd, &[9; 64]).unwrap();
+    everything().unwrap();
+    let (before, open) = (Counts::now(), descriptors());
+    assert_eq!(before.refused, 0);
+    for (errno, status) in FAILURES {
+        let mut failed = 0;
+        for nth in 1.. {
+            verbs::fail(nth, errno, status);
+            let outcome = everything();
+            let reached = verbs::has_failed();
+            assert_eq!(Counts::now(), before, "call {nth}, errno {errno}: {outcome:?}");
+            assert_eq!(descriptors(), open, "call {nth}, errno {errno}");
+            other.write(&page, page.rkey());
+            other.completed();
+            if let Err(error) = &outcome {
+                failed += 1;
+                let refused = matches!(error, DevxError::Command(CommandError::Status { .. }));
+                let kernel = matches!(error, DevxError::Call { .. } | DevxError::Open { .. });
+                assert!(kernel || refused && status != 0, "call {nth}: {error:?}");
             }
+            if !reached {
+                outcome.unwrap();
+                assert!(failed >= 25, "only {failed} of {nth} calls can fail");
+                break;
+            }
+            everything().unwrap();
         }
-    });
+    }
 }
 
 /// Returns the message of the error of `Device::open`.
@@ -595,9 +582,8 @@ fn a_missing_library_is_named() {
         std::fs::write(directory.join("libibverbs.so.1"), "no library").unwrap();
         with_libraries(command, directory);
     };
-    prepared("a_missing_library_is_named", prepare, || {
-        says(&refusal(None), &["cannot load libibverbs.so.1", "Install", PACKAGES]);
-    });
+    let Inside = prepared(prepare) else { return };
+    says(&refusal(None), &["cannot load libibverbs.so.1", "Install", PACKAGES]);
 }
 
 #[test]
@@ -607,10 +593,9 @@ fn a_library_without_a_function_is_named() {
         std::fs::copy(built().join("libmlx5_uverbs.so"), directory.join("libmlx5.so.1")).unwrap();
         with_libraries(command, directory);
     };
-    prepared("a_library_without_a_function_is_named", prepare, || {
-        let message = refusal(None);
-        says(&message, &["libmlx5.so.1 is too old", "mlx5dv_is_supported", "version 25 or later", PACKAGES]);
-    });
+    let Inside = prepared(prepare) else { return };
+    let message = refusal(None);
+    says(&message, &["libmlx5.so.1 is too old", "mlx5dv_is_supported", "version 25 or later", PACKAGES]);
 }
 
 #[test]
@@ -624,18 +609,17 @@ fn a_function_of_a_later_version_is_missed_where_it_is_called() {
         std::fs::write(directory.join("libibverbs.so.1"), library).unwrap();
         command.env("LD_LIBRARY_PATH", directory);
     };
-    prepared("a_function_of_a_later_version_is_missed_where_it_is_called", prepare, || {
-        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
-        let refused = match dmabuf::any(&bench.pd) {
-            Err(error @ DevxError::Library(_)) => error.to_string(),
-            other => panic!("{:?}", other.map(drop)),
-        };
-        says(&refused, &["libibverbs.so.1 is too old", "ibv_reg_dmabuf_mr", "version 34 or later", PACKAGES]);
-        // All other functions work.
-        let page = page(&bench.pd, &[9; 64]).unwrap();
-        bench.write(&page, page.rkey());
-        bench.completed();
-    });
+    let Inside = prepared(prepare) else { return };
+    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let refused = match dmabuf::any(&bench.pd) {
+        Err(error @ DevxError::Library(_)) => error.to_string(),
+        other => panic!("{:?}", other.map(drop)),
+    };
+    says(&refused, &["libibverbs.so.1 is too old", "ibv_reg_dmabuf_mr", "version 34 or later", PACKAGES]);
+    // All other functions work.
+    let page = page(&bench.pd, &[9; 64]).unwrap();
+    bench.write(&page, page.rkey());
+    bench.completed();
 }
 
 #[test]
@@ -643,28 +627,26 @@ fn a_machine_without_a_device_is_told_of() {
     // A directory without devices replaces the kernel's list, so that the devices of this machine do not
     // matter.
     let no_devices = [("SYSFS_PATH", "/proc/self/fdinfo")];
-    preloaded_with(&no_devices, "a_machine_without_a_device_is_told_of", || {
-        says(&refusal(None), &["no mlx5 device; the kernel shows no RDMA device at all", "mlx5_ib"]);
-        says(&refusal(Some("mlx5_3")), &["no mlx5 device named mlx5_3"]);
-    });
+    let Inside = preloaded_with(&no_devices) else { return };
+    says(&refusal(None), &["no mlx5 device; the kernel shows no RDMA device at all", "mlx5_ib"]);
+    says(&refusal(Some("mlx5_3")), &["no mlx5 device named mlx5_3"]);
 }
 
 #[test]
 fn a_device_that_cannot_be_opened_says_what_it_takes() {
-    preloaded("a_device_that_cannot_be_opened_says_what_it_takes", || {
-        says(&refusal(Some("mlx5_3")), &["no mlx5 device named mlx5_3", "there are: mlx5_0"]);
-        for (nth, errno, words) in [
-            (1, libc::EACCES, ["read and write access", "/dev/infiniband"]),
-            (2, libc::EINVAL, ["firmware", "CONFIG_INFINIBAND_USER_ACCESS"]),
-            (2, libc::ENOMEM, ["ulimit -n", "used up"]),
-            (2, libc::EIO, ["kernel's log", "reset"]),
-        ] {
-            verbs::fail(nth, errno, 0);
-            says(&refusal(Some("mlx5_0")), &["cannot open mlx5_0 for DEVX", words[0], words[1]]);
-            assert!(verbs::has_failed());
-        }
-        Device::open(Some("mlx5_0")).unwrap();
-    });
+    let Inside = preloaded() else { return };
+    says(&refusal(Some("mlx5_3")), &["no mlx5 device named mlx5_3", "there are: mlx5_0"]);
+    for (nth, errno, words) in [
+        (1, libc::EACCES, ["read and write access", "/dev/infiniband"]),
+        (2, libc::EINVAL, ["firmware", "CONFIG_INFINIBAND_USER_ACCESS"]),
+        (2, libc::ENOMEM, ["ulimit -n", "used up"]),
+        (2, libc::EIO, ["kernel's log", "reset"]),
+    ] {
+        verbs::fail(nth, errno, 0);
+        says(&refusal(Some("mlx5_0")), &["cannot open mlx5_0 for DEVX", words[0], words[1]]);
+        assert!(verbs::has_failed());
+    }
+    Device::open(Some("mlx5_0")).unwrap();
 }
 
 #[test]
@@ -672,7 +654,8 @@ fn a_device_that_lacks_something_says_what() {
     for crypto in ["none", "plaintext", "wrapped"] {
         let variables =
             [("MLX5_UVERBS_CRYPTO", crypto), ("MLX5_UVERBS_DRAIN", "no"), ("MLX5_UVERBS_MEMCPY", "no")];
-        preloaded_with(&variables, "a_device_that_lacks_something_says_what", lacking);
+        let Inside = preloaded_with(&variables) else { continue };
+        lacking();
     }
 }
 

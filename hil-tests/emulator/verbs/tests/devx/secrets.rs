@@ -1,7 +1,7 @@
 //! Tests that no copy of a key or credential stays in a process's memory after its owner is dropped, neither
 //! on a stack nor in a freed mailbox.
 
-use super::{Bench, deks, plain, preloaded, preloaded_with, umem};
+use super::{Bench, Inside, deks, plain, preloaded, preloaded_with, umem};
 use mlx5_mkey::command::{
     Command, CreateDek, CreateLogin, Credential, CredentialId, DekKey, ImportKekId, Pdn, Secret, XtsKey, wipe,
 };
@@ -117,29 +117,27 @@ fn m66_the_software_device_wipes_what_logins_need() {
 
 #[test]
 fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
-    preloaded("secrets::m66_the_shim_and_the_stand_in_leave_no_key_behind", || {
-        let mut scan = Scan::open();
-        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
-        let mut deks = DekCache::new(bench.pd.clone());
-        let needles = used::<64>(&mut scan, |secret| {
-            let load = |pd: &ProtectionDomain| pd.create_dek(plain(secret.expose()), [0; 8]);
-            let lease = deks.lease("volume", load).unwrap();
-            assert!(deks::encrypts(&mut bench, &lease));
-        });
-        assert!(!scan.find(&needles).is_empty(), "the device has the key");
-        assert!(deks.erase("volume").unwrap());
-        scan.expect_gone(&needles);
+    let Inside = preloaded() else { return };
+    let mut scan = Scan::open();
+    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let mut deks = DekCache::new(bench.pd.clone());
+    let needles = used::<64>(&mut scan, |secret| {
+        let load = |pd: &ProtectionDomain| pd.create_dek(plain(secret.expose()), [0; 8]);
+        let lease = deks.lease("volume", load).unwrap();
+        assert!(deks::encrypts(&mut bench, &lease));
     });
+    assert!(!scan.find(&needles).is_empty(), "the device has the key");
+    assert!(deks.erase("volume").unwrap());
+    scan.expect_gone(&needles);
 }
 
 /// If a value of a DEK was used, it stays in force after its replacement, and thus in memory, until
 /// SYNC_CRYPTO. Afterwards no copy is left.
 #[test]
 fn m66_a_value_that_another_replaces_is_left_nowhere() {
-    preloaded("secrets::m66_a_value_that_another_replaces_is_left_nowhere", || {
-        expect_replaced::<32>(|key| DekKey::Plain128 { key: XtsKey::new(key).unwrap(), keytag: None });
-        expect_replaced::<64>(plain);
-    });
+    let Inside = preloaded() else { return };
+    expect_replaced::<32>(|key| DekKey::Plain128 { key: XtsKey::new(key).unwrap(), keytag: None });
+    expect_replaced::<64>(plain);
 }
 
 fn expect_replaced<const N: usize>(key: fn(&[u8; N]) -> DekKey<'_>) {
@@ -164,26 +162,24 @@ fn expect_replaced<const N: usize>(key: fn(&[u8; N]) -> DekKey<'_>) {
 
 #[test]
 fn m66_a_login_leaves_no_wrapped_key_behind() {
-    let name = "secrets::m66_a_login_leaves_no_wrapped_key_behind";
-    preloaded_with(&[("MLX5_UVERBS_CRYPTO", "wrapped")], name, || {
-        let mut scan = Scan::open();
-        let bench = Bench::new(QueuePairSpec::default()).unwrap();
-        let mut needles = Vec::new();
-        let mut shown = factory::wrapped(&factory::CREDENTIAL).unwrap();
-        needles.extend(Needle::of(&shown));
-        let credential = Credential::wrapped(shown.first_chunk().unwrap());
-        let (number, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
-        let login = bench.device.login(number, kek, credential).unwrap();
-        wipe(&mut shown);
-        let key = used::<64>(&mut scan, |secret| {
-            let mut wrapped = factory::wrapped(secret.expose()).unwrap();
-            needles.extend(Needle::of(&wrapped));
-            let key = DekKey::Wrapped256(wrapped.first_chunk().unwrap());
-            drop(bench.pd.create_dek(key, [0; 8]).unwrap());
-            wipe(&mut wrapped);
-        });
-        drop(login);
-        scan.expect_gone(&key);
-        scan.expect_gone(&needles);
+    let Inside = preloaded_with(&[("MLX5_UVERBS_CRYPTO", "wrapped")]) else { return };
+    let mut scan = Scan::open();
+    let bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let mut needles = Vec::new();
+    let mut shown = factory::wrapped(&factory::CREDENTIAL).unwrap();
+    needles.extend(Needle::of(&shown));
+    let credential = Credential::wrapped(shown.first_chunk().unwrap());
+    let (number, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
+    let login = bench.device.login(number, kek, credential).unwrap();
+    wipe(&mut shown);
+    let key = used::<64>(&mut scan, |secret| {
+        let mut wrapped = factory::wrapped(secret.expose()).unwrap();
+        needles.extend(Needle::of(&wrapped));
+        let key = DekKey::Wrapped256(wrapped.first_chunk().unwrap());
+        drop(bench.pd.create_dek(key, [0; 8]).unwrap());
+        wipe(&mut wrapped);
     });
+    drop(login);
+    scan.expect_gone(&key);
+    scan.expect_gone(&needles);
 }

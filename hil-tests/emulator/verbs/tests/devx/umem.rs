@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::dmabuf::exporter;
-use super::{Bench, Counts, TIMEOUT, device_and_domain, errno, page, preloaded, rdma_write, says};
+use super::{Bench, Counts, Inside, TIMEOUT, device_and_domain, errno, page, preloaded, rdma_write, says};
 use mlx5_mkey::command::{
     Command, CqSize, CqeSize, CreateCq, CreateMemoryRegion, CreatePsv, CreateQp, LogPageSize, MkeyEntries,
     Pdn, QpAccess, QpState, QueryQp, SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
@@ -129,134 +129,131 @@ pub(super) fn created_with(device: &Device, timestamps: TimestampFormat) -> Resu
 
 #[test]
 fn rings_are_in_a_dma_buf() {
-    preloaded("umem::rings_are_in_a_dma_buf", || {
-        let (device, pd) = device_and_domain();
-        let file = exporter();
-        let memory = mapped(&file);
-        // SAFETY: the program uses the memory only through the queues below, which belong to the objects made
-        // over it.
-        let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
-        let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
-        let uar_page = device.alloc_uar().unwrap();
-        // SAFETY: the memory is mapped for good, and filled with zeros here.
-        let (ring, send_ring, cq_record, qp_record) = unsafe {
-            memory.write_bytes(0, LENGTH);
-            divided(memory)
-        };
-        let uar = uar_page.number().unwrap();
-        let command = create_cq(uar, 1, umem.at(0));
-        // SAFETY: the memory outlives the program's use of the device.
-        let (cq, cqn): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
-        let command = create_qp(pd.number().unwrap(), uar, cqn, umem.at(0).umem);
-        // SAFETY: the memory outlives the program's use of the device.
-        let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&command, ()) }.unwrap();
-        connect(&qp, qpn);
-        assert_eq!(qp.query(&QueryQp(qpn)).unwrap().state, QpState::RTS);
+    let Inside = preloaded() else { return };
+    let (device, pd) = device_and_domain();
+    let file = exporter();
+    let memory = mapped(&file);
+    // SAFETY: the program uses the memory only through the queues below, which belong to the objects made
+    // over it.
+    let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
+    let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
+    let uar_page = device.alloc_uar().unwrap();
+    // SAFETY: the memory is mapped for good, and filled with zeros here.
+    let (ring, send_ring, cq_record, qp_record) = unsafe {
+        memory.write_bytes(0, LENGTH);
+        divided(memory)
+    };
+    let uar = uar_page.number().unwrap();
+    let command = create_cq(uar, 1, umem.at(0));
+    // SAFETY: the memory outlives the program's use of the device.
+    let (cq, cqn): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
+    let command = create_qp(pd.number().unwrap(), uar, cqn, umem.at(0).umem);
+    // SAFETY: the memory outlives the program's use of the device.
+    let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&command, ()) }.unwrap();
+    connect(&qp, qpn);
+    assert_eq!(qp.query(&QueryQp(qpn)).unwrap().state, QpState::RTS);
 
-        // SAFETY: the register belongs to the page that the queue pair was made with, and only this queue
-        // rings it.
-        let doorbell = unsafe { UarDoorbell::new(uar_page.register().unwrap()) };
-        let mut completions = CompletionQueue::new(ring, cq_record).unwrap();
-        let mut slots = vec![SendSlot::EMPTY; send_ring.len()];
-        let mut send =
-            SendQueue::new(SendQueueConfig::new(qpn), send_ring, &mut slots, qp_record, doorbell).unwrap();
-        let end = Instant::now() + TIMEOUT.unwrap();
-        for id in 0..200 {
-            send.request(id).signaled().nop().unwrap();
-            send.ring_doorbell();
-            let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
-            let done = loop {
-                match completions.poll(&mut router) {
-                    Some(done) => break done.unwrap().work().unwrap(),
-                    None => assert!(Instant::now() < end, "no completion"),
-                }
-            };
-            assert_eq!(done.id, id);
-        }
-        // Memory in use cannot be deregistered.
-        let Err((_, umem)) = umem.deregister() else { panic!("queues are over it") };
-        for destroyed in [qp.destroy(), cq.destroy()] {
-            destroyed.unwrap_or_else(|(error, _)| panic!("{error}"));
-        }
-        umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
-        drop((uar_page, pd, device));
-        assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
-    });
+    // SAFETY: the register belongs to the page that the queue pair was made with, and only this queue
+    // rings it.
+    let doorbell = unsafe { UarDoorbell::new(uar_page.register().unwrap()) };
+    let mut completions = CompletionQueue::new(ring, cq_record).unwrap();
+    let mut slots = vec![SendSlot::EMPTY; send_ring.len()];
+    let mut send =
+        SendQueue::new(SendQueueConfig::new(qpn), send_ring, &mut slots, qp_record, doorbell).unwrap();
+    let end = Instant::now() + TIMEOUT.unwrap();
+    for id in 0..200 {
+        send.request(id).signaled().nop().unwrap();
+        send.ring_doorbell();
+        let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
+        let done = loop {
+            match completions.poll(&mut router) {
+                Some(done) => break done.unwrap().work().unwrap(),
+                None => assert!(Instant::now() < end, "no completion"),
+            }
+        };
+        assert_eq!(done.id, id);
+    }
+    // Memory in use cannot be deregistered.
+    let Err((_, umem)) = umem.deregister() else { panic!("queues are over it") };
+    for destroyed in [qp.destroy(), cq.destroy()] {
+        destroyed.unwrap_or_else(|(error, _)| panic!("{error}"));
+    }
+    umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
+    drop((uar_page, pd, device));
+    assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
 }
 
 #[test]
 fn memory_of_commands_is_refused_where_it_does_not_fit() {
-    preloaded("umem::memory_of_commands_is_refused_where_it_does_not_fit", || {
-        let device = Device::open(None).unwrap();
-        let file = exporter();
-        let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        let (spec, before) = (UmemSpec::default(), Counts::now());
-        let huge = UmemSpec { page_sizes: PageSizes::new(2 << 20).unwrap(), ..spec };
-        // SAFETY: no object is made over the memory.
-        let of = |file: &File, piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
-        assert_eq!(errno(of(&file, 0..4096, huge)), Some(libc::EINVAL), "pages of 2 MiB");
-        assert_eq!(errno(of(&file, 0..6 * 4096, spec)), Some(libc::EINVAL), "longer than the file");
-        assert_eq!(errno(of(&file, 0..0, spec)), None, "nothing, which the kernel is not asked about");
-        assert_eq!(errno(of(&read_only, 0..4096, spec)), Some(libc::EINVAL), "it cannot be written");
-        drop(of(&read_only, 0..4096, UmemSpec { access: Access::NONE, ..spec }).unwrap());
-        let mut page = vec![0_u8; 3 * 4096];
-        // SAFETY: no object is made over the memory.
-        let at = |address: *mut u8, spec| unsafe { device.register_umem(address, 4096, spec) };
-        let both = UmemSpec { page_sizes: PageSizes::new(4096 | 2 << 20).unwrap(), ..spec };
-        drop(at(page.as_mut_ptr(), both).unwrap());
-        assert_eq!(errno(at(page.as_mut_ptr(), huge)), Some(libc::EINVAL));
-        assert_eq!(errno(at(ptr::null_mut(), spec)), Some(libc::EFAULT));
-        assert_eq!(Counts { refused: before.refused, ..Counts::now() }, before);
-    });
+    let Inside = preloaded() else { return };
+    let device = Device::open(None).unwrap();
+    let file = exporter();
+    let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+    let (spec, before) = (UmemSpec::default(), Counts::now());
+    let huge = UmemSpec { page_sizes: PageSizes::new(2 << 20).unwrap(), ..spec };
+    // SAFETY: no object is made over the memory.
+    let of = |file: &File, piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
+    assert_eq!(errno(of(&file, 0..4096, huge)), Some(libc::EINVAL), "pages of 2 MiB");
+    assert_eq!(errno(of(&file, 0..6 * 4096, spec)), Some(libc::EINVAL), "longer than the file");
+    assert_eq!(errno(of(&file, 0..0, spec)), None, "nothing, which the kernel is not asked about");
+    assert_eq!(errno(of(&read_only, 0..4096, spec)), Some(libc::EINVAL), "it cannot be written");
+    drop(of(&read_only, 0..4096, UmemSpec { access: Access::NONE, ..spec }).unwrap());
+    let mut page = vec![0_u8; 3 * 4096];
+    // SAFETY: no object is made over the memory.
+    let at = |address: *mut u8, spec| unsafe { device.register_umem(address, 4096, spec) };
+    let both = UmemSpec { page_sizes: PageSizes::new(4096 | 2 << 20).unwrap(), ..spec };
+    drop(at(page.as_mut_ptr(), both).unwrap());
+    assert_eq!(errno(at(page.as_mut_ptr(), huge)), Some(libc::EINVAL));
+    assert_eq!(errno(at(ptr::null_mut(), spec)), Some(libc::EFAULT));
+    assert_eq!(Counts { refused: before.refused, ..Counts::now() }, before);
 }
 
 #[test]
 fn a_region_of_a_umem_is_memory() {
-    preloaded("umem::a_region_of_a_umem_is_memory", || {
-        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
-        let page = page(&bench.pd, &[0x77; 64]).unwrap();
-        let mut memory = vec![0_u8; 4 * 4096];
-        let first = memory.as_mut_ptr().wrapping_add(100);
-        // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
-        let register = |spec| unsafe { bench.device.register_umem(first, 3 * 4096, spec) };
-        let umem = register(UmemSpec::default()).unwrap();
-        let start = first as u64 % 4096 + 0x7000_0000;
-        let region = |umem: &Umem, address| CreateMemoryRegion {
-            pd: bench.pd.number().unwrap(),
-            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE,
-            address,
-            length: 2 * 4096,
-            memory: umem.at(4096),
-            page_size: LogPageSize::P4K,
-            tag: 0x55,
-        };
-        // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
-        let made = |umem: &Umem, address| unsafe { bench.device.create_object(&region(umem, address), ()) };
-        let (object, key): (DevxObject<()>, Key) = made(&umem, start).unwrap();
-        assert_eq!(key.get() & 0xff, 0x55);
-        assert!(made(&umem, start + 8).is_err(), "another offset in a page");
-        let sge = page.sge(0..64).unwrap();
-        let write = |bench: &mut Bench, address, rkey| {
-            rdma_write(&mut bench.queue, 1, Remote { address, rkey }, sge);
-        };
-        let read_only = register(UmemSpec { access: Access::NONE, ..UmemSpec::default() }).unwrap();
-        let (other, other_key): (DevxObject<()>, Key) = made(&read_only, start).unwrap();
-        write(&mut bench, start + 2 * 4096 - 64, key);
-        bench.completed();
-        let end = 100 + 3 * 4096;
-        assert_eq!(memory[end - 64..end], [0x77; 64]);
-        assert!(memory[..end - 64].iter().chain(&memory[end..]).all(|byte| *byte == 0));
-        let Err((_, umem)) = umem.deregister() else { panic!("a region is over it") };
-        write(&mut bench, start, other_key);
-        let refused = bench.next();
-        assert!(matches!(refused.outcome, Outcome::Failed(_)), "the umem is only for reads: {refused:?}");
-        for object in [object, other] {
-            object.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
-        }
-        for umem in [umem, read_only] {
-            umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
-        }
-    });
+    let Inside = preloaded() else { return };
+    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let page = page(&bench.pd, &[0x77; 64]).unwrap();
+    let mut memory = vec![0_u8; 4 * 4096];
+    let first = memory.as_mut_ptr().wrapping_add(100);
+    // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
+    let register = |spec| unsafe { bench.device.register_umem(first, 3 * 4096, spec) };
+    let umem = register(UmemSpec::default()).unwrap();
+    let start = first as u64 % 4096 + 0x7000_0000;
+    let region = |umem: &Umem, address| CreateMemoryRegion {
+        pd: bench.pd.number().unwrap(),
+        access: Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+        address,
+        length: 2 * 4096,
+        memory: umem.at(4096),
+        page_size: LogPageSize::P4K,
+        tag: 0x55,
+    };
+    // SAFETY: the memory outlives the umem, and only the requests below write to the memory.
+    let made = |umem: &Umem, address| unsafe { bench.device.create_object(&region(umem, address), ()) };
+    let (object, key): (DevxObject<()>, Key) = made(&umem, start).unwrap();
+    assert_eq!(key.get() & 0xff, 0x55);
+    assert!(made(&umem, start + 8).is_err(), "another offset in a page");
+    let sge = page.sge(0..64).unwrap();
+    let write = |bench: &mut Bench, address, rkey| {
+        rdma_write(&mut bench.queue, 1, Remote { address, rkey }, sge);
+    };
+    let read_only = register(UmemSpec { access: Access::NONE, ..UmemSpec::default() }).unwrap();
+    let (other, other_key): (DevxObject<()>, Key) = made(&read_only, start).unwrap();
+    write(&mut bench, start + 2 * 4096 - 64, key);
+    bench.completed();
+    let end = 100 + 3 * 4096;
+    assert_eq!(memory[end - 64..end], [0x77; 64]);
+    assert!(memory[..end - 64].iter().chain(&memory[end..]).all(|byte| *byte == 0));
+    let Err((_, umem)) = umem.deregister() else { panic!("a region is over it") };
+    write(&mut bench, start, other_key);
+    let refused = bench.next();
+    assert!(matches!(refused.outcome, Outcome::Failed(_)), "the umem is only for reads: {refused:?}");
+    for object in [object, other] {
+        object.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
+    }
+    for umem in [umem, read_only] {
+        umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
+    }
 }
 
 /// The kernel takes the largest requested page size in which the memory is contiguous. If there is none, it
@@ -264,48 +261,47 @@ fn a_region_of_a_umem_is_memory() {
 /// 4096 bytes.
 #[test]
 fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
-    preloaded("umem::memory_of_commands_is_in_the_page_sizes_that_are_asked_for", || {
-        let device = Device::open(None).unwrap();
-        let file = exporter();
-        let memory = mapped(&file);
-        let uar_page = device.alloc_uar().unwrap();
-        let sizes = [
-            (4096, true),
-            (4096 | 2 << 20, true),
-            (4096 | 8192 | 1 << 63, true),
-            (PageSizes::ANY.bitmap(), true),
-            (8192, false),
-            (2 << 20, false),
-            (PageSizes::ANY.bitmap() & !4096, false),
-        ];
-        for (bitmap, is_taken) in sizes {
-            let spec = UmemSpec { page_sizes: PageSizes::new(bitmap).unwrap(), ..UmemSpec::default() };
-            // SAFETY: the memory is mapped for good, and only the queues below use it.
-            let umems = unsafe {
-                let piece = FIRST..FIRST + LENGTH;
-                [
-                    device.register_umem(memory, LENGTH, spec),
-                    device.register_umem_dmabuf(file.as_fd(), piece, spec),
-                ]
-            };
-            for umem in umems {
-                if !is_taken {
-                    assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
-                    continue;
-                }
-                // The queue begins at the second page of the memory: the device finds this page only if it
-                // knows the page size.
-                let umem = umem.unwrap();
-                let command = create_cq(uar_page.number().unwrap(), 1, umem.at(4096));
-                // SAFETY: the memory outlives the program's use of the device.
-                let (cq, _): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
-                cq.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
-                umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
+    let Inside = preloaded() else { return };
+    let device = Device::open(None).unwrap();
+    let file = exporter();
+    let memory = mapped(&file);
+    let uar_page = device.alloc_uar().unwrap();
+    let sizes = [
+        (4096, true),
+        (4096 | 2 << 20, true),
+        (4096 | 8192 | 1 << 63, true),
+        (PageSizes::ANY.bitmap(), true),
+        (8192, false),
+        (2 << 20, false),
+        (PageSizes::ANY.bitmap() & !4096, false),
+    ];
+    for (bitmap, is_taken) in sizes {
+        let spec = UmemSpec { page_sizes: PageSizes::new(bitmap).unwrap(), ..UmemSpec::default() };
+        // SAFETY: the memory is mapped for good, and only the queues below use it.
+        let umems = unsafe {
+            let piece = FIRST..FIRST + LENGTH;
+            [
+                device.register_umem(memory, LENGTH, spec),
+                device.register_umem_dmabuf(file.as_fd(), piece, spec),
+            ]
+        };
+        for umem in umems {
+            if !is_taken {
+                assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
+                continue;
             }
+            // The queue begins at the second page of the memory: the device finds this page only if it
+            // knows the page size.
+            let umem = umem.unwrap();
+            let command = create_cq(uar_page.number().unwrap(), 1, umem.at(4096));
+            // SAFETY: the memory outlives the program's use of the device.
+            let (cq, _): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
+            cq.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
+            umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
         }
-        drop((uar_page, device));
-        assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
-    });
+    }
+    drop((uar_page, device));
+    assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
 }
 
 /// A command that no device knows, with a request of this many bytes.
@@ -332,47 +328,45 @@ impl Command for Long {
 
 #[test]
 fn what_the_kernel_s_interface_cannot_carry_is_refused() {
-    preloaded("umem::what_the_kernel_s_interface_cannot_carry_is_refused", || {
-        let (device, pd) = device_and_domain();
-        let memory = pd.alloc_buffer(4096, Access::ALL).unwrap();
-        let entries = vec![memory.entry(0..16).unwrap(); ListMkey::MAX_ENTRIES as usize + 1];
-        assert!(device.capabilities().max_entries() > ListMkey::MAX_ENTRIES);
-        let too_many = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries)).err().unwrap();
-        let (command, max) = (Opcode::CREATE_MKEY, 4076);
-        let expected = CommandError::TooManyEntries { command, entries: 4077, max };
-        assert!(matches!(too_many, DevxError::Command(error) if error == expected), "{too_many}");
-        // The longest list fits into a command.
-        let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
-        assert_eq!(list.length(), 4076 * 16);
+    let Inside = preloaded() else { return };
+    let (device, pd) = device_and_domain();
+    let memory = pd.alloc_buffer(4096, Access::ALL).unwrap();
+    let entries = vec![memory.entry(0..16).unwrap(); ListMkey::MAX_ENTRIES as usize + 1];
+    assert!(device.capabilities().max_entries() > ListMkey::MAX_ENTRIES);
+    let too_many = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries)).err().unwrap();
+    let (command, max) = (Opcode::CREATE_MKEY, 4076);
+    let expected = CommandError::TooManyEntries { command, entries: 4077, max };
+    assert!(matches!(too_many, DevxError::Command(error) if error == expected), "{too_many}");
+    // The longest list fits into a command.
+    let list = pd.create_list_mkey(Access::ALL, 0, MkeyEntries::Klm(&entries[1..])).unwrap();
+    assert_eq!(list.length(), 4076 * 16);
 
-        // `devx` passes on any request of up to 65535 bytes. The kernel or the device then refuses the
-        // unknown opcode.
-        for (bytes, is_too_long) in [(65535, false), (65536, true)] {
-            let error = device.execute(&Long(bytes)).unwrap_err();
-            match error {
-                DevxError::TooLong { command: Opcode(0xffff), bytes: 65536, max: 65535 } => {
-                    assert!(is_too_long)
-                }
-                other => assert!(!is_too_long, "{other}"),
+    // `devx` passes on any request of up to 65535 bytes. The kernel or the device then refuses the
+    // unknown opcode.
+    for (bytes, is_too_long) in [(65535, false), (65536, true)] {
+        let error = device.execute(&Long(bytes)).unwrap_err();
+        match error {
+            DevxError::TooLong { command: Opcode(0xffff), bytes: 65536, max: 65535 } => {
+                assert!(is_too_long)
             }
+            other => assert!(!is_too_long, "{other}"),
         }
-    });
+    }
 }
 
 /// Each opened device is a context with a number of its own (`uid`). A command of one context cannot name
 /// objects of another.
 #[test]
 fn an_object_of_one_context_is_not_anothers() {
-    preloaded("umem::an_object_of_one_context_is_not_anothers", || {
-        let [one, other] = [(); 2].map(|()| Device::open(None).unwrap());
-        // Protection domains are numbered over all contexts.
-        let [pd, own] = [&one, &other].map(|device| device.alloc_pd().unwrap());
-        let make = |pd: &ProtectionDomain| {
-            let command = CreatePsv::<1>::new(pd.number().unwrap());
-            // SAFETY: a PSV names no memory.
-            unsafe { other.create_object(&command, ()) }.map(drop)
-        };
-        says(&make(&pd).unwrap_err().to_string(), &["CREATE_PSV refused", "no such object"]);
-        make(&own).unwrap();
-    });
+    let Inside = preloaded() else { return };
+    let [one, other] = [(); 2].map(|()| Device::open(None).unwrap());
+    // Protection domains are numbered over all contexts.
+    let [pd, own] = [&one, &other].map(|device| device.alloc_pd().unwrap());
+    let make = |pd: &ProtectionDomain| {
+        let command = CreatePsv::<1>::new(pd.number().unwrap());
+        // SAFETY: a PSV names no memory.
+        unsafe { other.create_object(&command, ()) }.map(drop)
+    };
+    says(&make(&pd).unwrap_err().to_string(), &["CREATE_PSV refused", "no such object"]);
+    make(&own).unwrap();
 }

@@ -11,7 +11,7 @@ use mlx5_mkey::devx::{AdoptSpec, Cq, CqReader, Device, DevxError, ProtectionDoma
 use mlx5_mkey::mkey::{Access, KsmEntry};
 use mlx5_mkey::types::{Key, KsmEntrySize};
 use mlx5_mkey::wqe::{Remote, Sge};
-use mlx5_testing::preload::preloaded;
+use mlx5_testing::preload::{Side::Inside, preloaded};
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -363,19 +363,18 @@ impl VerbsQp {
 #[test]
 fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
     const REQ_ERR: c_int = 2;
-    preloaded("verbs_qp::a_peer_that_asks_for_what_is_forbidden_makes_an_event", || {
-        // 1 is `IBV_ACCESS_LOCAL_WRITE`, so the peer has no rights.
-        let queue = VerbsQp::connected_for(Sizes::SMALL, 1);
-        queue.post_write();
-        assert_eq!(queue.take_async_event(), REQ_ERR);
-        let mut words = [0_u8; 4096];
-        let length = call!(&stand_in(), "mlx5_uverbs_completions": fn(
-            words.as_mut_ptr() => *mut u8,
-            words.len() => usize
-        ) -> usize);
-        let words = str::from_utf8(&words[..length]).unwrap();
-        assert!(words.contains("REQ_ERR: ") && words.contains("forbids its peer to write (rwe)"), "{words}");
-    });
+    let Inside = preloaded() else { return };
+    // 1 is `IBV_ACCESS_LOCAL_WRITE`, so the peer has no rights.
+    let queue = VerbsQp::connected_for(Sizes::SMALL, 1);
+    queue.post_write();
+    assert_eq!(queue.take_async_event(), REQ_ERR);
+    let mut words = [0_u8; 4096];
+    let length = call!(&stand_in(), "mlx5_uverbs_completions": fn(
+        words.as_mut_ptr() => *mut u8,
+        words.len() => usize
+    ) -> usize);
+    let words = str::from_utf8(&words[..length]).unwrap();
+    assert!(words.contains("REQ_ERR: ") && words.contains("forbids its peer to write (rwe)"), "{words}");
 }
 
 /// A list mkey with remote atomics over a region with relaxed ordering is refused with the syndrome that a
@@ -384,28 +383,26 @@ fn a_peer_that_asks_for_what_is_forbidden_makes_an_event() {
 fn atomics_over_relaxed_order_have_their_number() {
     /// The flags `IBV_ACCESS_REMOTE_ATOMIC` and `IBV_ACCESS_RELAXED_ORDERING`.
     const RELAXED_ATOMIC: c_int = 8 | 1 << 20;
-    preloaded("verbs_qp::atomics_over_relaxed_order_have_their_number", || {
-        let queue = VerbsQp::new(Sizes::SMALL);
-        let address = queue.sge().address;
-        for (access, refused) in [(ACCESS | 8, false), (ACCESS | RELAXED_ATOMIC, true)] {
-            let region = call!(queue.verbs(), "ibv_reg_mr": fn(
-                queue.pd.as_ptr() => *mut c_void,
-                ptr::with_exposed_provenance_mut(address as usize) => *mut c_void,
-                4096 => usize,
-                access => c_int
-            ) -> *mut c_void);
-            // SAFETY: `struct ibv_mr` has the local key at offset 36.
-            let lkey = unsafe { NonNull::new(region).unwrap().cast::<u32>().add(9).read() };
-            let device = queue.opened.adopt().unwrap();
-            let pd = queue.adopt_pd(&device).unwrap();
-            let entries = [KsmEntry { address, key: Key::from_raw(lkey) }];
-            let entries = MkeyEntries::Ksm(KsmEntrySize::new(4096).unwrap(), &entries);
-            let made =
-                pd.create_list_mkey(Access::ALL, 0, entries).map(drop).map_err(|error| error.to_string());
-            assert_eq!(made.is_err(), refused, "{made:?}");
-            if let Err(error) = made {
-                assert!(error.contains("syndrome 0x0045d3a4"), "{error}");
-            }
+    let Inside = preloaded() else { return };
+    let queue = VerbsQp::new(Sizes::SMALL);
+    let address = queue.sge().address;
+    for (access, refused) in [(ACCESS | 8, false), (ACCESS | RELAXED_ATOMIC, true)] {
+        let region = call!(queue.verbs(), "ibv_reg_mr": fn(
+            queue.pd.as_ptr() => *mut c_void,
+            ptr::with_exposed_provenance_mut(address as usize) => *mut c_void,
+            4096 => usize,
+            access => c_int
+        ) -> *mut c_void);
+        // SAFETY: `struct ibv_mr` has the local key at offset 36.
+        let lkey = unsafe { NonNull::new(region).unwrap().cast::<u32>().add(9).read() };
+        let device = queue.opened.adopt().unwrap();
+        let pd = queue.adopt_pd(&device).unwrap();
+        let entries = [KsmEntry { address, key: Key::from_raw(lkey) }];
+        let entries = MkeyEntries::Ksm(KsmEntrySize::new(4096).unwrap(), &entries);
+        let made = pd.create_list_mkey(Access::ALL, 0, entries).map(drop).map_err(|error| error.to_string());
+        assert_eq!(made.is_err(), refused, "{made:?}");
+        if let Err(error) = made {
+            assert!(error.contains("syndrome 0x0045d3a4"), "{error}");
         }
-    });
+    }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::verbs::{Attribute, Context, Pages, call, command, in_child, write_command};
-use mlx5_testing::preload::{DIRECTORY, built, preloaded, prepared};
+use mlx5_testing::preload::{DIRECTORY, Side::Inside, built, preloaded, prepared};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -55,26 +55,25 @@ fn looks(path: &CStr) -> Vec<(&'static str, c_int)> {
 
 #[test]
 fn the_device_is_among_files_whichever_way_one_looks() {
-    preloaded("paths::the_device_is_among_files_whichever_way_one_looks", || {
-        for (path, outcome) in [(DEVICE, 0), (PORT, 0), (NOWHERE, -1), (c"/dev/infiniband/uverbs1", -1)] {
-            for (function, found) in looks(path) {
-                assert_eq!(found, outcome, "{function} {}", path.to_string_lossy());
-            }
+    let Inside = preloaded() else { return };
+    for (path, outcome) in [(DEVICE, 0), (PORT, 0), (NOWHERE, -1), (c"/dev/infiniband/uverbs1", -1)] {
+        for (function, found) in looks(path) {
+            assert_eq!(found, outcome, "{function} {}", path.to_string_lossy());
         }
-        assert!(fs::metadata("/dev/infiniband/uverbs0").unwrap().file_type().is_char_device());
-        let listed = |path: &str| -> Vec<String> {
-            let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
-            entries.map(|name| name.into_string().unwrap()).collect()
-        };
-        assert_eq!(
-            (listed(CLASS), listed("/sys/class/infiniband/")),
-            (vec!["mlx5_0".into()], vec!["mlx5_0".into()])
-        );
-        assert!(listed("/sys/class/infiniband_verbs").contains(&"uverbs0".into()));
-        assert_eq!(scanned(c"/sys/class/infiniband"), 3, "with itself and its parent");
-        assert_eq!(read(PORT), "4: ACTIVE\n");
-        assert_eq!(fs::read_to_string(PORT.to_str().unwrap()).unwrap(), "4: ACTIVE\n");
-    });
+    }
+    assert!(fs::metadata("/dev/infiniband/uverbs0").unwrap().file_type().is_char_device());
+    let listed = |path: &str| -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.map(|name| name.into_string().unwrap()).collect()
+    };
+    assert_eq!(
+        (listed(CLASS), listed("/sys/class/infiniband/")),
+        (vec!["mlx5_0".into()], vec!["mlx5_0".into()])
+    );
+    assert!(listed("/sys/class/infiniband_verbs").contains(&"uverbs0".into()));
+    assert_eq!(scanned(c"/sys/class/infiniband"), 3, "with itself and its parent");
+    assert_eq!(read(PORT), "4: ACTIVE\n");
+    assert_eq!(fs::read_to_string(PORT.to_str().unwrap()).unwrap(), "4: ACTIVE\n");
 }
 
 /// Returns the number of entries that `scandir` finds.
@@ -112,49 +111,47 @@ fn read(path: &CStr) -> String {
 /// Paths may be relative to an open directory above the device's directories, and to the working directory.
 #[test]
 fn the_device_is_below_directories_that_are_open() {
-    preloaded("paths::the_device_is_below_directories_that_are_open", || {
-        let whole = fs::read_to_string(PORT.to_str().unwrap()).unwrap();
-        let read = |directory: c_int, path: &CStr| {
-            let mut bytes = [0_u8; 64];
-            // SAFETY: the path is a string, and the bytes have the given length. The file is closed once.
-            let length = unsafe {
-                let file = libc::openat(directory, path.as_ptr(), libc::O_RDONLY);
-                let length = libc::read(file, bytes.as_mut_ptr().cast(), bytes.len());
-                libc::close(file);
-                length
-            };
-            String::from_utf8(bytes[..usize::try_from(length).unwrap_or(0)].to_vec()).unwrap()
+    let Inside = preloaded() else { return };
+    let whole = fs::read_to_string(PORT.to_str().unwrap()).unwrap();
+    let read = |directory: c_int, path: &CStr| {
+        let mut bytes = [0_u8; 64];
+        // SAFETY: the path is a string, and the bytes have the given length. The file is closed once.
+        let length = unsafe {
+            let file = libc::openat(directory, path.as_ptr(), libc::O_RDONLY);
+            let length = libc::read(file, bytes.as_mut_ptr().cast(), bytes.len());
+            libc::close(file);
+            length
         };
-        let state = c"infiniband/mlx5_0/ports/1/state";
-        let sys = File::open("/sys").unwrap();
-        assert_eq!(read(sys.as_raw_fd(), c"class/infiniband/mlx5_0/ports/1/state"), whole);
-        assert_eq!(read(sys.as_raw_fd(), c"./class/infiniband/mlx5_0/ports/1/state"), whole);
-        let class = File::open("/sys/class").unwrap();
-        assert_eq!(read(class.as_raw_fd(), state), whole);
-        let own = File::open(CLASS).unwrap();
-        assert_eq!(read(own.as_raw_fd(), c"mlx5_0/ports/1/state"), whole);
-        std::env::set_current_dir("/sys/class").unwrap();
-        assert_eq!(read(libc::AT_FDCWD, state), whole);
-        assert_eq!(fs::read_to_string(state.to_str().unwrap()).unwrap(), whole);
-        std::env::set_current_dir("/dev").unwrap();
-        assert!(fs::metadata("infiniband/uverbs0").unwrap().file_type().is_char_device());
-        std::env::set_current_dir("/").unwrap();
-        assert_eq!(read(libc::AT_FDCWD, state), "", "another directory");
-    });
+        String::from_utf8(bytes[..usize::try_from(length).unwrap_or(0)].to_vec()).unwrap()
+    };
+    let state = c"infiniband/mlx5_0/ports/1/state";
+    let sys = File::open("/sys").unwrap();
+    assert_eq!(read(sys.as_raw_fd(), c"class/infiniband/mlx5_0/ports/1/state"), whole);
+    assert_eq!(read(sys.as_raw_fd(), c"./class/infiniband/mlx5_0/ports/1/state"), whole);
+    let class = File::open("/sys/class").unwrap();
+    assert_eq!(read(class.as_raw_fd(), state), whole);
+    let own = File::open(CLASS).unwrap();
+    assert_eq!(read(own.as_raw_fd(), c"mlx5_0/ports/1/state"), whole);
+    std::env::set_current_dir("/sys/class").unwrap();
+    assert_eq!(read(libc::AT_FDCWD, state), whole);
+    assert_eq!(fs::read_to_string(state.to_str().unwrap()).unwrap(), whole);
+    std::env::set_current_dir("/dev").unwrap();
+    assert!(fs::metadata("infiniband/uverbs0").unwrap().file_type().is_char_device());
+    std::env::set_current_dir("/").unwrap();
+    assert_eq!(read(libc::AT_FDCWD, state), "", "another directory");
 }
 
 /// The resolved link of the device is two directories below the PCI function, where UCX looks for it.
 #[test]
 fn the_link_of_the_device_leads_into_its_pci_function() {
-    preloaded("paths::the_link_of_the_device_leads_into_its_pci_function", || {
-        let link = fs::read_link("/sys/class/infiniband/mlx5_0").unwrap();
-        assert!(link.ends_with("0000:c1:00.0/infiniband/mlx5_0"), "{}", link.display());
-        let real = fs::canonicalize("/sys/class/infiniband/mlx5_0").unwrap();
-        let function = real.ancestors().nth(2).unwrap();
-        assert_eq!(fs::read_to_string(function.join("vendor")).unwrap(), "0x15b3\n");
-        let again = fs::canonicalize("/sys/class/infiniband/mlx5_0/device").unwrap();
-        assert_eq!(again, function);
-    });
+    let Inside = preloaded() else { return };
+    let link = fs::read_link("/sys/class/infiniband/mlx5_0").unwrap();
+    assert!(link.ends_with("0000:c1:00.0/infiniband/mlx5_0"), "{}", link.display());
+    let real = fs::canonicalize("/sys/class/infiniband/mlx5_0").unwrap();
+    let function = real.ancestors().nth(2).unwrap();
+    assert_eq!(fs::read_to_string(function.join("vendor")).unwrap(), "0x15b3\n");
+    let again = fs::canonicalize("/sys/class/infiniband/mlx5_0/device").unwrap();
+    assert_eq!(again, function);
 }
 
 /// Returns the path of the file that receives this program's standard error.
@@ -167,42 +164,41 @@ fn what_is_not_there_is_named_once() {
     let prepare = |command: &mut Command, directory: &Path| {
         command.stderr(File::create(directory.join("said")).unwrap());
     };
-    prepared("paths::what_is_not_there_is_named_once", prepare, || {
-        let (context, page) = (Context::new(), Pages::new(4096));
-        let pd = context.pd();
-        assert_eq!(fs::read_to_string(said()).unwrap(), "", "nothing for what is there");
-        for _ in 0..2 {
-            for number in [30, 37] {
-                assert_eq!(command(context.0, number, &[0; 24], &mut [0; 8], &mut []), Err(libc::EOPNOTSUPP));
-            }
-            assert_eq!(context.register(pd, page.0, 4096, 1 << 6), Err(libc::EOPNOTSUPP));
-            let (flow, memory) = ((9, 1), (14, 0));
-            for (object, method) in [flow, memory] {
-                assert_eq!(call(context.0, object, method, &mut []), Err(libc::EPROTONOSUPPORT));
-            }
-            for (kind, driver_flags) in [(8, 0), (0xff, 1_u32 << 4)] {
-                assert_eq!(queue_pair(&context, kind, driver_flags), Err(libc::EOPNOTSUPP));
-            }
+    let Inside = prepared(prepare) else { return };
+    let (context, page) = (Context::new(), Pages::new(4096));
+    let pd = context.pd();
+    assert_eq!(fs::read_to_string(said()).unwrap(), "", "nothing for what is there");
+    for _ in 0..2 {
+        for number in [30, 37] {
+            assert_eq!(command(context.0, number, &[0; 24], &mut [0; 8], &mut []), Err(libc::EOPNOTSUPP));
         }
-        ask_for_an_infiniband_address();
-        // The child uses its parent's device, like a daemon that opens the device before it forks.
-        assert!(in_child(|| {
-            (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO))
-        }));
-        let (mut unknown, mut output) = ([0; 16], [0; 16]);
-        unknown[..2].copy_from_slice(&[0x07, 0x55]);
-        assert_eq!(context.other(&unknown, &mut output), Err(libc::EINVAL));
-        assert_eq!(context.other(&unknown, &mut output), Err(libc::EINVAL));
-        let said = fs::read_to_string(said()).unwrap();
-        let (said, last) = said.trim_end().rsplit_once('\n').unwrap();
-        assert_eq!(last, "mlx5-uverbs: Linux lets the command 0x755 through to no device in this way");
-        let names: Vec<_> = said
-            .lines()
-            .map(|line| line.strip_prefix("mlx5-uverbs: ").unwrap().split(" is not there: ").next())
-            .collect();
-        let expected = ["multicast", "XRC", "ODP", "steering", "device memory", "raw packets", "DC", "AF_IB"];
-        assert_eq!(names, expected.into_iter().chain(["forked devices"]).map(Some).collect::<Vec<_>>());
-    });
+        assert_eq!(context.register(pd, page.0, 4096, 1 << 6), Err(libc::EOPNOTSUPP));
+        let (flow, memory) = ((9, 1), (14, 0));
+        for (object, method) in [flow, memory] {
+            assert_eq!(call(context.0, object, method, &mut []), Err(libc::EPROTONOSUPPORT));
+        }
+        for (kind, driver_flags) in [(8, 0), (0xff, 1_u32 << 4)] {
+            assert_eq!(queue_pair(&context, kind, driver_flags), Err(libc::EOPNOTSUPP));
+        }
+    }
+    ask_for_an_infiniband_address();
+    // The child uses its parent's device, like a daemon that opens the device before it forks.
+    assert!(in_child(|| {
+        (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO))
+    }));
+    let (mut unknown, mut output) = ([0; 16], [0; 16]);
+    unknown[..2].copy_from_slice(&[0x07, 0x55]);
+    assert_eq!(context.other(&unknown, &mut output), Err(libc::EINVAL));
+    assert_eq!(context.other(&unknown, &mut output), Err(libc::EINVAL));
+    let said = fs::read_to_string(said()).unwrap();
+    let (said, last) = said.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(last, "mlx5-uverbs: Linux lets the command 0x755 through to no device in this way");
+    let names: Vec<_> = said
+        .lines()
+        .map(|line| line.strip_prefix("mlx5-uverbs: ").unwrap().split(" is not there: ").next())
+        .collect();
+    let expected = ["multicast", "XRC", "ODP", "steering", "device memory", "raw packets", "DC", "AF_IB"];
+    assert_eq!(names, expected.into_iter().chain(["forked devices"]).map(Some).collect::<Vec<_>>());
 }
 
 /// Binds `rdma_cm_id`s to addresses of InfiniBand. librdmacm itself tries an address of zeros at its start,
@@ -227,36 +223,35 @@ fn a_child_whose_parent_has_exited_is_told() {
     let prepare = |command: &mut Command, directory: &Path| {
         command.stderr(File::create(directory.join("said")).unwrap());
     };
-    prepared("paths::a_child_whose_parent_has_exited_is_told", prepare, || {
-        let (mut ends, mut answers) = ([0; 2], [0_u8; 1]);
-        // SAFETY: `ends` has room for two descriptors.
-        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        assert!(in_child(|| {
-            let context = Context::new();
-            let parent = std::process::id();
-            // SAFETY: the child only runs the code below, and ends without returning.
-            if unsafe { libc::fork() } == 0 {
-                while std::os::unix::process::parent_id() == parent {
-                    std::thread::yield_now();
-                }
-                let refused =
-                    (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO));
-                let own = Context::new().pd() != u32::MAX;
-                // SAFETY: one byte that lives until the call is over; then the process ends at once.
-                unsafe {
-                    libc::write(ends[1], [u8::from(refused && own)].as_ptr().cast(), 1);
-                    libc::_exit(0);
-                }
+    let Inside = prepared(prepare) else { return };
+    let (mut ends, mut answers) = ([0; 2], [0_u8; 1]);
+    // SAFETY: `ends` has room for two descriptors.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    assert!(in_child(|| {
+        let context = Context::new();
+        let parent = std::process::id();
+        // SAFETY: the child only runs the code below, and ends without returning.
+        if unsafe { libc::fork() } == 0 {
+            while std::os::unix::process::parent_id() == parent {
+                std::thread::yield_now();
             }
-            true
-        }));
-        // SAFETY: the array has room for one byte.
-        assert_eq!(unsafe { libc::read(ends[0], answers.as_mut_ptr().cast(), 1) }, 1);
-        assert_eq!(answers, [1]);
-        let said = fs::read_to_string(said()).unwrap();
-        let told = "mlx5-uverbs: forked devices is not there: a device that the parent opened answers EIO";
-        assert!(said.starts_with(told) && said.lines().count() == 1, "{said}");
-    });
+            let refused =
+                (0..2).all(|_| call(context.0, 0x10, 0, &mut [Attribute::New(0)]) == Err(libc::EIO));
+            let own = Context::new().pd() != u32::MAX;
+            // SAFETY: one byte that lives until the call is over; then the process ends at once.
+            unsafe {
+                libc::write(ends[1], [u8::from(refused && own)].as_ptr().cast(), 1);
+                libc::_exit(0);
+            }
+        }
+        true
+    }));
+    // SAFETY: the array has room for one byte.
+    assert_eq!(unsafe { libc::read(ends[0], answers.as_mut_ptr().cast(), 1) }, 1);
+    assert_eq!(answers, [1]);
+    let said = fs::read_to_string(said()).unwrap();
+    let told = "mlx5-uverbs: forked devices is not there: a device that the parent opened answers EIO";
+    assert!(said.starts_with(told) && said.lines().count() == 1, "{said}");
 }
 
 /// Requests a queue pair of a kind (`enum ib_uverbs_qp_type`).

@@ -5,7 +5,7 @@ use crate::verbs::{Attribute, Context, Pages, call, command, message, words};
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::CreateQpRequest;
 use mlx5_mkey::wire::prm::qp_context::{QpcDoorbell, QpcPd, QpcReceiveQueue, QpcSizes, QpcUar};
-use mlx5_testing::preload::preloaded;
+use mlx5_testing::preload::{Side::Inside, preloaded};
 use zerocopy::{FromZeros, IntoBytes};
 
 const DEVX_OBJECT: u16 = 0x1001;
@@ -16,51 +16,50 @@ const LIMIT: u8 = 0x14;
 
 #[test]
 fn a_limit_of_a_verbs_queue_is_an_event() {
-    preloaded("shared::a_limit_of_a_verbs_queue_is_an_event", || {
-        let context = Context::new();
-        let (pd, memory) = (context.pd(), Pages::new(8192));
-        let events = call(context.0, 0x10, 0, &mut [Attribute::New(0)]).unwrap() as i32;
-        let driver = [memory.0.to_ne_bytes(), (memory.0 + 4096).to_ne_bytes(), [0; 8], [0; 8]].concat();
-        let (mut receives, mut segments, mut number) = ([0; 4], [0; 4], [0; 8]);
-        let mut create = |size: u32, kind: u64| {
-            let mut attributes = [
-                Attribute::New(0),
-                Attribute::Handle(1, pd),
-                Attribute::Number(4, 99),
-                Attribute::In(5, &size.to_ne_bytes()),
-                Attribute::In(6, &2_u32.to_ne_bytes()),
-                Attribute::In(7, &[0; 4]),
-                Attribute::Number(9, kind),
-                Attribute::Out(11, &mut receives),
-                Attribute::Out(12, &mut segments),
-                Attribute::In(0x1000, &driver),
-                Attribute::Out(0x1001, &mut number),
-            ];
-            call(context.0, 5, 0, &mut attributes)
-        };
-        assert_eq!(create(10, 1), Err(libc::EOPNOTSUPP), "XRC");
-        assert_eq!(create(1 << 15, 0), Err(libc::EINVAL));
-        let srq = create(10, 0).unwrap();
-        // The ring has 16 slots of 64 bytes, of which one stays free. The first 16 bytes of each slot link
-        // the slots to a list, so a slot has room for 3 segments of 16 bytes.
-        assert_eq!((u32::from_ne_bytes(receives), u32::from_ne_bytes(segments)), (15, 3));
-        let query = || {
-            let mut answer = [0; 16];
-            command(context.0, 34, &words(&[0, 0, srq, 0]), &mut answer, &mut []).unwrap();
-            answer.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect::<Vec<_>>()
-        };
-        let modify = |mask, limit| command(context.0, 33, &words(&[srq, mask, 0, limit]), &mut [], &mut []);
-        memory.write(4096, &4_u32.to_be_bytes());
-        assert_eq!(modify(2, 4), Ok(()));
-        assert_eq!(query(), [15, 3, 4, 0]);
-        assert_eq!((modify(1, 0), modify(2, 16)), (Err(libc::EINVAL), Err(libc::EINVAL)));
-        assert_eq!(modify(2, 5), Ok(()));
-        assert_eq!(message(events), [99_u64.to_ne_bytes(), u64::from(LIMIT_REACHED).to_ne_bytes()].concat());
-        assert_eq!(query(), [15, 3, 0, 0]);
-        let mut reported = [0; 4];
-        call(context.0, 5, 1, &mut [Attribute::Handle(0, srq), Attribute::Out(1, &mut reported)]).unwrap();
-        assert_eq!(u32::from_ne_bytes(reported), 1);
-    });
+    let Inside = preloaded() else { return };
+    let context = Context::new();
+    let (pd, memory) = (context.pd(), Pages::new(8192));
+    let events = call(context.0, 0x10, 0, &mut [Attribute::New(0)]).unwrap() as i32;
+    let driver = [memory.0.to_ne_bytes(), (memory.0 + 4096).to_ne_bytes(), [0; 8], [0; 8]].concat();
+    let (mut receives, mut segments, mut number) = ([0; 4], [0; 4], [0; 8]);
+    let mut create = |size: u32, kind: u64| {
+        let mut attributes = [
+            Attribute::New(0),
+            Attribute::Handle(1, pd),
+            Attribute::Number(4, 99),
+            Attribute::In(5, &size.to_ne_bytes()),
+            Attribute::In(6, &2_u32.to_ne_bytes()),
+            Attribute::In(7, &[0; 4]),
+            Attribute::Number(9, kind),
+            Attribute::Out(11, &mut receives),
+            Attribute::Out(12, &mut segments),
+            Attribute::In(0x1000, &driver),
+            Attribute::Out(0x1001, &mut number),
+        ];
+        call(context.0, 5, 0, &mut attributes)
+    };
+    assert_eq!(create(10, 1), Err(libc::EOPNOTSUPP), "XRC");
+    assert_eq!(create(1 << 15, 0), Err(libc::EINVAL));
+    let srq = create(10, 0).unwrap();
+    // The ring has 16 slots of 64 bytes, of which one stays free. The first 16 bytes of each slot link
+    // the slots to a list, so a slot has room for 3 segments of 16 bytes.
+    assert_eq!((u32::from_ne_bytes(receives), u32::from_ne_bytes(segments)), (15, 3));
+    let query = || {
+        let mut answer = [0; 16];
+        command(context.0, 34, &words(&[0, 0, srq, 0]), &mut answer, &mut []).unwrap();
+        answer.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect::<Vec<_>>()
+    };
+    let modify = |mask, limit| command(context.0, 33, &words(&[srq, mask, 0, limit]), &mut [], &mut []);
+    memory.write(4096, &4_u32.to_be_bytes());
+    assert_eq!(modify(2, 4), Ok(()));
+    assert_eq!(query(), [15, 3, 4, 0]);
+    assert_eq!((modify(1, 0), modify(2, 16)), (Err(libc::EINVAL), Err(libc::EINVAL)));
+    assert_eq!(modify(2, 5), Ok(()));
+    assert_eq!(message(events), [99_u64.to_ne_bytes(), u64::from(LIMIT_REACHED).to_ne_bytes()].concat());
+    assert_eq!(query(), [15, 3, 0, 0]);
+    let mut reported = [0; 4];
+    call(context.0, 5, 1, &mut [Attribute::Handle(0, srq), Attribute::Out(1, &mut reported)]).unwrap();
+    assert_eq!(u32::from_ne_bytes(reported), 1);
 }
 
 /// Sends a command of the device that makes an object. Returns the object's handle and number.
@@ -87,40 +86,39 @@ fn pool(umem: u32, pd: u32) -> Vec<u8> {
 
 #[test]
 fn a_pool_of_commands_is_of_use_to_queue_pairs() {
-    preloaded("shared::a_pool_of_commands_is_of_use_to_queue_pairs", || {
-        let context = Context::new();
-        let (pd, memory) = (context.pd(), Pages::new(8192));
-        let (umem_handle, umem) = context.umem(memory.0, 8192, 1).unwrap();
-        // The protection domain is the first, with number 1.
-        let good = pool(umem, 1);
-        for (place, value) in [(0x50, 0x20), (0x50, 0x08), (0x73, 17), (0x71, 11), (0x7f, 0x77)] {
-            let mut bad = good.clone();
-            bad[place] = value;
-            assert_eq!(create(&context, &bad), Err(libc::EREMOTEIO), "{place:#x} {value:#x}");
-        }
-        let mut cyclic = good.clone();
-        cyclic[0x50] = 0x10;
-        assert!(create(&context, &cyclic).is_ok());
-        let (srq, srqn) = create(&context, &good).unwrap();
-        assert_eq!(context.destroy(0x1002, 0x1001, umem_handle), Err(libc::EBUSY), "the pool is in it");
-        // Reaching the limit raises an event of the device.
-        let channel = event_channel(&context);
-        let cookie = 55_u64.to_ne_bytes();
-        context.subscribe(channel, Some(srq), &[LIMIT, 0], &[(0x1004, &cookie)]).unwrap();
-        let mut limit = good.clone();
-        limit[1] = 0x0d;
-        limit[8..12].copy_from_slice(&srqn.to_be_bytes());
-        (limit[0x17], limit[0x57]) = (1, 3);
-        assert_eq!(context.command(srq, &limit), Ok(()));
-        let event = message(channel);
-        assert_eq!((&event[..8], event[8 + 1]), (&cookie[..], LIMIT));
-        // The pool cannot be destroyed while a queue pair uses it.
-        let (_, qpn) = queue_pair(&context, umem, srqn);
-        assert!(qpn.is_ok());
-        assert_eq!(queue_pair(&context, umem, srqn + 1).1, Err(libc::EREMOTEIO));
-        assert_eq!(context.destroy(DEVX_OBJECT, 0x1001, srq), Err(libc::EBUSY));
-        let _ = pd;
-    });
+    let Inside = preloaded() else { return };
+    let context = Context::new();
+    let (pd, memory) = (context.pd(), Pages::new(8192));
+    let (umem_handle, umem) = context.umem(memory.0, 8192, 1).unwrap();
+    // The protection domain is the first, with number 1.
+    let good = pool(umem, 1);
+    for (place, value) in [(0x50, 0x20), (0x50, 0x08), (0x73, 17), (0x71, 11), (0x7f, 0x77)] {
+        let mut bad = good.clone();
+        bad[place] = value;
+        assert_eq!(create(&context, &bad), Err(libc::EREMOTEIO), "{place:#x} {value:#x}");
+    }
+    let mut cyclic = good.clone();
+    cyclic[0x50] = 0x10;
+    assert!(create(&context, &cyclic).is_ok());
+    let (srq, srqn) = create(&context, &good).unwrap();
+    assert_eq!(context.destroy(0x1002, 0x1001, umem_handle), Err(libc::EBUSY), "the pool is in it");
+    // Reaching the limit raises an event of the device.
+    let channel = event_channel(&context);
+    let cookie = 55_u64.to_ne_bytes();
+    context.subscribe(channel, Some(srq), &[LIMIT, 0], &[(0x1004, &cookie)]).unwrap();
+    let mut limit = good.clone();
+    limit[1] = 0x0d;
+    limit[8..12].copy_from_slice(&srqn.to_be_bytes());
+    (limit[0x17], limit[0x57]) = (1, 3);
+    assert_eq!(context.command(srq, &limit), Ok(()));
+    let event = message(channel);
+    assert_eq!((&event[..8], event[8 + 1]), (&cookie[..], LIMIT));
+    // The pool cannot be destroyed while a queue pair uses it.
+    let (_, qpn) = queue_pair(&context, umem, srqn);
+    assert!(qpn.is_ok());
+    assert_eq!(queue_pair(&context, umem, srqn + 1).1, Err(libc::EREMOTEIO));
+    assert_eq!(context.destroy(DEVX_OBJECT, 0x1001, srq), Err(libc::EBUSY));
+    let _ = pd;
 }
 
 /// Makes a completion queue, and a queue pair that takes its receives from the shared receive queue `srqn`.

@@ -5,7 +5,7 @@
 use crate::REQUEST_FAILED;
 use crate::verbs::{End, errno_behind_a_lock};
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
-use mlx5_testing::preload::preloaded;
+use mlx5_testing::preload::{Side::Inside, preloaded};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -76,63 +76,60 @@ fn fail_a_request() {
 
 #[test]
 fn a_program_keeps_its_actions_for_signals_of_bad_addresses() {
-    preloaded("signals::a_program_keeps_its_actions_for_signals_of_bad_addresses", || {
-        let (count, look) = (count as *const () as sighandler_t, look as *const () as sighandler_t);
-        set(count, 0, &[]);
-        fail_a_request();
-        assert_eq!(handler(), count, "set before the device was opened");
-        send();
-        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
-        assert_eq!(set(look, libc::SA_SIGINFO | libc::SA_RESETHAND, &[libc::SIGUSR1]), count);
-        fail_a_request();
-        send();
-        assert_eq!(CALLS.load(Ordering::Relaxed), 2);
-        assert_eq!(BLOCKED_IN_HANDLER.load(Ordering::Relaxed), 3);
-        assert_eq!((blocked(), handler()), (0, libc::SIG_DFL));
-        // SAFETY: the handler is a function with one argument.
-        assert_eq!(unsafe { libc::signal(libc::SIGSEGV, count) }, libc::SIG_DFL);
-        send();
-        assert_eq!((CALLS.load(Ordering::Relaxed), handler()), (3, count));
-    });
+    let Inside = preloaded() else { return };
+    let (count, look) = (count as *const () as sighandler_t, look as *const () as sighandler_t);
+    set(count, 0, &[]);
+    fail_a_request();
+    assert_eq!(handler(), count, "set before the device was opened");
+    send();
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+    assert_eq!(set(look, libc::SA_SIGINFO | libc::SA_RESETHAND, &[libc::SIGUSR1]), count);
+    fail_a_request();
+    send();
+    assert_eq!(CALLS.load(Ordering::Relaxed), 2);
+    assert_eq!(BLOCKED_IN_HANDLER.load(Ordering::Relaxed), 3);
+    assert_eq!((blocked(), handler()), (0, libc::SIG_DFL));
+    // SAFETY: the handler is a function with one argument.
+    assert_eq!(unsafe { libc::signal(libc::SIGSEGV, count) }, libc::SIG_DFL);
+    send();
+    assert_eq!((CALLS.load(Ordering::Relaxed), handler()), (3, count));
 }
 
 #[test]
 fn the_device_survives_bad_addresses_on_a_thread_that_blocks_signals() {
-    preloaded("signals::the_device_survives_bad_addresses_on_a_thread_that_blocks_signals", || {
-        // SAFETY: a signal set of zeros is valid, and lives until the calls are over.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-        }
-        fail_a_request();
-        assert_eq!(blocked(), 3, "signals wait as before");
-    });
+    let Inside = preloaded() else { return };
+    // SAFETY: a signal set of zeros is valid, and lives until the calls are over.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+    fail_a_request();
+    assert_eq!(blocked(), 3, "signals wait as before");
 }
 
 #[test]
 fn an_access_of_the_program_ends_it_as_without_the_library() {
-    preloaded("signals::an_access_of_the_program_ends_it_as_without_the_library", || {
-        // SAFETY: the address is bad on purpose.
-        let access = || unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
-        let ends = |handler, step: &dyn Fn()| {
-            fail_a_request();
-            set(handler, 0, &[]);
-            let mut status = 0;
-            // SAFETY: the child only takes the step, and ends. `status` lives until the call is over.
-            unsafe {
-                let child = libc::fork();
-                if child == 0 {
-                    step();
-                    libc::_exit(0);
-                }
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+    let Inside = preloaded() else { return };
+    // SAFETY: the address is bad on purpose.
+    let access = || unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
+    let ends = |handler, step: &dyn Fn()| {
+        fail_a_request();
+        set(handler, 0, &[]);
+        let mut status = 0;
+        // SAFETY: the child only takes the step, and ends. `status` lives until the call is over.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                step();
+                libc::_exit(0);
             }
-            libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
-        };
-        assert_eq!(ends(libc::SIG_DFL, &access), Some(libc::SIGSEGV));
-        assert_eq!(ends(libc::SIG_IGN, &access), Some(libc::SIGSEGV));
-        assert_eq!(ends(libc::SIG_DFL, &send), Some(libc::SIGSEGV));
-        assert_eq!(ends(libc::SIG_IGN, &send), None);
-    });
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        }
+        libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
+    };
+    assert_eq!(ends(libc::SIG_DFL, &access), Some(libc::SIGSEGV));
+    assert_eq!(ends(libc::SIG_IGN, &access), Some(libc::SIGSEGV));
+    assert_eq!(ends(libc::SIG_DFL, &send), Some(libc::SIGSEGV));
+    assert_eq!(ends(libc::SIG_IGN, &send), None);
 }

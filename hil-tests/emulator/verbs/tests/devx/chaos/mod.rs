@@ -11,7 +11,7 @@ use crate::verbs::{self, Counts, Opened};
 use books::Tally;
 use life::Life;
 use mlx5_mkey::devx::{Device, on_drop_error};
-use mlx5_testing::preload::prepared;
+use mlx5_testing::preload::{Side::Inside, prepared};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
@@ -94,36 +94,35 @@ fn prepare(command: &mut Command, _: &Path) {
 
 #[test]
 fn each_request_is_told_of_once() {
-    prepared("chaos::each_request_is_told_of_once", prepare, || {
-        std::thread::spawn(watch);
-        on_drop_error(|_| ());
-        // The stand-in's device must exist before `verbs::by_hand` keeps all threads from the device's work.
-        Device::open(None).unwrap();
-        verbs::by_hand();
-        WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
-        let (seeds, start) = (seeds(), Instant::now());
-        let (mut tally, mut kept) = (Tally::default(), 0);
-        for seed in seeds.clone() {
-            let (heap, refused) = (verbs::heap(), Counts::now().refused);
-            live_through(seed, &mut tally);
-            let more = verbs::heap() as isize - heap as isize;
-            if Counts::now().refused > refused {
-                kept += more;
-            } else {
-                assert_eq!(more, 0, "seed {seed}: bytes were not freed; {}", again(seed));
-            }
+    let Inside = prepared(prepare) else { return };
+    std::thread::spawn(watch);
+    on_drop_error(|_| ());
+    // The stand-in's device must exist before `verbs::by_hand` keeps all threads from the device's work.
+    Device::open(None).unwrap();
+    verbs::by_hand();
+    WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
+    let (seeds, start) = (seeds(), Instant::now());
+    let (mut tally, mut kept) = (Tally::default(), 0);
+    for seed in seeds.clone() {
+        let (heap, refused) = (verbs::heap(), Counts::now().refused);
+        live_through(seed, &mut tally);
+        let more = verbs::heap() as isize - heap as isize;
+        if Counts::now().refused > refused {
+            kept += more;
+        } else {
+            assert_eq!(more, 0, "seed {seed}: bytes were not freed; {}", again(seed));
         }
-        RUNNING.store(u64::MAX, Ordering::Relaxed);
-        println!(
-            "{} seeds in {} s, each told of once, nothing left over",
-            seeds.clone().count(),
-            start.elapsed().as_secs()
-        );
-        println!("{tally}\n{kept} bytes are kept for what could not be destroyed");
-        if seeds.count() >= FEW.count() {
-            assert_eq!(tally.absent(), [], "of each kind some have come");
-        }
-    });
+    }
+    RUNNING.store(u64::MAX, Ordering::Relaxed);
+    println!(
+        "{} seeds in {} s, each told of once, nothing left over",
+        seeds.clone().count(),
+        start.elapsed().as_secs()
+    );
+    println!("{tally}\n{kept} bytes are kept for what could not be destroyed");
+    if seeds.count() >= FEW.count() {
+        assert_eq!(tally.absent(), [], "of each kind some have come");
+    }
 }
 
 /// Runs a seed. If a check fails, panics with the reason, the faults that have occurred, and the command that
