@@ -21,9 +21,8 @@ pub(crate) const LONGEST: usize = 1 << 10;
 
 /// Bytes of `struct rdma_ucm_cmd_hdr`.
 const HEADER: usize = 8;
-/// Bytes of `struct sockaddr_in6`, and of `struct sockaddr_storage`, which holds any address.
+/// Bytes of `struct sockaddr_in6`.
 const ADDRESS: usize = 28;
-const STORAGE: usize = 128;
 /// The address family of `struct sockaddr_ib`.
 const AF_IB: i32 = 27;
 /// Bytes of `struct rdma_ucm_conn_param` and of its private data.
@@ -116,9 +115,7 @@ impl<'a> Command<'a> {
                 Ok(Some(SocketAddr::new(IpAddr::from(ip), port)))
             }
             family => {
-                // librdmacm tries the family AF_IB at its start, with an address of zeros, and then uses IP
-                // addresses only.
-                if family == AF_IB && (0..16).any(|index| self.byte(at + 8 + index) != 0) {
+                if family == AF_IB {
                     missing::met(Missing::InfinibandAddress);
                 }
                 Err(Errno(libc::EAFNOSUPPORT))
@@ -172,18 +169,17 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
             let taken = state.destroy_id(file, command.u32(8))?;
             command.answer(0, &taken.to_ne_bytes())
         }
-        // 2 is BIND_IP, 20 is BIND.
-        2 => bind(state, file, command.u32(8 + ADDRESS), command.address(8)?),
-        20 => bind(state, file, command.u32(0), command.address(8)?),
-        // 3 is RESOLVE_IP, 21 is RESOLVE_ADDR.
+        2 => {
+            let address = command.address(8)?.ok_or(Errno(libc::EAFNOSUPPORT))?;
+            state.bind_id(file, command.u32(8 + ADDRESS), address)
+        }
         3 => {
             let (number, limit) = (command.u32(2 * ADDRESS), command.u32(2 * ADDRESS + 4));
-            resolve(state, file, number, [command.address(0)?, command.address(ADDRESS)?], limit)
-        }
-        21 => {
-            let source = if command.u16(8) == 0 { None } else { command.address(16)? };
-            let places = [source, command.address(16 + STORAGE)?];
-            resolve(state, file, command.u32(0), places, command.u32(4))
+            let (source, destination) = (command.address(0)?, command.address(ADDRESS)?.ok_or(Errno::INVAL)?);
+            // The program chooses the time limit. A longer limit than 2^30 milliseconds is shortened to this
+            // value, so that an `Instant` can represent the end of the wait.
+            let limit = Duration::from_millis(limit.min(1 << 30).into());
+            state.resolve_address(file, number, source, destination, limit)
         }
         4 => state.resolve_route(file, command.u32(0)),
         5 => query_route(state, file, command),
@@ -218,33 +214,17 @@ fn carry_out(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), 
             let taken = state.migrate_id(command.u32(12), file, command.u32(8))?;
             command.answer(0, &taken.to_ne_bytes())
         }
-        19 => query(state, file, command),
+        // 19 to 21 are QUERY, BIND and RESOLVE_ADDR, which also take addresses of the family AF_IB. At its
+        // start, librdmacm tries one of them, and uses none after the refusal.
+        19..=21 => Err(Errno(libc::EAFNOSUPPORT)),
         // 13 is GET_OPTION. The kernel has no function for this number, and refuses it with the same errno.
         13 => Err(Errno(libc::ENOSYS)),
         _ => Err(Errno::INVAL),
     }
 }
 
-fn bind(state: &mut State, file: u32, number: u32, address: Option<SocketAddr>) -> Result<(), Errno> {
-    state.bind_id(file, number, address.ok_or(Errno(libc::EAFNOSUPPORT))?)
-}
-
-fn resolve(
-    state: &mut State,
-    file: u32,
-    number: u32,
-    [source, destination]: [Option<SocketAddr>; 2],
-    milliseconds: u32,
-) -> Result<(), Errno> {
-    let destination = destination.ok_or(Errno::INVAL)?;
-    // The program chooses the time limit. A longer limit than 2^30 milliseconds is shortened to this value,
-    // so that an `Instant` can represent the end of the wait.
-    let limit = Duration::from_millis(milliseconds.min(1 << 30).into());
-    state.resolve_address(file, number, source, destination, limit)
-}
-
-/// Returns an address as `struct sockaddr_in` or `struct sockaddr_in6`, filled up with zeros to `room` bytes.
-fn shown_address(address: Option<SocketAddr>, room: usize) -> Vec<u8> {
+/// Returns an address as `struct sockaddr_in` or `struct sockaddr_in6`, filled up with zeros.
+fn shown_address(address: Option<SocketAddr>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(address) = address {
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
@@ -255,7 +235,7 @@ fn shown_address(address: Option<SocketAddr>, room: usize) -> Vec<u8> {
             IpAddr::V6(ip) => bytes.extend([&[0; 4][..], &ip.octets()].concat()),
         }
     }
-    bytes.resize(room, 0);
+    bytes.resize(ADDRESS, 0);
     bytes
 }
 
@@ -294,66 +274,13 @@ fn query_route(state: &mut State, file: u32, command: &Command<'_>) -> Result<()
     }
     path.resize(2 * 64, 0);
     out.extend(path);
-    out.extend(shown_address(id.source, ADDRESS));
-    out.extend(shown_address(id.destination, ADDRESS));
+    out.extend(shown_address(id.source));
+    out.extend(shown_address(id.destination));
     out.extend(u32::from(has_path).to_ne_bytes());
     out.extend([if id.has_device { NUMBER } else { 0 }, 0, 0, 0]);
     out.extend((device.unwrap_or_default() as u32).to_ne_bytes());
     out.extend([0; 4]);
     command.answer(0, &out)
-}
-
-/// Carries out QUERY: answers with addresses, path or GIDs, as the command's option selects.
-fn query(state: &mut State, file: u32, command: &Command<'_>) -> Result<(), Errno> {
-    let id = state.book.of_file(file, command.u32(8))?.clone();
-    let device = state.device_of(&id);
-    let guid = device.map_or([0; 8], port::guid);
-    let index = (device.unwrap_or_default() as u32).to_ne_bytes();
-    let head = |size: u16| {
-        let mut out = guid.to_vec();
-        out.extend([if id.has_device { NUMBER } else { 0 }, 0]);
-        out.extend(0xffff_u16.to_ne_bytes());
-        out.extend([size, size].into_iter().flat_map(u16::to_ne_bytes));
-        out
-    };
-    let size = |address: Option<SocketAddr>| match address {
-        Some(SocketAddr::V4(_)) => 16_u16,
-        Some(SocketAddr::V6(_)) => ADDRESS as u16,
-        None => 0,
-    };
-    match command.u32(12) {
-        0 => {
-            command.has_room(16 + 2 * STORAGE)?;
-            let mut out = head(size(id.source));
-            if let Some(place) = out.get_mut(14..16) {
-                place.copy_from_slice(&size(id.destination).to_ne_bytes());
-            }
-            out.extend(shown_address(id.source, STORAGE));
-            out.extend(shown_address(id.destination, STORAGE));
-            out.extend([index, [0; 4]].as_flattened());
-            command.answer(0, &out)
-        }
-        1 => {
-            command.has_room(8)?;
-            // RoCE has no path records: only the subnet administrator of InfiniBand supplies them.
-            command.answer(0, &[0; 8])
-        }
-        2 => {
-            command.has_room(16 + 2 * STORAGE)?;
-            // The fields of `struct sockaddr_ib` are family, partition key, flow information and GID.
-            let ib = |gid: port::Gid| {
-                let mut out = (AF_IB as u16).to_ne_bytes().to_vec();
-                out.extend([0xff, 0xff, 0, 0, 0, 0]);
-                out.extend(gid);
-                out.resize(STORAGE, 0);
-                out
-            };
-            let [own, other] = ends(state, &id);
-            let out = [head(48), ib(own), ib(other), [index, [0; 4]].concat()].concat();
-            command.answer(0, &out)
-        }
-        _ => Err(Errno(libc::ENOSYS)),
-    }
 }
 
 /// Carries out INIT_QP_ATTR: answers with the attributes of the queue pair's next state, as
