@@ -167,7 +167,6 @@ fn channel(rest: &[u8]) -> Option<(Channel, &[u8])> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

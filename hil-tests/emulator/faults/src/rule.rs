@@ -147,7 +147,6 @@ impl fmt::Display for Rule {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::incident::{DeviceEvent, QueueEvent};

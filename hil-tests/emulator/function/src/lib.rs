@@ -12,7 +12,6 @@
 //! against the mappings, and each message against its length. Invalid messages are refused and change
 //! nothing.
 #![deny(unsafe_code)]
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod config;
 mod function;

@@ -297,7 +297,6 @@ fn parse_cause(reader: &mut Reader<'_>) -> Option<Cause> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -166,7 +166,6 @@ fn data(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -792,7 +792,6 @@ impl Outgoing {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use mlx5_softdev::Request;

@@ -114,7 +114,6 @@ fn patience<M: Memory>(device: &Device<M>, message: &Message) -> Duration {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use mlx5_softdev::{Access, Request};

@@ -309,7 +309,6 @@ impl Plan {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use mlx5_faults::{CallKind, DeviceEvent, QueueEvent, Status};

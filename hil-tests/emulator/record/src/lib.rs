@@ -1,7 +1,6 @@
 //! Records of a software device's work. Posted requests, completions and requests of peers are written as
 //! plain text or as lines of JSON, both for `cargo xtask decode`. Captures for Wireshark contain the packets.
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod capture;
 mod line;

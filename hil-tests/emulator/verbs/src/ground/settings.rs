@@ -201,7 +201,6 @@ pub(crate) fn directory() -> PathBuf {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

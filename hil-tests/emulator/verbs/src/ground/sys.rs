@@ -381,7 +381,6 @@ pub(crate) fn without_signals(body: impl FnOnce()) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use mlx5_peers::send;
     use std::io::IoSlice;

@@ -209,7 +209,6 @@ impl Counting {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use std::mem::offset_of;
