@@ -144,6 +144,15 @@ fn read(
     Ok(blocks)
 }
 
+/// Returns the bytes of a request that is not executed: as many as its size field says, up to the last block
+/// that it takes. An unreadable ring has none.
+pub(crate) fn unparsed(memory: &impl Memory, qp: &QpAttributes, posted: Posted) -> Vec<u8> {
+    let mut bytes = read(memory, qp, posted.counter, posted.blocks).unwrap_or_default().into_flattened();
+    let octowords = bytes.get(7).map_or(0, |size| size & MAX_WQE_OCTOWORDS);
+    bytes.truncate(usize::from(octowords.max(1)) * OCTOWORD_BYTES);
+    bytes
+}
+
 /// Reads the request that starts at block `counter`. Doorbells have announced `rung` blocks from `counter`
 /// on.
 ///

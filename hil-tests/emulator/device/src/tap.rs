@@ -24,7 +24,7 @@ pub enum Seen<'a> {
         /// The cause of an error entry.
         cause: Option<Cause>,
     },
-    /// A request of a send queue starts. Flushed requests and malformed requests are not shown.
+    /// A request of a send queue starts, fails since it is malformed, or is flushed.
     Request {
         /// The queue pair.
         queue: u32,

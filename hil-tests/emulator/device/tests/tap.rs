@@ -1,6 +1,7 @@
 //! Tests that the tap shows messages on the wire and completion entries, in order.
 
 use crate::common::{A, B, Host, segment, send};
+use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::{Access, Message, Peer, Request, Seen};
 use std::sync::{Arc, Mutex};
@@ -51,6 +52,16 @@ fn a_tap_shows_messages_and_entries_of_one_device() {
         "entry 0 at Some(\"A\")",
     ];
     assert_eq!(taken(&log), expected);
+}
+
+#[test]
+fn a_tap_shows_requests_that_are_not_executed() {
+    let mut host = Host::new();
+    let log = tapped(&mut host);
+    host.execute(A, send(Opcode::MMO, 0, &[]));
+    host.execute(A, send(Opcode::SEND, 0, &[segment(0, 16, Key::from_raw(0))]));
+    let failure = "entry d at Some(\"A\")";
+    assert_eq!(taken(&log), ["request 0, 16 bytes", failure, "request 1, 32 bytes", failure]);
 }
 
 #[test]

@@ -75,15 +75,19 @@ impl<M: Memory> Device<M> {
         if rung > 1 << qp.attributes.log_sq_blocks {
             return first && self.overrun(qpn, next.wrapping_add(rung));
         }
-        match fetch::fetch(&self.memory, qpn, qp, next, rung) {
-            Ok(wqe) if flush => self.flush(qpn, wqe.posted),
-            Err((posted, _)) if flush => self.flush(qpn, posted),
-            Ok(wqe) if first || pushes(wqe.posted.opcode) => return self.begin(qpn, &wqe, first),
-            Err((posted, reason)) if first => {
-                let cause = Cause::from(reason);
-                self.fail(qpn, posted, cause.local(), cause);
-            }
-            _ => return false,
+        let (posted, cause) = match fetch::fetch(&self.memory, qpn, qp, next, rung) {
+            Ok(wqe) if flush => (wqe.posted, Reason::Flushed.into()),
+            Ok(wqe) => return (first || pushes(wqe.posted.opcode)) && self.begin(qpn, &wqe, first),
+            Err((posted, reason)) if first => (posted, Cause::from(reason)),
+            Err(_) => return false,
+        };
+        let bytes = fetch::unparsed(&self.memory, &qp.attributes, posted);
+        let transport = qp.attributes.transport;
+        self.tap.show(Seen::Request { queue: qpn, transport, block: next, bytes: &bytes });
+        if flush {
+            self.flush(qpn, posted);
+        } else {
+            self.fail(qpn, posted, cause.local(), cause);
         }
         true
     }

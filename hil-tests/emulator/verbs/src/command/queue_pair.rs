@@ -164,9 +164,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         transport,
         common: Common::of_verbs(call.request.number(7), async_channel),
         record: asked.doorbell_record,
-        sq,
         blocks: asked.sq_blocks,
-        logged: 0,
         capabilities,
         signal_all: flags & SIGNAL_ALL != 0,
         context,
@@ -294,9 +292,6 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     qp.linux_state = next;
     remember(qp, &asked);
     describe(&mut qp.context, &qp.values);
-    if next == QpState::Reset {
-        qp.logged = 0;
-    }
     let rights = rights(&qp.values);
     if asked.mask & (mask::ACCESS | mask::MAX_DEST_RD_ATOMIC) != 0 {
         call.state.device.set_rights(number, rights)?;

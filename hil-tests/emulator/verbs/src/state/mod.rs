@@ -444,9 +444,6 @@ impl State {
         if !self.peers_wait {
             moved |= self.receive();
         }
-        if moved {
-            self.record.requests(self.contexts.values_mut(), self.device.profile());
-        }
         for (queue, record) in rung {
             if let Subject::Qp(number) = queue
                 && self.executes

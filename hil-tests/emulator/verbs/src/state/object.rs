@@ -80,12 +80,8 @@ pub(crate) struct Qp {
     pub(crate) record: u64,
     /// The doorbell page of a queue pair without a doorbell record for requests.
     pub(crate) alone: Option<Arc<DoorbellPage>>,
-    /// Address of the send ring.
-    pub(crate) sq: u64,
     /// Number of the send ring's blocks.
     pub(crate) blocks: u32,
-    /// The number of the next block to be logged.
-    pub(crate) logged: u16,
     /// The limits that the queue pair was created with.
     pub(crate) capabilities: QpCapabilities,
     /// Whether every request gets a completion.

@@ -2,16 +2,16 @@
 //! may share the file.
 
 use crate::ground::descriptors;
+use mlx5_mkey::inspect::DeviceContext;
 use mlx5_record::{Line, Queue, asked, completed, posted};
 use mlx5_softdev::{Message, Seen};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 
-/// The log file. Clones write to the same file.
-#[derive(Clone, Debug)]
-pub(crate) struct Journal(Arc<File>);
+/// The log file.
+#[derive(Debug)]
+pub(crate) struct Journal(File);
 
 impl Journal {
     /// Opens the log file, to append to it.
@@ -21,19 +21,17 @@ impl Journal {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         descriptors::keep(&file);
-        Ok(Self(Arc::new(file)))
+        Ok(Self(file))
     }
 
-    /// Logs a posted request, in the words of [`WorkRequest::summary`]. `block` is the number of the
-    /// request's first block.
-    pub(crate) fn request(&self, queue: &Queue, block: u16, bytes: &[u8]) {
-        self.write(&posted(Line::now("request"), queue, block, bytes));
-    }
-
-    /// Logs a message of a peer or a completion. Messages that this process sends are skipped: they are
-    /// posted requests, which are already in the log, or answers.
-    pub(crate) fn seen(&self, seen: Seen<'_>) {
+    /// Logs a posted request, a message of a peer or a completion. Messages that this process sends are
+    /// skipped: they are posted requests, which are already in the log, or answers.
+    pub(crate) fn seen(&self, seen: Seen<'_>, device: DeviceContext) {
         match seen {
+            Seen::Request { queue, transport, block, bytes } => {
+                let queue = Queue { number: queue, transport, device };
+                self.write(&posted(Line::now("request"), &queue, block, bytes));
+            }
             Seen::Completion { cqn, entry, cause } => {
                 self.write(&completed(Line::now("completion"), cqn, entry, cause));
             }
@@ -45,7 +43,6 @@ impl Journal {
             Seen::Received(Message::Response { .. })
             | Seen::Sent(_)
             | Seen::Command { .. }
-            | Seen::Request { .. }
             | Seen::Packet { .. } => {}
         }
     }
@@ -53,6 +50,6 @@ impl Journal {
     /// Appends a line with one call, so that lines of several processes do not mix. A failure, such as a full
     /// disk, is ignored.
     fn write(&self, line: &str) {
-        let _ = (&*self.0).write_all(line.as_bytes());
+        let _ = (&self.0).write_all(line.as_bytes());
     }
 }

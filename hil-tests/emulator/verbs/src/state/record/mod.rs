@@ -17,16 +17,14 @@ use journal::Journal;
 use mlx5_mkey::command::PathMtu;
 use mlx5_record::Queue;
 use mlx5_record::capture::{Capture, Endpoint, Route};
-use mlx5_softdev::{Device, DeviceProfile, Seen};
+use mlx5_softdev::{Device, Seen};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The records that the settings ask for.
+/// The capture, if the settings ask for it. The device's tap has the logs.
 #[derive(Debug)]
 pub(crate) struct Record {
-    log: bool,
-    journal: Option<Journal>,
     capture: Option<Arc<Mutex<Capture>>>,
 }
 
@@ -45,8 +43,8 @@ fn opened<T>(
 }
 
 impl Record {
-    /// Opens the files that the settings name, and observes all messages and completions of the device.
-    /// Counts them in `tally`.
+    /// Opens the files that the settings name, and observes all requests, messages and completions of the
+    /// device. Counts them in `tally`.
     ///
     /// # Errors
     /// [`Errno::IO`] for a file that cannot be opened, after a line on standard error.
@@ -58,22 +56,24 @@ impl Record {
         let journal = opened(settings.log_json.as_deref(), Journal::open)?;
         let capture = opened(settings.pcap.as_deref(), capture)?.map(Mutex::new).map(Arc::new);
         let told = settings.log;
-        let (to_journal, to_capture) = (journal.clone(), capture.clone());
+        let (to_capture, context) = (capture.clone(), mlx5_record::context(device.profile()));
         device.set_tap(move |seen| {
             tally.seen(seen);
-            if let Seen::Completion { entry, cause: Some(cause), .. } = seen
-                && told
-            {
-                log::failure(entry, &cause);
+            match seen {
+                Seen::Completion { entry, cause: Some(cause), .. } if told => log::failure(entry, &cause),
+                Seen::Request { queue, transport, block, bytes } if told => {
+                    log::print(&Queue { number: queue, transport, device: context }, block, bytes);
+                }
+                _ => {}
             }
-            if let Some(journal) = &to_journal {
-                journal.seen(seen);
+            if let Some(journal) = &journal {
+                journal.seen(seen, context);
             }
             if let Some(capture) = &to_capture {
                 capture.lock().unwrap_or_else(PoisonError::into_inner).seen(seen);
             }
         });
-        Ok(Self { log: settings.log, journal, capture })
+        Ok(Self { capture })
     }
 
     /// Updates the capture's routes (attributes of queue pairs that packets depend on) after queue pairs have
@@ -86,30 +86,6 @@ impl Record {
         });
         let routes: BTreeMap<u32, Route> = routes.collect();
         capture.lock().unwrap_or_else(PoisonError::into_inner).set_routes(routes);
-    }
-
-    /// Writes the requests that doorbell records have announced since the last call to the logs.
-    pub(crate) fn requests<'a>(
-        &self,
-        contexts: impl Iterator<Item = &'a mut Context>,
-        profile: &DeviceProfile,
-    ) {
-        if !self.log && self.journal.is_none() {
-            return;
-        }
-        let device = mlx5_record::context(profile);
-        for object in contexts.flat_map(Context::queues_mut) {
-            let Object::Qp(qp) = object else { continue };
-            let queue = Queue { number: qp.number, transport: qp.transport, device };
-            log::requests(qp, |block, bytes| {
-                if self.log {
-                    log::print(&queue, block, bytes);
-                }
-                if let Some(journal) = &self.journal {
-                    journal.request(&queue, block, bytes);
-                }
-            });
-        }
     }
 }
 
