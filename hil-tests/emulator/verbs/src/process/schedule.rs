@@ -33,6 +33,9 @@ thread_local! {
     /// The end of this thread's last call of [`look`], if the call was short and the device then only waits
     /// for answers of peers.
     static AWAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The spin lock of this thread's last call of [`look`], and the number of further releases of this lock
+    /// that need no look ([`Devices::releases_without_work`]).
+    static SKIPS: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// Whether a test drives the device step by step, and no other thread does its work.
@@ -79,16 +82,17 @@ pub(crate) fn work_before_call(devices: &mut Devices) {
     }
 }
 
-/// Does the device's work on a thread of the program, unless another thread holds the lock or waits for it.
-/// Signals and cancellation wait until the work is done.
-pub(crate) fn look() {
-    if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
+/// Does the device's work on a thread of the program that has released the spin lock at the address
+/// `released`, unless another thread holds the devices' lock or waits for it. Signals and cancellation wait
+/// until the work is done.
+pub(crate) fn look(released: usize) {
+    if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() || is_skipped(released) {
         return;
     }
     // The second pass does the work of a thread that found the lock taken during the first pass. A third pass
     // would keep this thread from the program's own work.
     for _ in 0..2 {
-        let Some(moved) = sys::undisturbed(|| owner::as_device(look_once)) else { return };
+        let Some(moved) = sys::undisturbed(|| owner::as_device(|| look_once(released))) else { return };
         LOOKED.store(true, Ordering::Relaxed);
         if moved {
             IDLE_LOOKS.store(0, Ordering::Relaxed);
@@ -106,13 +110,27 @@ fn has_just_looked() -> bool {
     since.is_some_and(|since| since.elapsed() < TOGETHER)
 }
 
+/// Returns whether the last look at this lock makes a look at this release unnecessary.
+fn is_skipped(released: usize) -> bool {
+    let less = |skips: &Cell<(usize, u32)>| match skips.take() {
+        (lock, left @ 1..) if lock == released => {
+            skips.set((lock, left - 1));
+            true
+        }
+        _ => false,
+    };
+    SKIPS.try_with(less) == Ok(true)
+}
+
 /// Does the device's work once. Returns whether there was any work, or `None` if another thread does it.
-fn look_once() -> Option<bool> {
+fn look_once(released: usize) -> Option<bool> {
     let work = |devices: &mut Devices| {
-        let begun = Instant::now();
+        let begun = devices.awaits_answers().then(Instant::now);
         let moved = caught(devices, Pace::Clock);
-        let since = (devices.awaits_answers() && begun.elapsed() < 2 * TOGETHER).then(Instant::now);
+        let was_short = begun.is_none_or(|begun| begun.elapsed() < 2 * TOGETHER);
+        let since = (was_short && devices.awaits_answers()).then(Instant::now);
         let _ = AWAITING_SINCE.try_with(|awaiting| awaiting.set(since));
+        let _ = SKIPS.try_with(|skips| skips.set((released, devices.releases_without_work())));
         moved
     };
     match lock::if_free(|devices| turn(devices, work)) {
@@ -174,4 +192,17 @@ pub(crate) fn forget() {
     IDLE_LOOKS.store(0, Ordering::Relaxed);
     LOOKED.store(false, Ordering::Relaxed);
     WAITS_FOR_EVENTS.store(false, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_releases_of_the_same_lock_are_skipped() {
+        SKIPS.set((8, 2));
+        assert_eq!([8, 8, 8].map(is_skipped), [true, true, false]);
+        SKIPS.set((8, 2));
+        assert_eq!([16, 8].map(is_skipped), [false, false], "another lock ends the skips");
+    }
 }

@@ -88,6 +88,12 @@ impl Devices {
         self.0.values().any(State::awaits_answers)
     }
 
+    /// Returns how many times a thread that has called [`Devices::work`] after it released a spin lock may
+    /// release the same lock again without such a call: see [`State::releases_without_work`].
+    pub(crate) fn releases_without_work(&self) -> u32 {
+        self.0.values().map(State::releases_without_work).max().unwrap_or(0)
+    }
+
     /// Asks the peers to wake this process when they send, and returns the descriptors to sleep on. One of
     /// them becomes readable when there is work other than doorbells.
     pub(crate) fn prepare_sleep(&self) -> Vec<RawFd> {

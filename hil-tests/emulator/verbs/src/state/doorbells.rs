@@ -18,6 +18,16 @@ struct Watched {
     alone: Option<(Arc<DoorbellPage>, u32)>,
 }
 
+/// A doorbell record that has changed.
+#[derive(Debug)]
+pub(super) struct Rung {
+    pub(super) queue: Subject,
+    /// The low half of the record's second word: a queue pair's count of send blocks.
+    pub(super) sent: u16,
+    /// Whether the program has only posted receives: no other part of a queue pair's record has changed.
+    pub(super) only_receives: bool,
+}
+
 /// The watched doorbell records, with the contents that were seen last.
 #[derive(Debug, Default)]
 pub(super) struct Doorbells(Vec<Watched>);
@@ -41,8 +51,8 @@ impl Doorbells {
         self.0.is_empty()
     }
 
-    /// Returns the records that have changed since the last call, each with its queue.
-    pub(super) fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
+    /// Returns the records that have changed since the last call.
+    pub(super) fn look(&mut self) -> Vec<Rung> {
         let mut changed = Vec::new();
         for watched in &mut self.0 {
             if let (Some((page, blocks)), Subject::Qp(number)) = (&watched.alone, watched.queue) {
@@ -50,10 +60,38 @@ impl Doorbells {
             }
             let mut record = [0; 8];
             if ProcessMemory.read(watched.address, &mut record).is_ok() && record != watched.last {
+                let [.., high, low] = record;
+                let only_receives =
+                    matches!(watched.queue, Subject::Qp(_)) && record[4..] == watched.last[4..];
                 watched.last = record;
-                changed.push((watched.queue, record));
+                changed.push(Rung {
+                    queue: watched.queue,
+                    sent: u16::from_be_bytes([high, low]),
+                    only_receives,
+                });
             }
         }
         changed
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receives_are_told_from_requests() {
+        let record = Box::leak(Box::new([0_u8; 8]));
+        let address = record.as_ptr().expose_provenance() as u64;
+        let watched = Watched { queue: Subject::Qp(1), address, last: [0xff; 8], alone: None };
+        let mut doorbells = Doorbells(vec![watched]);
+        let mut look = || doorbells.look().first().map(|rung| (rung.sent, rung.only_receives));
+        assert_eq!(look(), Some((0, false)), "the first look finds all changed");
+        assert_eq!(look(), None);
+        ProcessMemory.write(address, &[0, 0, 0, 5]).unwrap();
+        assert_eq!(look(), Some((0, true)));
+        ProcessMemory.write(address + 4, &[0, 0, 3, 7]).unwrap();
+        assert_eq!(look(), Some((0x307, false)));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn pthread_spin_unlock(lock: *mut libc::pthread_spi
         count.get()
     });
     if left == Ok(0) {
-        schedule::look();
+        schedule::look(lock.addr());
     }
     result
 }
