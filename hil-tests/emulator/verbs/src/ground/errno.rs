@@ -37,6 +37,12 @@ impl Errno {
     pub(crate) const REMOTEIO: Self = Self(libc::EREMOTEIO);
 }
 
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self(error.raw_os_error())
+    }
+}
+
 impl From<mlx5_softdev::Error> for Errno {
     fn from(error: mlx5_softdev::Error) -> Self {
         use mlx5_softdev::Error;

@@ -64,7 +64,7 @@ pub(crate) fn all() -> Vec<Netdev> {
 }
 
 fn asked() -> Option<Vec<Netdev>> {
-    let mut socket = sys::netlink(libc::NETLINK_ROUTE, 0).ok()?;
+    let mut socket = sys::netlink(None, 0).ok()?;
     let mut netdevs = Vec::new();
     dump(&mut socket, GET_LINK, LINK, |message| {
         if message.kind == NEW_LINK {
@@ -168,7 +168,7 @@ pub(crate) struct Watch(File);
 impl Watch {
     /// Subscribes to the notifications. Returns `None` if the kernel sends none.
     pub(crate) fn new() -> Option<Self> {
-        let socket = sys::netlink(libc::NETLINK_ROUTE, NEWS).ok()?;
+        let socket = sys::netlink(None, NEWS).ok()?;
         descriptors::keep(&socket);
         Some(Self(socket))
     }

@@ -3,33 +3,45 @@
 
 use crate::ground::errno::Errno;
 use crate::ground::{descriptors, direct};
+use rustix::event::EventfdFlags;
+use rustix::fs::{MemfdFlags, OFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, bind, getsockname,
+    recv, sendto, socket_with,
+};
+use rustix::process::{Signal, getpid, kill_process};
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Returns a descriptor of the program for one call of the system. [`Errno::BADF`] for a negative number.
+fn lent(descriptor: RawFd) -> Result<BorrowedFd<'static>, Errno> {
+    // SAFETY: the number is not -1. The program keeps the descriptor open during the call. If it does not,
+    // the call returns an error, or has the effect of a call that the program itself makes at this moment.
+    (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) }).ok_or(Errno::BADF)
+}
+
 /// Returns this process's number.
 pub(crate) fn pid() -> i32 {
-    // SAFETY: the call takes no argument and cannot fail.
-    unsafe { libc::getpid() }
+    getpid().as_raw_pid()
 }
 
 /// Reads a symbolic link by the system call, because the C library's function is replaced by this library.
 /// Returns the number of bytes of the link's target that `room` has taken.
 pub(crate) fn read_link(path: &CStr, room: &mut [u8]) -> Option<usize> {
-    // SAFETY: the path is a string, and the room has the given length.
-    let length = unsafe {
-        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), room.as_mut_ptr(), room.len())
-    };
-    usize::try_from(length).ok()
+    rustix::fs::readlinkat_raw(rustix::fs::CWD, path, room).ok()
 }
 
 /// Ends this process by SIGKILL, which no handler can catch.
 pub(crate) fn die() -> ! {
-    // SAFETY: the call accesses no memory of this process.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    let _ = kill_process(getpid(), Signal::KILL);
     std::process::abort()
 }
 
@@ -69,16 +81,10 @@ pub(crate) fn time_of_day() -> u64 {
 /// # Errors
 /// [`Errno::NOMEM`] if no memory or no descriptor is left.
 pub(crate) fn memory(name: &CStr, length: u64) -> Result<OwnedFd, Errno> {
-    // SAFETY: the name ends with a zero and lives until the call is over.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(Errno::NOMEM);
-    }
-    // SAFETY: the descriptor was just made, and nobody else has it.
-    let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(|_| Errno::NOMEM)?;
     descriptors::keep(&file);
-    file.set_len(length).map_err(|_| Errno::NOMEM)?;
-    Ok(file.into())
+    rustix::fs::ftruncate(&file, length).map_err(|_| Errno::NOMEM)?;
+    Ok(file)
 }
 
 /// Maps a file by the system call, so that no replacement of the C library's function sees the call.
@@ -100,73 +106,40 @@ pub(crate) unsafe fn map(
     std::ptr::with_exposed_provenance_mut(place as usize)
 }
 
-/// Returns a netlink socket that gets the notifications of `groups`. Bytes that are written to the socket go
-/// to the kernel.
+/// Returns a netlink socket of a protocol (`None` is `NETLINK_ROUTE`) that gets the notifications of
+/// `groups`. Bytes that are written to the socket go to the kernel.
 ///
 /// # Errors
 /// An error of the system, if the kernel lacks the protocol or no descriptor is left.
-pub(crate) fn netlink(protocol: c_int, groups: u32) -> std::io::Result<File> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: the arguments of the call are numbers, not addresses.
-    let descriptor = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
-    if descriptor < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made, and nobody else has it.
-    let socket = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    bind_netlink(descriptor, groups)?;
-    Ok(socket)
+pub(crate) fn netlink(protocol: Option<Protocol>, groups: u32) -> io::Result<File> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(File::from(socket))
 }
 
-/// Gives a netlink socket an address that the kernel chooses, and subscribes the socket to `groups`.
+/// Gives a netlink socket of the program an address that the kernel chooses.
 ///
 /// # Errors
-/// An error of the system, if the descriptor is no netlink socket or may not have these groups.
-pub(crate) fn bind_netlink(descriptor: RawFd, groups: u32) -> std::io::Result<()> {
-    // SAFETY: an address of zeros is valid. It asks the kernel to choose a port.
-    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-    address.nl_family = libc::AF_NETLINK as u16;
-    address.nl_groups = groups;
-    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-    // SAFETY: `address` lives until the call is over, and has this length.
-    match unsafe { libc::bind(descriptor, (&raw const address).cast(), length) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
+/// An error of the system, if the descriptor is no netlink socket.
+pub(crate) fn bind_netlink(descriptor: RawFd) -> Result<(), Errno> {
+    Ok(bind(lent(descriptor)?, &SocketAddrNetlink::new(0, 0))?)
 }
 
 /// Returns the port of a netlink socket, or `None` for another descriptor.
 pub(crate) fn netlink_port(descriptor: RawFd) -> Option<u32> {
-    // SAFETY: a structure of numbers, for which zeros are valid.
-    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-    // SAFETY: `address` and `length` live until the call is over, and `length` is that of `address`.
-    let result = unsafe { libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length) };
-    (result == 0 && address.nl_family == libc::AF_NETLINK as u16).then_some(address.nl_pid)
+    let address = getsockname(lent(descriptor).ok()?).ok()?;
+    Some(SocketAddrNetlink::try_from(address).ok()?.pid())
 }
 
 /// Sends a message to the netlink socket with this port, of the same protocol and namespace. Returns whether
 /// the kernel has taken the message.
 pub(crate) fn send_to_netlink(socket: &File, port: u32, bytes: &[u8]) -> bool {
-    // SAFETY: a structure of numbers, for which zeros are valid.
-    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-    address.nl_family = libc::AF_NETLINK as u16;
-    address.nl_pid = port;
-    let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-    let (place, to) = (bytes.as_ptr().cast(), (&raw const address).cast());
-    // SAFETY: bytes and address live until the call is over, and have these lengths.
-    let sent =
-        unsafe { libc::sendto(socket.as_raw_fd(), place, bytes.len(), libc::MSG_DONTWAIT, to, length) };
-    sent >= 0
+    sendto(socket, bytes, SendFlags::DONTWAIT, &SocketAddrNetlink::new(port, 0)).is_ok()
 }
 
 /// Takes one message off a socket, if there is one. Returns the length of the message.
 pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
-    // SAFETY: `buffer` is borrowed for the call.
-    let length = unsafe {
-        libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
-    };
-    usize::try_from(length).ok()
+    Some(recv(socket, buffer, RecvFlags::DONTWAIT).ok()?.0)
 }
 
 /// Returns the length of the next message of a program's socket, and leaves the message there. Waits for a
@@ -177,17 +150,14 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
 /// The errno of the system: `EAGAIN` if a non-blocking descriptor has no message, `ENOTSOCK` if the
 /// descriptor is no socket, or another errno.
 pub(crate) fn next_message(descriptor: RawFd) -> Result<usize, Errno> {
-    // SAFETY: a buffer of no bytes is not written to.
-    let length = unsafe { libc::recv(descriptor, std::ptr::null_mut(), 0, libc::MSG_PEEK | libc::MSG_TRUNC) };
-    let errno = |_| Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
-    usize::try_from(length).map_err(errno)
+    let no_bytes: &mut [u8] = &mut [];
+    Ok(recv(lent(descriptor)?, no_bytes, RecvFlags::PEEK | RecvFlags::TRUNC)?.1)
 }
 
 /// Returns whether reads from a descriptor never wait.
 pub(crate) fn is_nonblocking(descriptor: RawFd) -> bool {
-    // SAFETY: the call reads no memory of this program.
-    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
+    let flags = lent(descriptor).and_then(|descriptor| Ok(rustix::fs::fcntl_getfl(descriptor)?));
+    flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
 /// Returns a duplicate of a program's eventfd. The duplicate belongs to this library.
@@ -199,22 +169,15 @@ pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     if target != Path::new("anon_inode:[eventfd]") {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the descriptor is open, as the call before has shown. A program that closes it at this moment
-    // breaks its contract, and gets EBADF here.
-    let ours = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map_err(|_| Errno::BADF)?;
-    Ok(File::from(ours))
+    Ok(File::from(lent(descriptor)?.try_clone_to_owned().map_err(|_| Errno::BADF)?))
 }
 
 /// Makes an eventfd. Each read subtracts one from its count.
 ///
 /// # Errors
 /// [`Errno::NOMEM`] if there are no descriptors left.
-pub(crate) fn event_counter(nonblocking: bool, close_on_exec: bool) -> Result<RawFd, Errno> {
-    let flags =
-        if nonblocking { libc::EFD_NONBLOCK } else { 0 } | if close_on_exec { libc::EFD_CLOEXEC } else { 0 };
-    // SAFETY: the arguments of the call are numbers, not addresses.
-    let descriptor = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | flags) };
-    if descriptor < 0 { Err(Errno::NOMEM) } else { Ok(descriptor) }
+pub(crate) fn event_counter(flags: EventfdFlags) -> Result<OwnedFd, Errno> {
+    rustix::event::eventfd(0, EventfdFlags::SEMAPHORE | flags).map_err(|_| Errno::NOMEM)
 }
 
 /// Subtracts one from the count of an eventfd. Waits while the count is 0, unless the descriptor is
@@ -223,13 +186,8 @@ pub(crate) fn event_counter(nonblocking: bool, close_on_exec: bool) -> Result<Ra
 /// # Errors
 /// The errors of `read`: [`Errno::AGAIN`], or an interruption.
 pub(crate) fn count_down(descriptor: RawFd) -> Result<(), Errno> {
-    let mut count = [0_u8; 8];
-    // SAFETY: `count` lives until the call is over.
-    let length = unsafe { libc::read(descriptor, count.as_mut_ptr().cast(), count.len()) };
-    if length >= 0 {
-        return Ok(());
-    }
-    Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)))
+    rustix::io::read(lent(descriptor)?, &mut [0; 8])?;
+    Ok(())
 }
 
 /// The first bytes of a file, mapped in this process's memory and shared with all processes that map the
@@ -247,25 +205,16 @@ impl Mapping {
     /// [`Errno::BADF`] if the descriptor is not open, [`Errno::INVAL`] if the file is shorter or cannot be
     /// mapped with these rights, [`Errno::NOMEM`] if there is no memory.
     pub(crate) fn new(descriptor: RawFd, length: u64, write: bool) -> Result<Self, Errno> {
-        // SAFETY: a structure of numbers, for which zeros are valid. The call fills it or leaves it.
-        let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: `status` lives until the call is over. The call refuses a descriptor that is not open.
-        if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
-            return Err(Errno::BADF);
-        }
-        let size = u64::try_from(status.st_size).unwrap_or(0);
+        let lent = lent(descriptor)?;
+        let size = u64::try_from(rustix::fs::fstat(lent)?.st_size).unwrap_or(0);
         let length = usize::try_from(length).ok().filter(|_| length <= size).ok_or(Errno::INVAL)?;
-        let rights = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
+        let rights = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: the kernel finds an address range that nobody else uses, and checks the other arguments.
-        let place =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, rights, libc::MAP_SHARED, descriptor, 0) };
-        if place == libc::MAP_FAILED {
-            return Err(match std::io::Error::last_os_error().raw_os_error() {
-                Some(libc::EBADF) => Errno::BADF,
-                Some(libc::ENOMEM) => Errno::NOMEM,
-                _ => Errno::INVAL,
-            });
-        }
+        let place = unsafe { mmap(std::ptr::null_mut(), length, rights, MapFlags::SHARED, lent, 0) };
+        let place = place.map_err(|error| match Errno::from(error) {
+            Errno::BADF | Errno::NOMEM => error.into(),
+            _ => Errno::INVAL,
+        })?;
         Ok(Self { address: place.expose_provenance() as u64, length })
     }
 
@@ -297,15 +246,14 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `new` has mapped the range, and only this line unmaps it. There are no references to it:
         // the device reaches it by its address, through the kernel.
-        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address as usize), self.length) };
+        let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(self.address as usize), self.length) };
     }
 }
 
 /// Ends a socket: a read from any of its descriptors waits no longer. A read returns a message that is left,
 /// and zero bytes afterwards.
 pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
-    // SAFETY: the descriptor is open as long as `socket` is borrowed.
-    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+    let _ = rustix::net::shutdown(socket, Shutdown::Both);
 }
 
 /// Sets an environment variable if it is not set, or if `ours` returns true for its value. The caller ensures
@@ -323,14 +271,12 @@ pub(crate) fn set_unless(name: &CStr, value: &CStr, ours: impl FnOnce(&[u8]) -> 
 
 /// Returns the number of the user that this process runs as.
 pub(crate) fn user() -> u32 {
-    // SAFETY: the call takes no argument and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Makes this thread's sleeps end on time. By default the kernel delays their end by up to 50 µs.
 pub(crate) fn wake_on_time() {
-    // SAFETY: the call takes a number, and changes only this thread's timers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
 unsafe extern "C" {

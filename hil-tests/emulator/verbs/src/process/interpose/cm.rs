@@ -9,7 +9,9 @@ use super::paths;
 use crate::ground::errno::Errno;
 use crate::ground::{descriptors, owner, sys, sysfs};
 use crate::process::calls;
+use rustix::event::EventfdFlags;
 use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// Opens the rdma_cm file.
 pub(super) fn open(flags: c_int) -> c_int {
@@ -17,19 +19,21 @@ pub(super) fn open(flags: c_int) -> c_int {
     if owner::is_borrowed() || !paths::is_device_there() {
         return fail(Errno::IO);
     }
-    let descriptor = match sys::event_counter(flags & libc::O_NONBLOCK != 0, flags & libc::O_CLOEXEC != 0) {
+    // Both flags have the same value for `open` and `eventfd`.
+    let flags = EventfdFlags::from_bits_retain(flags.cast_unsigned());
+    let descriptor = match sys::event_counter(flags & (EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)) {
         Ok(descriptor) => descriptor,
         Err(errno) => return fail(errno),
     };
-    let opened = match descriptors::is_too_high(descriptor) {
+    let number = descriptor.as_raw_fd();
+    let opened = match descriptors::is_too_high(number) {
         true => Err(Errno(libc::EMFILE)),
-        false => guarded(|| calls::open_connections(descriptor)),
+        false => guarded(|| calls::open_connections(number)),
     };
     match opened {
-        Ok(()) => descriptor,
+        Ok(()) => descriptor.into_raw_fd(),
         Err(errno) => {
-            // SAFETY: the descriptor was just made, and nobody else has it.
-            unsafe { libc::close(descriptor) };
+            drop(descriptor);
             fail(errno)
         }
     }

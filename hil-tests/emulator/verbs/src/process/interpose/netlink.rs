@@ -60,12 +60,12 @@ fn is_ours(descriptor: c_int) -> bool {
 /// Answers a request that a program has sent over a socket to the list of devices.
 fn answer(descriptor: RawFd, request: &[u8]) -> Result<(), Errno> {
     if sys::netlink_port(descriptor) == Some(0) {
-        sys::bind_netlink(descriptor, 0).map_err(|_| Errno::IO)?;
+        sys::bind_netlink(descriptor).map_err(|_| Errno::IO)?;
     }
     let port = sys::netlink_port(descriptor).ok_or(Errno::BADF)?;
     let mut answering = ANSWERING.lock().unwrap_or_else(PoisonError::into_inner);
     if answering.as_ref().is_none_or(|(process, _)| *process != sys::pid()) {
-        let socket = sys::netlink(USERSOCK, 0).map_err(|_| Errno::IO)?;
+        let socket = sys::netlink(Some(rustix::net::netlink::USERSOCK), 0).map_err(|_| Errno::IO)?;
         descriptors::keep(&socket);
         *answering = Some((sys::pid(), socket));
     }
