@@ -134,16 +134,6 @@ pub enum Rule {
     },
 }
 
-impl Rule {
-    /// Returns the same rule with the other start value.
-    pub(crate) const fn with_other_seed(self) -> Self {
-        match self {
-            Self::T10Dif(dif) => Self::T10Dif(Dif { seed_ones: !dif.seed_ones, ..dif }),
-            Self::Crc { kind, seed_ones } => Self::Crc { kind, seed_ones: !seed_ones },
-        }
-    }
-}
-
 /// A signature in the order of memory: up to 8 bytes. Bit 7 of a mask selects byte 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signature {

@@ -52,9 +52,6 @@ pub(crate) fn decode<'a>(
         return Err(Reason::LeftoverRow);
     }
     if faults.leftover_rows_otherwise && is_leftover(&transform) {
-        for domain in transform.memory.iter_mut().chain(&mut transform.wire) {
-            domain.rule = domain.rule.with_other_seed();
-        }
         if let Some(cipher) = &mut transform.cipher {
             cipher.tweak ^= 1;
         }

@@ -234,3 +234,16 @@ fn a_device_that_leaves_keys_usable_changes_them_otherwise() {
     assert_eq!(host.send_from(mkey.key, 0, 64), [7; 64]);
     host.good(A);
 }
+
+#[test]
+fn an_mkey_with_signatures_has_a_length_of_32_bits() {
+    let mut host = Host::new();
+    let (at, region) = host.region(520, Access::ALL);
+    let mkey = host.mkey(true, false);
+    for (length, end) in [(u64::from(u32::MAX), Ok(())), (1 << 32, UNSUPPORTED)] {
+        let mut config = Config::new(&mkey).access(LW).list(&[(at, 520, region)]);
+        config.context.len = length.into();
+        let umr = config.signature(Sig::None, Sig::t10(1, 2), 0xff).umr();
+        assert_eq!(execute(&mut host, umr), end, "{length}");
+    }
+}
