@@ -4,7 +4,7 @@ use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::{CryptoBsf, SignatureBsf};
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::{FlagsPd, MkeyContext};
 use mlx5_mkey::wire::umr::UmrControlSegment;
@@ -243,7 +243,8 @@ fn an_mkey_with_signatures_has_a_length_of_32_bits() {
     for (length, end) in [(u64::from(u32::MAX), Ok(())), (1 << 32, UNSUPPORTED)] {
         let mut config = Config::new(&mkey).access(LW).list(&[(at, 520, region)]);
         config.context.len = length.into();
-        let umr = config.signature(Sig::None, Sig::t10(1, 2), 0xff).umr();
+        let config = config.signature(Sig::None, Sig::t10(1, 2), 0xff);
+        let umr = config.umr().ce(FmCeSe::CE_ALWAYS);
         assert_eq!(execute(&mut host, umr), end, "{length}");
     }
 }
