@@ -51,10 +51,11 @@ pub(crate) fn decode<'a>(
     if faults.leftover_rows_refused && is_leftover(&transform) {
         return Err(Reason::LeftoverRow);
     }
-    if faults.leftover_rows_otherwise && is_leftover(&transform) {
-        if let Some(cipher) = &mut transform.cipher {
-            cipher.tweak ^= 1;
-        }
+    if faults.leftover_rows_otherwise
+        && is_leftover(&transform)
+        && let Some(cipher) = &mut transform.cipher
+    {
+        cipher.tweak ^= 1;
     }
     // A single-block engine limits the mkey's length in memory, including signatures.
     if let Some(cipher) = transform.cipher
