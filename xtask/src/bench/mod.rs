@@ -3,7 +3,6 @@
 mod emulator;
 mod goals;
 mod guest;
-mod plot;
 mod record;
 mod table;
 mod times;
@@ -23,7 +22,7 @@ use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
 
 pub(crate) const HELP: &str = "\
-cargo xtask bench [--host] [--json | --svg FILE | --record | --record-times | --readme]
+cargo xtask bench [--host] [--json | --record | --record-times | --readme]
 cargo xtask bench --emulator [--json]
 cargo xtask bench --guest
 
@@ -54,7 +53,6 @@ the machine and on its load, which are printed beside it. No test compares times
                null if the side does not perform the work; time has nanoseconds of the library and
                of the stripped libmlx5 in their best runs, the ratio of these two, and the median
                ratio of all rounds, null if not measured
-  --svg FILE   plot instructions against the number of scatter entries
   --record     write the counts to hil-tests/benches; `cargo xtask test bench` compares with them
   --record-times
                time the release profile on this machine and write the times to
@@ -159,7 +157,6 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let result = match rest[..] {
         [] => timed().map(|rows| format!("{}{}", table::text(&rows), footnote())),
         ["--json"] => timed().map(|rows| table::json(&rows, &Conditions::now())),
-        ["--svg", file] => draw(file),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
         ["--record-times"] => time(Profile::Release).and_then(times::write),
         ["--readme"] => {
@@ -256,15 +253,6 @@ fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<us
 
 fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
     faults.iter().try_for_each(|fault| writeln!(out, "{fault}")).map_err(|error| error.to_string())
-}
-
-/// Counts for each number of scatter entries, and draws the counts into an SVG file. Returns the slopes as
-/// text.
-fn draw(file: &str) -> Result<String, String> {
-    let rows = count(Profile::Lto, &["plot"], Libmlx5::Stripped)?;
-    let picture = plot::svg(&rows)?;
-    fs::write(file, picture).map_err(|error| format!("{file}: {error}"))?;
-    plot::slopes(&rows)
 }
 
 /// Builds the benchmark program and returns its path. The program is copied, because cargo builds both
