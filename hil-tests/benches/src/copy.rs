@@ -11,7 +11,6 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::black_box;
-use core::ptr;
 use mlx5_mkey::wire::{OCTOWORD_BYTES, Wqebb};
 
 /// Blocks of the longest request, which has 63 octowords.
@@ -34,9 +33,9 @@ pub struct BareCopy {
     producer: u32,
 }
 
-impl BareCopy {
+impl Default for BareCopy {
     /// Makes the ring and ready blocks of zeros, since the contents do not change the count of instructions.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             ring: Box::new([Wqebb::ZERO; BLOCKS + LONGEST]),
             ready: vec![[Wqebb::ZERO; LONGEST]; IOS],
@@ -44,7 +43,9 @@ impl BareCopy {
             producer: 0,
         }
     }
+}
 
+impl BareCopy {
     /// Copies requests of `OCTOWORDS` octowords, a size that the compiler knows. With `PSV`, copies a SET_PSV
     /// after each.
     #[inline(never)]
@@ -69,12 +70,6 @@ impl BareCopy {
             }
             publisher.send(*producer, control);
         }
-    }
-}
-
-impl Default for BareCopy {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -116,10 +111,6 @@ impl Side for BareCopy {
             || work.writes_per_completion().is_some())
     }
 
-    fn prepare(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
-        Ok(())
-    }
-
     fn run(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         macro_rules! copy {
             ($octowords:literal, $psv:literal) => {
@@ -145,9 +136,5 @@ impl Side for BareCopy {
 
     fn blocks(&self) -> u16 {
         self.producer as u16
-    }
-
-    fn drain(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
-        Ok(())
     }
 }

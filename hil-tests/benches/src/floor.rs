@@ -152,9 +152,9 @@ fn first(ios: &mut [FloorIo], requests: usize) -> &mut [FloorIo] {
     black_box(ios.split_at_mut(count).0)
 }
 
-impl Floor {
+impl Default for Floor {
     /// Makes the send queue and the completion queue. [`Side::prepare`] makes the I/Os.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let queue = Queue {
             names: [0; BLOCKS],
             ends: [0; BLOCKS],
@@ -173,7 +173,9 @@ impl Floor {
             ios: Vec::new(),
         }
     }
+}
 
+impl Floor {
     #[inline(never)]
     fn list4(&mut self, requests: usize) -> Result<(), Fault> {
         let Self { queue, ios, .. } = black_box(self);
@@ -277,12 +279,6 @@ impl Floor {
     }
 }
 
-impl Default for Floor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Side for Floor {
     fn does(&self, work: Work, batch: usize) -> bool {
         // The floor rings a doorbell for each request, so it does no batches.
@@ -332,8 +328,8 @@ mod tests {
     /// earlier requests.
     #[test]
     fn the_floor_writes_what_the_library_writes() -> Result<(), Fault> {
-        let mut memory = OursMemory::new();
-        let (mut ours, mut floor) = (Ours::new(&mut memory), Floor::new());
+        let mut memory = OursMemory::default();
+        let (mut ours, mut floor) = (Ours::new(&mut memory), Floor::default());
         for work in [Work::List4, Work::Xts4, Work::RdmaWrite] {
             for side in [&mut ours as &mut dyn Side, &mut floor] {
                 side.prepare(work, 3)?;

@@ -48,9 +48,9 @@ pub struct OursMemory {
 /// one with BlueFlame, and many on one completion queue.
 const SEND_QUEUES: usize = 4 + QUEUES;
 
-impl OursMemory {
+impl Default for OursMemory {
     /// Returns memory for all queues.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             rings: vec![[Wqebb::ZERO; BLOCKS]; SEND_QUEUES],
             slots: vec![SendSlot::array(); SEND_QUEUES],
@@ -60,12 +60,6 @@ impl OursMemory {
             receives: vec![DataSegment::default(); SLOTS],
             entries: vec![Cqe::UNWRITTEN; ENTRIES],
         }
-    }
-}
-
-impl Default for OursMemory {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

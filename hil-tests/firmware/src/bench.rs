@@ -19,11 +19,11 @@ use mlx5_bench::{Fault, Side, Work};
 /// Counts the instructions of all work.
 pub(crate) fn run() -> Result<(), Fault> {
     start_counting();
-    let mut memory = OursMemory::new();
+    let mut memory = OursMemory::default();
     let mut sides: [(&str, Box<dyn Side + '_>); 3] = [
         ("ours", Box::new(Ours::new(&mut memory))),
-        ("copy", Box::new(BareCopy::new())),
-        ("floor", Box::new(Floor::new())),
+        ("copy", Box::new(BareCopy::default())),
+        ("floor", Box::new(Floor::default())),
     ];
     for work in Work::ALL {
         for batch in work.batches() {

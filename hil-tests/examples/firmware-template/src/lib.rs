@@ -34,10 +34,10 @@ pub struct DeviceMemory {
     completion_record: CqDoorbellRecord,
 }
 
-impl DeviceMemory {
+impl Default for DeviceMemory {
     /// Returns the content that the memory must have before the device executes the commands that create the
     /// queues.
-    pub const fn new() -> Self {
+    fn default() -> Self {
         Self {
             ring: [Wqebb::ZERO; BLOCKS],
             entries: [Cqe::UNWRITTEN; BLOCKS],
@@ -47,27 +47,15 @@ impl DeviceMemory {
     }
 }
 
-impl Default for DeviceMemory {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Memory that only the service uses, not the device: its records of posted requests.
 pub struct OwnMemory {
     slots: [SendSlot; BLOCKS],
 }
 
-impl OwnMemory {
-    /// Returns memory without records of requests.
-    pub const fn new() -> Self {
-        Self { slots: SendSlot::array() }
-    }
-}
-
 impl Default for OwnMemory {
+    /// Returns memory without records of requests.
     fn default() -> Self {
-        Self::new()
+        Self { slots: SendSlot::array() }
     }
 }
 
@@ -165,7 +153,7 @@ mod tests {
 
     #[test]
     fn one_doorbell_publishes_both_requests_and_a_silent_device_ends_the_wait() {
-        let (mut device, mut own) = (DeviceMemory::new(), OwnMemory::new());
+        let (mut device, mut own) = (DeviceMemory::default(), OwnMemory::default());
         let rings = core::cell::Cell::new(0);
         let mkey = Mkey::plain(Key::from_raw(0x1234_00), 4);
         let qpn = Qpn::new(0x77).unwrap();

@@ -47,7 +47,7 @@ mod program {
 
     fn run() -> Result<(), &'static str> {
         let device = memory::for_device().ok_or("the memory of the device is taken")?;
-        let mut own = OwnMemory::new();
+        let mut own = OwnMemory::default();
         let register = NonNull::new(&raw mut DOORBELL).ok_or("no doorbell")?;
         // SAFETY: the word is 8-byte aligned, lives forever, and nobody else writes it. No device executes
         // the requests. For the register of a board, the documentation of `UarDoorbell::new` lists the

@@ -21,7 +21,7 @@ pub(crate) fn for_device() -> Option<&'static mut DeviceMemory> {
     // SAFETY: the linker script aligns this memory to 4096 bytes and places nothing else there. The size was
     // checked above. The flag `TAKEN` makes sure that this is the only reference.
     unsafe {
-        start.write(DeviceMemory::new());
+        start.write(DeviceMemory::default());
         Some(&mut *start)
     }
 }

@@ -111,8 +111,4 @@ impl Side for Devx {
     fn blocks(&self) -> u16 {
         self.queue.producer() as u16
     }
-
-    fn drain(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
-        Ok(())
-    }
 }

@@ -236,22 +236,37 @@ impl Libmlx5 {
         }
     }
 
-    #[inline(never)]
-    fn list_only<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: two setters follow `mkey_configure`.
-        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
-            Self::configure(mlx5, io, 2);
+    /// Configures the mkey of an I/O: the layout, and depending on the kind of mkey T10-DIF and crypto.
+    #[inline(always)]
+    fn whole<const SIGNED: bool, const ENCRYPTED: bool>(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
+        // SAFETY: as many setters follow as are announced.
+        unsafe {
+            Self::configure(mlx5, io, 2 + SIGNED as u8 + ENCRYPTED as u8);
             Self::list(mlx5, io);
+            if SIGNED {
+                self.ref_tag(mlx5, io);
+            }
+            if ENCRYPTED {
+                self.tweak(mlx5, io);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn configurations<const BATCHED: usize, const SIGNED: bool, const ENCRYPTED: bool>(
+        &self,
+        requests: usize,
+    ) -> Result<(), Fault> {
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| {
+            self.whole::<SIGNED, ENCRYPTED>(mlx5, io);
         })
     }
 
     /// Posts a configuration with a list, in a chain of its own. Returns libmlx5's result.
     #[inline(always)]
     fn one_list(&self, io: &RefIo) -> i32 {
-        // SAFETY: two setters follow `mkey_configure`.
-        self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
-            Self::configure(mlx5, io, 2);
-            Self::list(mlx5, io);
+        self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| {
+            self.whole::<false, false>(mlx5, io);
         })
     }
 
@@ -289,26 +304,6 @@ impl Libmlx5 {
     }
 
     #[inline(never)]
-    fn encrypted<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: three setters follow `mkey_configure`.
-        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
-            Self::configure(mlx5, io, 3);
-            Self::list(mlx5, io);
-            self.tweak(mlx5, io);
-        })
-    }
-
-    #[inline(never)]
-    fn t10dif<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: three setters follow `mkey_configure`.
-        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
-            Self::configure(mlx5, io, 3);
-            Self::list(mlx5, io);
-            self.ref_tag(mlx5, io);
-        })
-    }
-
-    #[inline(never)]
     fn crc32c<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
         let wire = domain(1, &self.crc);
         let signature = signature(&wire);
@@ -317,17 +312,6 @@ impl Libmlx5 {
             Self::configure(mlx5, io, 3);
             Self::list(mlx5, io);
             ((*mlx5).set_mkey_sig)(mlx5, &signature);
-        })
-    }
-
-    #[inline(never)]
-    fn both<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: four setters follow `mkey_configure`.
-        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
-            Self::configure(mlx5, io, 4);
-            Self::list(mlx5, io);
-            self.ref_tag(mlx5, io);
-            self.tweak(mlx5, io);
         })
     }
 
@@ -394,30 +378,10 @@ impl Libmlx5 {
     #[inline(never)]
     fn io_of(&self, kind: Kind, requests: usize) -> Result<(), Fault> {
         match kind {
-            // SAFETY: as many setters follow as are announced.
-            Kind::Plain => self.io(requests, |mlx5, io| unsafe {
-                Self::configure(mlx5, io, 2);
-                Self::list(mlx5, io);
-            }),
-            // SAFETY: as many setters follow as are announced.
-            Kind::Encrypted => self.io(requests, |mlx5, io| unsafe {
-                Self::configure(mlx5, io, 3);
-                Self::list(mlx5, io);
-                self.tweak(mlx5, io);
-            }),
-            // SAFETY: as many setters follow as are announced.
-            Kind::Signed => self.io(requests, |mlx5, io| unsafe {
-                Self::configure(mlx5, io, 3);
-                Self::list(mlx5, io);
-                self.ref_tag(mlx5, io);
-            }),
-            // SAFETY: as many setters follow as are announced.
-            Kind::Both => self.io(requests, |mlx5, io| unsafe {
-                Self::configure(mlx5, io, 4);
-                Self::list(mlx5, io);
-                self.ref_tag(mlx5, io);
-                self.tweak(mlx5, io);
-            }),
+            Kind::Plain => self.io(requests, |mlx5, io| self.whole::<false, false>(mlx5, io)),
+            Kind::Encrypted => self.io(requests, |mlx5, io| self.whole::<false, true>(mlx5, io)),
+            Kind::Signed => self.io(requests, |mlx5, io| self.whole::<true, false>(mlx5, io)),
+            Kind::Both => self.io(requests, |mlx5, io| self.whole::<true, true>(mlx5, io)),
         }
     }
 
@@ -505,10 +469,10 @@ impl Libmlx5 {
     fn configure_all(&mut self, work: Work) -> Result<(), Fault> {
         for _ in 0..IOS / BATCH {
             match work.kind() {
-                Kind::Plain => self.list_only::<1>(BATCH)?,
-                Kind::Encrypted => self.encrypted::<1>(BATCH)?,
-                Kind::Signed => self.t10dif::<1>(BATCH)?,
-                Kind::Both => self.both::<1>(BATCH)?,
+                Kind::Plain => self.configurations::<1, false, false>(BATCH)?,
+                Kind::Encrypted => self.configurations::<1, false, true>(BATCH)?,
+                Kind::Signed => self.configurations::<1, true, false>(BATCH)?,
+                Kind::Both => self.configurations::<1, true, true>(BATCH)?,
             }
             let last_blocks = if work.kind().has_signature() { 1 } else { 2 + work.entries().div_ceil(4) };
             let last_blocks = last_blocks + usize::from(work.kind() == Kind::Encrypted);
@@ -575,19 +539,19 @@ impl Libmlx5 {
     /// Posts the requests of the work.
     fn post_all(&self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         macro_rules! batched {
-            ($method:ident) => {
+            ($method:ident $(, $const:literal)*) => {
                 match batch {
-                    1 => self.$method::<1>(requests),
-                    _ => self.$method::<BATCH>(requests),
+                    1 => self.$method::<1 $(, $const)*>(requests),
+                    _ => self.$method::<BATCH $(, $const)*>(requests),
                 }
             };
         }
         match work {
             Work::Interleaved3 => batched!(interleaved),
-            Work::Xts4 => batched!(encrypted),
-            Work::T10Dif1 => batched!(t10dif),
+            Work::Xts4 => batched!(configurations, false, true),
+            Work::T10Dif1 => batched!(configurations, true, false),
             Work::Crc32c1 => batched!(crc32c),
-            Work::T10DifXts4 | Work::FirstT10DifXts4 => batched!(both),
+            Work::T10DifXts4 | Work::FirstT10DifXts4 => batched!(configurations, true, true),
             Work::RdmaWrite => batched!(rdma_write),
             Work::ReconfigureList4 => batched!(new_list),
             Work::ReconfigureTweak => batched!(new_tweak),
@@ -598,7 +562,7 @@ impl Libmlx5 {
             _ if work.is_on_full_queue() => self.list_after_completion(requests),
             Work::Completion16 => self.poll::<BATCH>(requests).map(drop),
             _ if work.writes_per_completion().is_some() => self.poll::<1>(requests).map(drop),
-            _ => batched!(list_only),
+            _ => batched!(configurations, false, false),
         }
     }
 }

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 /// Counts work on the named sides, or on all sides.
 fn count_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
-    let mut memory = OursMemory::new();
+    let mut memory = OursMemory::default();
     let mut sides: Vec<(&str, Box<dyn Side + '_>)> = Vec::new();
     if is_wanted("ours") {
         sides.push(("ours", Box::new(Ours::new(&mut memory))));
@@ -74,10 +74,10 @@ fn count_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
         sides.push((name, Box::new(Libmlx5::open()?)));
     }
     if is_wanted("copy") {
-        sides.push(("copy", Box::new(BareCopy::new())));
+        sides.push(("copy", Box::new(BareCopy::default())));
     }
     if is_wanted("floor") {
-        sides.push(("floor", Box::new(Floor::new())));
+        sides.push(("floor", Box::new(Floor::default())));
     }
     for work in Work::ALL.iter().copied() {
         for batch in work.batches() {
@@ -124,7 +124,7 @@ fn bench_counted_region(side: &mut dyn Side, work: Work, batch: usize, requests:
 
 /// Times and counts each work of the library on this machine. No device takes part.
 fn own() -> Result<(), Box<dyn Error>> {
-    let mut memory = OursMemory::new();
+    let mut memory = OursMemory::default();
     let mut ours = Ours::new(&mut memory);
     let mut counter = Counter::start();
     if let Err(error) = &counter {
@@ -186,7 +186,7 @@ fn instructions(
 
 /// Times the named work, or all work. In each round, the library does the work first, then libmlx5.
 fn time_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
-    let mut memory = OursMemory::new();
+    let mut memory = OursMemory::default();
     let (mut ours, mut devx, mut libmlx5) = (Ours::new(&mut memory), Devx::open()?, Libmlx5::open()?);
     for work in Work::ALL.iter().filter(|work| wanted.is_empty() || wanted.contains(&&*work.to_string())) {
         for batch in work.batches() {
