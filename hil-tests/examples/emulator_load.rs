@@ -15,7 +15,6 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Duration of each measurement.
 const TIME: Duration = Duration::from_secs(1);
 /// Bytes of a message between two processes.
 const PING: usize = 4096;

@@ -179,7 +179,6 @@ struct Pair<'p> {
     programs: &'p Path,
     folder: tempfile::TempDir,
     number: u64,
-    /// The number of programs started so far.
     started: u64,
     address: String,
 }
@@ -278,7 +277,6 @@ impl<'p> Pair<'p> {
     }
 }
 
-/// A program of a pair.
 struct Program {
     running: Running,
     log: PathBuf,

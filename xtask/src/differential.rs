@@ -24,7 +24,6 @@ Exit status: 0 no difference; 1 a difference, or a kind of request never occurre
 few hundred configurations; 2 libmlx5 is missing or too old.
 ";
 
-/// The default number of mkey configurations.
 const COUNT: u64 = 20_000;
 /// The AES-XTS engines. Each gets half of the configurations.
 const ENGINES: [&str; 2] = ["multi-block", "single-block"];

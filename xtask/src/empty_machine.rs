@@ -23,7 +23,6 @@ const PACKAGES: [&str; 4] = ["gcc", "libc6-dev", "git", "ca-certificates"];
 const TOOLCHAIN: &str = "opt/rust";
 const CLONE: &str = "root/mlx5-mkey";
 
-/// Makes the system and runs the README's commands in it.
 pub(crate) fn run() -> Result<(), String> {
     let system = make()?;
     check(enter(&system, &commands(&read(&root().join("README.md"))?)?)?)

@@ -26,7 +26,6 @@ Inputs that reach new code are kept in target/fuzz/corpus, from which the next r
 Targets:
 ";
 
-/// The default duration for each target, in seconds.
 const SECONDS: u64 = 10;
 
 /// The sum of the targets' durations in the step `fuzz` of `cargo xtask test`, in seconds.
@@ -41,7 +40,6 @@ const FEWEST: [(Part, u64, &str); 2] = [
     (Part::StandIn, 100_000, "calls of the stand-in's targets"),
 ];
 
-/// Fuzzes the targets that the arguments name, or all targets.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
         return run::print(&help(), 0);
@@ -117,7 +115,6 @@ fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program with all targets, and the folder for its files.
 struct Fuzzer {
     program: PathBuf,
     folder: PathBuf,
@@ -217,7 +214,6 @@ impl Fuzzer {
     }
 }
 
-/// Parses the number of calls from the last output of libFuzzer.
 fn executions(output: &str) -> Option<u64> {
     let line = output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
     line.trim().parse().ok().filter(|count| *count > 0)

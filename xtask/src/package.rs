@@ -14,7 +14,6 @@ the repository. The package stays in target/package.
   --help                this text
 ";
 
-/// Packs the library, and tests the package.
 pub(crate) fn run() -> Result<(), String> {
     let target = run::itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let packed = pack(target)?;

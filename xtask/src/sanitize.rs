@@ -150,7 +150,6 @@ impl Host {
         Ok(Self { triple: triple.into(), library })
     }
 
-    /// Returns whether the library of a sanitizer is installed.
     fn has_library(&self, sanitizer: &str) -> bool {
         let end = format!("_rt.{sanitizer}.a");
         let files = fs::read_dir(Path::new(&self.library)).into_iter().flatten().flatten();

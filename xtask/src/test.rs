@@ -96,7 +96,6 @@ fn be(step: &Step) -> ExitCode {
     }
 }
 
-/// Returns the help text, with a line for each step.
 fn help() -> String {
     let of = |tier: Tier| {
         let steps = STEPS.iter().filter(move |step| step.tier == tier);

@@ -82,7 +82,6 @@ const SPECIFICATION: &str = "aarch64-bluefield-none";
 /// libraries as all others.
 const BITCODE: &str = "-Cembed-bitcode=yes";
 
-/// The linker for both systems.
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 
 /// A cargo and a rustc that can build for a board.

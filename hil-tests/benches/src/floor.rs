@@ -233,7 +233,6 @@ impl Floor {
         Ok(())
     }
 
-    /// Takes a completion of a successful request.
     #[inline(always)]
     fn poll(&mut self) -> Option<Completion> {
         let Self { queue, entries, consumer, completions, .. } = self;

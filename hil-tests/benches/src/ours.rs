@@ -288,7 +288,6 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts the requests of the work.
     fn post(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), PostError> {
         let Self { queue, limited, ios, volume, .. } = self;
         let ios = first(ios, requests);

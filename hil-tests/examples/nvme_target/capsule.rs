@@ -43,7 +43,6 @@ impl KeyedSgl {
     }
 }
 
-/// A command.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Command {
@@ -128,7 +127,6 @@ impl Status {
     }
 }
 
-/// A response.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Response {

@@ -287,7 +287,6 @@ impl Listener {
         Ok(Self { channel, id })
     }
 
-    /// Waits for the next event.
     pub(crate) fn next(&self) -> Result<Event> {
         let mut raw = ptr::null_mut();
         // SAFETY: the channel lives; `raw` is written during the call.

@@ -137,7 +137,6 @@ struct Controller {
     errors: u64,
 }
 
-/// A queue of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) controller: u16,

@@ -44,9 +44,7 @@ pub(crate) struct Session {
     volume: Arc<Volume>,
     queue: QueuePair,
     completions: CqReader,
-    /// An mkey for each slot.
     mkeys: Mkeys,
-    /// The received commands.
     inbox: Buffer,
     /// The data of commands between volume and wire.
     staging: Buffer,
@@ -99,7 +97,6 @@ impl Session {
         Ok(session)
     }
 
-    /// Returns the number of the queue pair.
     pub(crate) const fn qpn(&self) -> Qpn {
         self.queue.qpn()
     }
@@ -143,7 +140,6 @@ impl Session {
         }
     }
 
-    /// Posts the receive request of a slot.
     fn receive(&mut self, slot: usize) -> Result {
         let sge = self.inbox.sge(slot * COMMAND..(slot + 1) * COMMAND)?;
         self.queue.post_receive(slot as u64, &[sge])?;

@@ -7,7 +7,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of a T10-DIF.
 pub(crate) const DIF: usize = 8;
 
 /// The size of a volume.

@@ -164,7 +164,6 @@ impl Keys {
         Mover::new(&self.device, &self.pd, self.geometry, self.gid_index)
     }
 
-    /// Returns the key with this number.
     pub(crate) fn get(&mut self, number: u32) -> Outcome<&mut VolumeKey> {
         let Self { current, rotation, .. } = self;
         let mut keys = std::iter::once(current).chain(rotation.as_mut().map(|rotation| &mut rotation.old));

@@ -75,12 +75,10 @@ impl Load {
         Self { phase: Phase::Fill(0), generations, busy, max_blocks, mix, random, drawn: None, noise }
     }
 
-    /// Returns the number of blocks of the volume.
     fn blocks(&self) -> u64 {
         self.busy.len() as u64
     }
 
-    /// Returns whether the phase is complete.
     pub(crate) fn is_over(&self) -> bool {
         match self.phase {
             Phase::Fill(next) | Phase::Check(next) => next == self.blocks(),

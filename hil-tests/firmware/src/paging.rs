@@ -1,11 +1,9 @@
 //! Builds the processor's translation tables, as plain numbers: pages of 4 KB, addresses of 39 bits, each
 //! address mapped to itself.
 
-/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 /// Number of address bits that are translated. Higher bits are 0.
 pub(crate) const ADDRESS_BITS: u64 = 39;
-/// Entries of a table.
 const ENTRIES: usize = 512;
 /// log2 of the bytes that an entry of each level covers: 1 GB, 2 MB, 4 KB.
 const SHIFTS: [u32; 3] = [30, 21, 12];

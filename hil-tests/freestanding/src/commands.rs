@@ -14,7 +14,6 @@ macro_rules! commands {
             $(#[doc = stringify!($name)] $name(&'a $name $(<$parameter>)?),)+
         }
 
-        /// Encodes a command and decodes its reply.
         #[unsafe(no_mangle)]
         pub fn entry_command(command: &AnyCommand<'_>, mailbox: &mut [u8], reply: &[u8]) -> Option<usize> {
             match command {
@@ -50,32 +49,27 @@ pub fn entry_pages(size: LogPageSize, addresses: [u64; 4]) -> Option<PageList<4>
     (contiguous.bytes() == list.bytes()).then_some(contiguous)
 }
 
-/// Returns the last of the pages that a reply gives back.
 #[unsafe(no_mangle)]
 pub fn entry_taken_pages(command: &TakePages<4>, reply: &[u8]) -> Option<u64> {
     command.decode(reply).ok()?.addresses().last().copied()
 }
 
-/// Returns the offset of the send ring in the memory of a queue pair's rings.
 #[unsafe(no_mangle)]
 pub fn entry_send_ring(command: &CreateQpOnPages<4>) -> u64 {
     command.send_ring_offset()
 }
 
-/// Makes a command that creates PSVs, and compares it with another.
 #[unsafe(no_mangle)]
 pub fn entry_create_psv(pd: Pdn, other: &CreatePsv<4>) -> Option<CreatePsv<4>> {
     let command = CreatePsv::new(pd);
     if command == *other { None } else { Some(command) }
 }
 
-/// Decodes a reply that holds PSV indices.
 #[unsafe(no_mangle)]
 pub fn entry_psvs(command: &CreatePsv<4>, reply: &[u8]) -> Option<[PsvIndex; 4]> {
     command.decode(reply).ok()
 }
 
-/// Makes two secrets, XORs the second into the first, and wipes the second.
 #[unsafe(no_mangle)]
 pub fn entry_secret(key: &mut [u8; 40], other: [u8; 40]) -> Secret<40> {
     let mut secret = Secret::take(key);
@@ -87,7 +81,6 @@ pub fn entry_secret(key: &mut [u8; 40], other: [u8; 40]) -> Secret<40> {
     secret
 }
 
-/// Makes XTS keys of both sizes.
 #[unsafe(no_mangle)]
 pub fn entry_xts_key(short: &[u8; 32], long: &[u8; 64]) -> bool {
     let keys = (XtsKey::new(short), XtsKey::new(long));

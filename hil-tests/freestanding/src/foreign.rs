@@ -122,7 +122,6 @@ const BLOCKS: usize = 1024;
 type Queue<'r> = SendQueue<'r, Bell>;
 type Receive<'r> = ReceiveQueue<'r>;
 
-/// Makes a send queue.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_send<'r>(
     config: SendQueueConfig,
@@ -134,7 +133,6 @@ pub fn entry_foreign_send<'r>(
     SendQueue::new(config, ring, slots, record, bell)
 }
 
-/// Converts lists to layouts.
 #[unsafe(no_mangle)]
 pub fn entry_list_layouts<'a>(slice: &'a [KlmEntry], array: &'a [KlmEntry; 4]) -> [Layout<'a>; 2] {
     [Layout::from(slice), Layout::from(array)]
@@ -158,7 +156,6 @@ pub fn entry_foreign_post(
     queue.request(6).rdma_write_imm(remote, 1, data)
 }
 
-/// Posts requests whose entries are arrays of a fixed size.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_arrays(
     queue: &mut Queue<'_>,
@@ -199,7 +196,6 @@ pub fn entry_foreign_pages(
     Ok(completions.poll(queue).is_some())
 }
 
-/// Reads the state of a send queue and of its doorbell, and cancels and retires requests.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_books(
     queue: &mut Queue<'_>,
@@ -220,7 +216,6 @@ pub fn entry_foreign_books(
     Some(sum ^ u32::from(*first.first()?))
 }
 
-/// Shares a queue whose doorbell is a reference, and takes the queue back.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_share<'r>(
     queue: Queue<'r>,
@@ -234,7 +229,6 @@ pub fn entry_foreign_share<'r>(
 /// A user's own function that consumes the ids of requests.
 pub struct Named(fn(u64));
 
-/// Makes a receive queue, posts, publishes and retires receive requests, and restarts the queue.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_receive<'r>(
     config: ReceiveQueueConfig,
@@ -253,7 +247,6 @@ pub fn entry_foreign_receive<'r>(
     Some(queue)
 }
 
-/// Takes completions for a user's own queues.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_poll(
     completions: &mut CompletionQueue<'_>,
@@ -278,7 +271,6 @@ pub fn entry_foreign_poll(
     completions.poll_or_arm(switch, &mut &mut *bell).is_some()
 }
 
-/// Discards completion entries.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_discard(completions: &mut CompletionQueue<'_>, is_stale: &mut Stale) -> usize {
     completions.discard(|entry| (is_stale.0)(entry))
@@ -290,7 +282,6 @@ pub struct Stale(fn(&Cqe) -> bool);
 /// The queues of a queue pair.
 type Both<'q, 'r> = (&'q mut Queue<'r>, &'q mut Receive<'r>);
 
-/// Calls the functions of the library's own routers directly.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_route<'q, 'r>(
     router: &mut QpRouter<'_, Both<'q, 'r>>,
@@ -315,7 +306,6 @@ pub fn entry_foreign_route<'q, 'r>(
     )
 }
 
-/// Keeps a user's own queues in a table.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_table(
     table: &mut QpTable<'_, Books>,
@@ -334,7 +324,6 @@ pub fn entry_foreign_table(
     table.remove(qpn)
 }
 
-/// Makes empty tables for a user's own queues, in the user's memory.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_table<'m>(
     slots: &'m mut [TableSlot<Books>],
@@ -343,7 +332,6 @@ pub fn entry_foreign_new_table<'m>(
     [QpTable::new(slots), QpTable::new(array)]
 }
 
-/// Calls each function of a pool of mkeys.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_pool(
     pool: &mut MkeyPool<'_>,
@@ -373,7 +361,6 @@ impl<'m, T> From<Own<'m, T>> for Room<'m, T> {
     }
 }
 
-/// Makes a pool of mkeys in the user's memory, and fills another one.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_pool<'m>(
     mkeys: [Own<'m, Mkey>; 2],
@@ -388,7 +375,6 @@ pub fn entry_foreign_new_pool<'m>(
     Some([filled, MkeyPool::new(other_mkeys, other_slots).ok()?])
 }
 
-/// Calls each function of a pool of memory windows.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_windows(
     pool: &mut WindowPool<'_>,
@@ -410,7 +396,6 @@ pub fn entry_foreign_windows(
     Some(pool.available())
 }
 
-/// Makes a pool of memory windows in the user's memory.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_new_windows<'m>(
     windows: Own<'m, MemoryWindow>,
@@ -419,13 +404,11 @@ pub fn entry_foreign_new_windows<'m>(
     WindowPool::new(windows, slots).ok()
 }
 
-/// Returns the first slot of a table's memory.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_room<'r>(room: &'r mut Room<'_, TableSlot<Books>>) -> Option<&'r mut TableSlot<Books>> {
     if room.as_ref().is_empty() { None } else { room.as_mut().first_mut() }
 }
 
-/// Prints each type with a type parameter.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_print(
     out: &mut Silent,
@@ -441,7 +424,6 @@ pub fn entry_foreign_print(
     write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))
 }
 
-/// Reports the findings about a request and about a completion entry, one by one.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_findings(bytes: &[u8], device: &DeviceContext, out: &mut Silent) {
     if let Ok(request) = WorkRequest::parse(bytes) {
@@ -489,7 +471,6 @@ impl PageSource for Pages {
 /// A command queue over the user's own registers.
 type Commands<'m> = CommandQueue<'m, Words<'m>>;
 
-/// Takes a device from reset to the state in which it creates objects.
 #[unsafe(no_mangle)]
 pub fn entry_start<'m>(
     words: Words<'m>,
@@ -503,7 +484,6 @@ pub fn entry_start<'m>(
     Ok(commands)
 }
 
-/// Creates an object and stops the device.
 #[unsafe(no_mangle)]
 pub fn entry_stop(
     commands: &mut Commands<'_>,
@@ -515,7 +495,6 @@ pub fn entry_stop(
     Ok((pd, commands.function()))
 }
 
-/// Executes a command whose length depends on its list.
 #[unsafe(no_mangle)]
 pub fn entry_execute_in(
     commands: &mut Commands<'_>,
@@ -526,14 +505,12 @@ pub fn entry_execute_in(
     commands.execute_in(command, mailbox, delay)
 }
 
-/// Accesses registers through a reference.
 #[unsafe(no_mangle)]
 pub fn entry_lent_registers(mut words: &mut Words<'_>, register: Register, value: u32) -> u32 {
     Registers::write(&mut words, register, value);
     Registers::read(&mut words, register)
 }
 
-/// Prints the state of a command queue, and an error.
 #[unsafe(no_mangle)]
 pub fn entry_print_commands(
     out: &mut Silent,

@@ -9,6 +9,8 @@
 #![cfg_attr(target_os = "none", no_std)]
 // The inspection finds entries by their symbol names. No other code defines these symbols.
 #![allow(unsafe_code)]
+// The names of most entries say what they call.
+#![allow(missing_docs)]
 
 pub mod commands;
 pub mod foreign;
@@ -45,7 +47,6 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// A send queue with the doorbell of a real device.
 type Queue<'r> = SendQueue<'r, UarDoorbell>;
 
-/// Makes a send queue.
 #[unsafe(no_mangle)]
 pub fn entry_new_send<'r>(
     ring: &'r mut [Wqebb],
@@ -56,13 +57,11 @@ pub fn entry_new_send<'r>(
     SendQueue::new(SendQueueConfig::new(Qpn::from_low_bits(1)), ring, slots, record, doorbell).ok()
 }
 
-/// Publishes the posted requests.
 #[unsafe(no_mangle)]
 pub fn entry_ring_doorbell(queue: &mut Queue<'_>) {
     queue.ring_doorbell();
 }
 
-/// Posts the smallest request and publishes it.
 #[unsafe(no_mangle)]
 pub fn entry_post_and_ring(queue: &mut Queue<'_>) {
     if queue.request(1).nop().is_ok() {
@@ -70,7 +69,6 @@ pub fn entry_post_and_ring(queue: &mut Queue<'_>) {
     }
 }
 
-/// Posts the configuration of an mkey.
 #[unsafe(no_mangle)]
 pub fn entry_configure(
     queue: &mut Queue<'_>,
@@ -101,7 +99,6 @@ pub fn entry_batch(
     batch.request(5).signaled().rdma_write(remote, sges)
 }
 
-/// Changes a prepared configuration.
 #[unsafe(no_mangle)]
 pub fn entry_change_prepared(
     prepared: &mut PreparedConfig,
@@ -115,13 +112,11 @@ pub fn entry_change_prepared(
     prepared.set_app_tag(domain, lba as u16)
 }
 
-/// Prepares a configuration.
 #[unsafe(no_mangle)]
 pub fn entry_prepare(kind: MkeyKind, config: &MkeyConfig) -> Option<PreparedConfig> {
     PreparedConfig::new(kind, config).or_else(|_| PreparedConfig::with_any_data_unit(kind, config)).ok()
 }
 
-/// Invalidates an mkey, and a key for which there is no `Mkey`.
 #[unsafe(no_mangle)]
 pub fn entry_invalidate(queue: &mut Queue<'_>, mkey: &mut Mkey, key: Key) -> Result<(), PostError> {
     queue.request(1).invalidate_mkey(mkey)?;
@@ -149,7 +144,6 @@ pub fn entry_data_path(
     queue.request(9).masked_atomic(remote, atomic, old)
 }
 
-/// Posts a request of the caller's own bytes, and a copy inside memory.
 #[unsafe(no_mangle)]
 pub fn entry_raw(
     queue: &mut Queue<'_>,
@@ -174,7 +168,6 @@ pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, done: CompletedSend<'_>)
     Some(first ^ known ^ bell as u64 ^ u64::from(block.0.first().copied()?))
 }
 
-/// Shares a queue, and replaces the doorbell of the returned queue.
 #[unsafe(no_mangle)]
 pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell>) -> Result<u32, PostError> {
     shared.with(|queue| queue.request(1).nop())?;
@@ -183,13 +176,11 @@ pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell>) -> Result<u32, Post
     Ok(queue.producer())
 }
 
-/// Goes through the blocks of the last request, as a doorbell does that copies whole requests.
 #[unsafe(no_mangle)]
 pub fn entry_last_request(last: &LastRequest<'_>) -> usize {
     last.blocks().count()
 }
 
-/// Makes a receive queue.
 #[unsafe(no_mangle)]
 pub fn entry_new_receive<'r>(
     ring: &'r mut [DataSegment],
@@ -201,20 +192,17 @@ pub fn entry_new_receive<'r>(
     ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, ring, ids, record).ok()
 }
 
-/// Posts receive buffers.
 #[unsafe(no_mangle)]
 pub fn entry_post_receive(queue: &mut ReceiveQueue<'_>, id: u64, sges: &[Sge]) -> Result<u32, PostError> {
     queue.post(id, sges)?;
     Ok(queue.free_slots())
 }
 
-/// Publishes receive buffers.
 #[unsafe(no_mangle)]
 pub fn entry_publish(queue: &mut ReceiveQueue<'_>) {
     queue.publish();
 }
 
-/// Retires a receive request.
 #[unsafe(no_mangle)]
 pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_>, done: CompletedReceive<'_>) -> Option<u64> {
     let told = u64::from(done.counter()) ^ u64::from(done.qpn().get());
@@ -243,25 +231,21 @@ pub fn entry_blue_flame(doorbell: &mut BlueFlame, last: &LastRequest<'_>) -> boo
     last.is_alone()
 }
 
-/// Takes a raw completion entry.
 #[unsafe(no_mangle)]
 pub fn entry_take(completions: &mut CompletionQueue<'_>) -> Option<Cqe> {
     completions.take_entry()
 }
 
-/// Gives the places of taken completion entries back to the device.
 #[unsafe(no_mangle)]
 pub fn entry_release(completions: &mut CompletionQueue<'_>) {
     completions.release();
 }
 
-/// Requests a completion event.
 #[unsafe(no_mangle)]
 pub fn entry_arm(completions: &mut CompletionQueue<'_>, doorbell: &mut UarCqDoorbell, entries: ArmFor) {
     completions.arm(doorbell, entries);
 }
 
-/// Polls, requests an event, and polls again.
 #[unsafe(no_mangle)]
 pub fn entry_poll_or_arm(
     completions: &mut CompletionQueue<'_>,
@@ -280,7 +264,6 @@ type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r>);
 /// one completion with waiting.
 macro_rules! poll {
     ($poll:ident, $batch:ident, $wait:ident: $queues:ty, |$given:ident, $mkeys:ident| $router:expr) => {
-        /// Takes one completion.
         #[unsafe(no_mangle)]
         pub fn $poll(
             completions: &mut CompletionQueue<'_>,
@@ -290,7 +273,6 @@ macro_rules! poll {
             completions.poll(&mut $router).map(|completion| completion.map(sum))
         }
 
-        /// Takes several completions.
         #[unsafe(no_mangle)]
         pub fn $batch(completions: &mut CompletionQueue<'_>, $given: $queues, $mkeys: &mut [Mkey]) -> u64 {
             let mut all = 0;
@@ -298,7 +280,6 @@ macro_rules! poll {
             all
         }
 
-        /// Waits for one completion.
         #[unsafe(no_mangle)]
         pub fn $wait(
             completions: &mut CompletionQueue<'_>,
@@ -335,13 +316,11 @@ pub fn entry_long_completions<'r>(
     Some(completions)
 }
 
-/// Prints the state of a completion queue.
 #[unsafe(no_mangle)]
 pub fn entry_print_completions(completions: &CompletionQueue<'_, Cqe128>, out: &mut Silent) -> fmt::Result {
     write!(out, "{completions:?}")
 }
 
-/// Discards some 128-byte entries, and polls for a completion.
 #[unsafe(no_mangle)]
 pub fn entry_poll_long(
     completions: &mut CompletionQueue<'_, Cqe128>,
@@ -352,7 +331,6 @@ pub fn entry_poll_long(
     completions.poll(&mut QpRouter { queues, mkeys }).map(|completion| completion.map(sum))
 }
 
-/// Discards the completion entries of a queue pair.
 #[unsafe(no_mangle)]
 pub fn entry_discard(completions: &mut CompletionQueue<'_>, qpn: Qpn) -> usize {
     completions.discard(|entry| entry.is_of(qpn))
@@ -376,7 +354,6 @@ fn sum(completion: Completion) -> u64 {
     }
 }
 
-/// Inserts queue pairs into a table and removes them.
 #[unsafe(no_mangle)]
 pub fn entry_change_table<'q, 'r>(
     table: &mut QpTable<'_, Queues<'q, 'r>>,
@@ -391,7 +368,6 @@ pub fn entry_change_table<'q, 'r>(
     table.remove(qpn)
 }
 
-/// Decodes requests and completion entries, and prints them.
 #[unsafe(no_mangle)]
 pub fn entry_inspect(
     bytes: &[u8],
@@ -451,7 +427,6 @@ pub fn control_that_panics(bytes: &[u8], at: usize) -> u8 {
     bytes[at]
 }
 
-/// Executes a command through memory-mapped registers, as on a real device.
 #[unsafe(no_mangle)]
 pub fn entry_execute(
     commands: &mut CommandQueue<'_, MappedRegisters>,

@@ -28,7 +28,6 @@ impl<'a> Input<'a> {
         number % end
     }
 
-    /// Returns one of the choices.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u32) as usize]
     }

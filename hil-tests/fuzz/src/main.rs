@@ -6,7 +6,6 @@ use hil_fuzz::{Functions, functions, targets};
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
-/// The fuzz target that this process runs.
 static TARGET: OnceLock<Functions> = OnceLock::new();
 
 fuzz_target!(

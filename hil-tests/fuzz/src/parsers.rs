@@ -10,7 +10,6 @@ use hil_tests::{recording, vectors};
 use std::path::Path;
 use xtask_parsers::{boards, hex};
 
-/// Number of parsers.
 const PARSERS: u8 = 8;
 
 pub(crate) fn run(bytes: &[u8]) {

@@ -20,7 +20,6 @@ fn sources(folder: &Path) -> String {
     text
 }
 
-/// Returns the first word of a text.
 fn word(text: &str) -> &str {
     let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
     &text[..end.unwrap_or(text.len())]

@@ -18,10 +18,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::MaybeUninit;
 use zerocopy::IntoBytes;
 
-/// The number of steps of a sequence.
 const STEPS: u32 = 10;
 
-/// The most blocks of a ring.
 const BLOCKS: usize = 8;
 
 type Queue<'r> = SendQueue<'r, Silent>;
@@ -40,10 +38,8 @@ enum Step {
     Newest,
 }
 
-/// All steps.
 const ALL: [Step; 5] = [Step::Short, Step::Long, Step::Refuse, Step::Oldest, Step::Newest];
 
-/// The number of kinds of steps.
 const COUNT: u64 = ALL.len() as u64;
 
 const REMOTE: Remote = Remote { address: 0, rkey: Key::from_raw(0x500) };

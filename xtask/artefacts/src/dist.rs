@@ -83,7 +83,6 @@ struct Checks {
     twice: bool,
 }
 
-/// The two kinds of archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Emulator,
@@ -143,7 +142,6 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Makes the archive and runs the requested checks.
 fn made(
     content: Content,
     architecture: &str,

@@ -24,7 +24,6 @@ pub(super) struct Target {
     pub(super) multiarch: &'static str,
 }
 
-/// The target architectures of `cargo xtask dist`.
 pub(super) static ARCHITECTURES: [Target; 2] = [
     Target {
         name: "x86-64",

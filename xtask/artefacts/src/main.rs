@@ -71,7 +71,6 @@ fn smallest_service() -> Result<String, String> {
     size::check(&fs::read(&file).at(&file)?)
 }
 
-/// Returns objdump's disassembly of a file.
 fn disassemble(path: &Path) -> Result<String, String> {
     debian::install(debian::LINKER)?;
     let mut objdump = program("aarch64-linux-gnu-objdump", &["--disassemble", "--no-show-raw-insn"]);

@@ -13,7 +13,6 @@ use std::process::Command;
 use xtask::run::{At, answer, cargo, check, program, root};
 use xtask::{debian, host};
 
-/// The file of the checksums.
 const SUMS: &str = "SHA256SUMS";
 /// The SONAME of the library for C.
 const SONAME: &str = "libmlx5_mkey.so.1";
@@ -130,7 +129,6 @@ fn library(target: &Target, folder: &Path) -> Result<PathBuf, String> {
     LIBRARY.build(target, folder)
 }
 
-/// Returns the names of the functions that a shared library exports.
 fn exports(file: &Path) -> Result<BTreeSet<String>, String> {
     let listed = answer(program("nm", &["--dynamic", "--defined-only", &file.to_string_lossy()]))?;
     let names = listed.lines().filter_map(|line| line.rsplit(' ').next());

@@ -21,7 +21,6 @@ const LEAST: usize = 10;
 
 /// A copy of the library with planted panics. Its workspace has links to all other files of the repository.
 pub(super) struct Copy {
-    /// The workspace folder.
     pub(super) folder: PathBuf,
     /// The names of the functions that got a panic. The position of a name is the number of its panic.
     pub(super) functions: Vec<String>,

@@ -199,7 +199,6 @@ fn is_sealed(parameter: &Value) -> bool {
     bounds.into_iter().flatten().filter_map(path).any(|path| SEALED.contains(&path.as_str()))
 }
 
-/// Returns the name of a type in rustdoc's JSON.
 fn type_name(value: &Value) -> Option<String> {
     let (kind, inner) = value.as_object()?.iter().next()?;
     Some(match kind.as_str() {
@@ -213,7 +212,6 @@ fn type_name(value: &Value) -> Option<String> {
     })
 }
 
-/// Returns the last part of a path.
 fn last(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path)
 }

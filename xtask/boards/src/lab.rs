@@ -74,7 +74,6 @@ struct Lab {
 }
 
 impl Lab {
-    /// Makes a lab whose boards are processes of this machine.
     fn of_processes() -> Result<Self, String> {
         let program = host::executes("hil")?;
         let board = format!("device = 'softdev', program = {{ file = '{}' }}", program.display());
@@ -139,7 +138,6 @@ impl Lab {
         Ok(Self { folder, coordinator, _exporter: exporter, power, program, keys, patience })
     }
 
-    /// Returns whether the boards are processes.
     fn is_of_processes(&self) -> bool {
         self.keys.is_empty()
     }

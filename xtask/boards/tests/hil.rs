@@ -71,7 +71,6 @@ impl Rig {
     }
 }
 
-/// The exit status and the output of a run.
 struct Ran {
     status: Option<i32>,
     out: String,
@@ -142,7 +141,6 @@ impl Drop for Runner {
     }
 }
 
-/// Sends a signal to a running process.
 fn kill(pid: &str, signal: Signal) {
     kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), signal).unwrap();
 }

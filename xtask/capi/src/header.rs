@@ -86,7 +86,6 @@ const TYPES: &[(&str, &str)] = &[
 /// packagers do by cargo-c, has no generator.
 pub(super) const PUBLISHED: &str = "src/capi/mlx5_mkey.h";
 
-/// Generates the header.
 pub(super) fn make() -> Result<String, String> {
     let folder = root().join("src/capi");
     let page = fs::read_to_string(folder.join("mod.rs")).map_err(|error| format!("src/capi: {error}"))?;

@@ -22,7 +22,6 @@ pub(super) const ADOPT: &str = "hil-tests/capi/adopt.c";
 /// Linux with glibc.
 const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// The architecture for which a library is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Architecture {
     X86,
@@ -85,7 +84,6 @@ impl Architecture {
         Ok(root().join("target/cross").join(&toolchain.triple).join("release"))
     }
 
-    /// Returns the name of the C compiler for this architecture.
     pub(super) fn compiler(self) -> &'static str {
         if self.is_this_machine() { "gcc" } else { "aarch64-linux-gnu-gcc" }
     }
@@ -193,7 +191,6 @@ impl Installed {
         Ok(words)
     }
 
-    /// Returns the names of the functions that the shared library exports.
     pub(super) fn exports(&self) -> Result<Vec<String>, String> {
         symbols(&self.folder.join("lib").join(SHARED), "--defined-only")
     }

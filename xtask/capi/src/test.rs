@@ -42,7 +42,6 @@ impl Programs {
         Ok(Self(folder))
     }
 
-    /// Compiles a source file, and returns the path of the compiled program.
     fn compile(&self, library: &Installed, source: &Path, linked: Linked) -> Result<PathBuf, String> {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
         let program = self.0.join(format!("{name}-{}-{linked:?}", library.architecture.name()));
@@ -56,7 +55,6 @@ impl Programs {
         Ok(file)
     }
 
-    /// Returns the ABI of a header.
     fn listing(&self, library: &Installed, declared: &Declared) -> Result<String, String> {
         let source = self.source("sizes.c", &declared.program())?;
         let program = self.compile(library, &source, Linked::Shared)?;
@@ -249,7 +247,6 @@ fn layouts(listing: &str) -> Result<(), String> {
     }
 }
 
-/// Compares the ABI with the recorded one.
 fn compare(found: &str) -> Result<(), String> {
     let recorded = fs::read_to_string(root().join(LISTING)).map_err(|error| format!("{LISTING}: {error}"))?;
     match abi::difference(&recorded, found) {
@@ -297,7 +294,6 @@ fn errors(header: &str) -> Result<(), String> {
     if silent.is_empty() { Ok(()) } else { Err(format!("no `Errors:` in the documentation of {silent:?}")) }
 }
 
-/// Returns the text of a file of the repository.
 fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))
 }
@@ -370,7 +366,6 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Compiles the example for arm64 and runs it on an emulated Arm core.
 fn arm64(programs: &Programs) -> Result<(), String> {
     let library = Installed::make(Architecture::Arm64)?;
     let program = programs.compile(&library, &root().join(EXAMPLE), Linked::Shared)?;

@@ -26,7 +26,6 @@ const CLEAN: u8 = 0;
 /// The exit status if a device would refuse a request.
 const REFUSED: u8 = 1;
 
-/// Runs `cargo xtask decode` with the arguments after `decode`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let terminal = std::io::stdout().is_terminal();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

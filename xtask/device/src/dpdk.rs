@@ -18,7 +18,6 @@ const TWEAK: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 /// The keytag with which the vectors' keys are wrapped. It is also the device argument `keytag` of DPDK.
 const KEYTAG: u64 = 0x0123_4567_89ab_cdef;
 
-/// Writes the files to the folder that the argument names.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let [folder] = arguments else { return run::misuse("not called by `cargo xtask peer`") };
     let credential = |kek: &[u8]| hexadecimal(&wrapped(kek, &factory::CREDENTIAL));

@@ -90,7 +90,6 @@ impl Judge {
         Ok(Self { built: built.clone(), tests, last: VecDeque::new() })
     }
 
-    /// Returns the name of the tested crate.
     pub(crate) fn name(&self) -> &str {
         &self.built.name
     }

@@ -8,7 +8,6 @@ use std::fmt::{self, Write};
 use std::fs;
 use xtask::run::root;
 
-/// The path of the list of survivors.
 const LIST: &str = "xtask/mutants/survivors.tsv";
 
 /// The smallest share of caught mutants that the list may have, in percent of the caught and the surviving
@@ -18,15 +17,11 @@ const LEAST: usize = 95;
 /// Numbers of mutants, by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Mutants that made a test fail.
     pub(crate) caught: usize,
-    /// Mutants with which a test did not end within its limit.
     pub(crate) endless: usize,
     /// Mutants that the compiler refuses.
     pub(crate) refused: usize,
-    /// Mutants that are never run, because tests do not compile their code.
     pub(crate) excluded: usize,
-    /// Mutants that have no result yet.
     pub(crate) open: usize,
 }
 
@@ -55,7 +50,6 @@ impl Counts {
         Self { caught, endless, refused, excluded, open }
     }
 
-    /// Returns the sum of several counts.
     pub(crate) fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, one| {
             let mut values = sum.values();
@@ -120,7 +114,6 @@ pub(crate) fn read() -> Result<List, String> {
     parse(&text).map_err(|line| format!("{LIST}:{line}: the line cannot be parsed"))
 }
 
-/// Writes the list of survivors.
 pub(crate) fn write(list: &List) -> Result<(), String> {
     fs::write(root().join(LIST), text(list)).map_err(|error| format!("{LIST}: {error}"))
 }
@@ -251,7 +244,6 @@ mod tests {
         }
     }
 
-    /// Checks the list of survivors that is in the repository.
     #[test]
     fn each_survivor_has_a_reason_and_most_mutants_are_caught() {
         let list = read().unwrap();

@@ -64,7 +64,6 @@ pub(crate) struct Mutant {
     pub(crate) start: Place,
     pub(crate) end: Place,
     pub(crate) kind: Kind,
-    /// The text that replaces the code.
     pub(crate) replacement: String,
     /// The name of the function that contains the change. The name of a method begins with its type.
     pub(crate) function: String,

@@ -28,7 +28,6 @@ pub(crate) enum Outcome {
     Survived,
 }
 
-/// The results of a file's mutants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Source {
     /// The git hash of the file when its mutants were listed.
@@ -40,7 +39,6 @@ pub(crate) struct Source {
 pub(crate) type Results = BTreeMap<String, Source>;
 
 impl Outcome {
-    /// Returns whether the mutant's result is still to be determined.
     pub(crate) const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Alone)
     }
@@ -53,7 +51,6 @@ pub(crate) fn files(part: &Part) -> Result<Vec<String>, String> {
     Ok(listed.lines().filter(|file| file.ends_with(".rs") && !is_test(file)).map(String::from).collect())
 }
 
-/// Returns the git hashes of files, in the same order.
 pub(crate) fn hashes(files: &[String]) -> Result<Vec<String>, String> {
     if files.is_empty() {
         return Ok(Vec::new());

@@ -34,7 +34,6 @@ pub(crate) struct Tree {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
-    /// The name of the test program.
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     /// The folder in which cargo would run the test program.
@@ -86,7 +85,6 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns the original text of a source file.
     fn source(&self, file: &str) -> Result<&str, String> {
         self.sources.get(file).map(String::as_str).ok_or_else(|| format!("{file} was not copied"))
     }

@@ -93,7 +93,6 @@ const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
 /// Environment variables that make libmlx5 work without locks, and with a doorbell of 8 bytes.
 const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
 
-/// The settings with which libmlx5 is counted.
 #[derive(Clone, Copy)]
 enum Libmlx5 {
     /// libmlx5's defaults: with locks and BlueFlame.
@@ -195,7 +194,6 @@ fn native() -> Result<Counts, String> {
     Ok(Counts { compilers, rows })
 }
 
-/// Counts on the core of a board, emulated by QEMU.
 fn bare_metal(board: Board) -> Result<Counts, String> {
     let arch = format!("aarch64-{}", board.cpu());
     let rustc = Toolchain::find(board, System::None)?.rustc;
@@ -266,7 +264,6 @@ fn program(profile: Profile) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Counts the instructions of the benchmark program with these arguments.
 fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<Row>, String> {
     let program = program(profile)?;
     let folder = run::root().join("target/bench");
@@ -311,7 +308,6 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     record::rows(ARCH, profile, &totals)
 }
 
-/// Measures the times of all works with the benchmark program, built in a profile.
 fn time(profile: Profile) -> Result<Vec<Timed>, String> {
     let words = vec![program(profile)?.display().to_string(), "time".into()];
     let mut command = emulate::idle(words, PLAIN_KEYS, ENGINE)?;
@@ -319,7 +315,6 @@ fn time(profile: Profile) -> Result<Vec<Timed>, String> {
     run::answer(command).map(|text| times::printed(&text))
 }
 
-/// Measures times on this machine, and adds them to the counts.
 fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     for profile in Profile::ALL {
         times::put_to(&mut rows, ARCH, profile, &time(profile)?);

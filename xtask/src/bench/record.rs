@@ -10,7 +10,6 @@ use xtask::run::{self, At};
 /// by hand.
 pub(super) const SIDES: [&str; 5] = ["ours", "libmlx5", "libmlx5_stripped", "copy", "floor"];
 
-/// The build profile of the benchmark program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
     /// Cargo's default profile for releases.
@@ -44,7 +43,6 @@ impl Profile {
 /// The factor by which a count may exceed the recorded one.
 const TOLERANCE: f64 = 1.02;
 
-/// The counts of one work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) arch: String,
@@ -87,7 +85,6 @@ impl Row {
         format!("{} in batches of {} on {}, {}", self.work, self.batch, self.arch, self.profile.name())
     }
 
-    /// Returns whether both rows have the same work, batch, architecture and profile.
     fn is_like(&self, other: &Self) -> bool {
         (&self.arch, self.profile) == (&other.arch, other.profile) && self.is_work_of(other)
     }
@@ -101,7 +98,6 @@ impl Row {
         }
     }
 
-    /// Returns whether both rows have the same work and batch.
     fn is_work_of(&self, other: &Self) -> bool {
         (&self.work, self.batch) == (&other.work, other.batch)
     }

@@ -34,7 +34,6 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
 }
 
-/// Returns the counts as one JSON object.
 pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
     let value = |value: Option<f64>| value.map_or("null".into(), |value| format!("{value:.1}"));
     let row = |row: &Row| {
@@ -173,7 +172,6 @@ fn with_table((file, table): Readme, rows: &[Row], times: &Times) -> Result<(Str
     Ok((text, wanted))
 }
 
-/// Writes the tables into both READMEs.
 pub(super) fn write_readme(rows: &[Row], times: &Times) -> Result<String, String> {
     for readme in READMES {
         let (file, (_, wanted)) = (readme.0, with_table(readme, rows, times)?);

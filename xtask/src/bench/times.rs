@@ -35,7 +35,6 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Returns the present conditions.
     pub(super) fn now() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -50,12 +49,10 @@ impl Conditions {
     }
 }
 
-/// Parses the times that the benchmark program prints.
 pub(super) fn printed(text: &str) -> Vec<Timed> {
     text.lines().filter_map(|line| timed(line, ' ')).collect()
 }
 
-/// Adds times to the rows of their works.
 pub(super) fn put_to(rows: &mut [Row], arch: &str, profile: Profile, times: &[Timed]) {
     for Timed { work, batch, time } in times {
         let is_it = |row: &&mut Row| {
@@ -90,7 +87,6 @@ pub(super) fn write(rows: Vec<Timed>) -> Result<String, String> {
     Ok(format!("{} times recorded\n", times.rows.len()))
 }
 
-/// Reads the recorded times.
 pub(super) fn read() -> Result<Times, String> {
     let file = file();
     let text = fs::read_to_string(&file).at(&file)?;

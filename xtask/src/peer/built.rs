@@ -30,7 +30,6 @@ const ADOPTED: &str = "hil-tests/peer/sideway/adopted.rs";
 /// The source of the program over librpma.
 const RPMA: &str = "hil-tests/peer/rpma/rpma.c";
 
-/// Builds and runs all peers.
 pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
     debian::install(debian::RPMA)?;
     tell("librpma", device.rpma());
@@ -100,7 +99,6 @@ fn passed(output: &str) -> Option<u32> {
 }
 
 impl Device<'_> {
-    /// Builds the program over librpma, and runs it.
     fn rpma(&self) -> Result<String, String> {
         let built = self.folder.join("rpma").to_string_lossy().into_owned();
         let mut gcc = program("gcc", &["-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", &built]);

@@ -29,7 +29,6 @@ pub(crate) struct Device<'a> {
 }
 
 impl Device<'_> {
-    /// Returns a command that runs a program on the device.
     pub(crate) fn program(&self, name: &str, crypto: &str) -> Command {
         let mut command = Command::new(name);
         command.env("LD_PRELOAD", &self.library).env("MLX5_UVERBS_DIR", self.folder.join("fabric"));

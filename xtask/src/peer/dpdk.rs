@@ -124,7 +124,6 @@ impl<'a> Dpdk<'a> {
         Ok(Self { device, root, libraries: folders.join(":"), limits })
     }
 
-    /// Runs all DPDK programs, and reports each run.
     pub(super) fn run(&self, tell: Tell<'_>) {
         tell("dpdk-test-crypto-perf throughput", self.throughput());
         for work in WORK {

@@ -22,7 +22,6 @@ pub(super) struct Counts {
 }
 
 impl Module {
-    /// Returns the expected result.
     pub(super) fn counts(&self) -> Counts {
         let skipped = self.skipped.iter().map(|(count, reason)| ((*reason).to_owned(), *count));
         Counts { run: Some(self.run), skipped: skipped.collect() }

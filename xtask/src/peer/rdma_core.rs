@@ -27,7 +27,6 @@ struct Verdict<'a> {
 }
 
 impl Device<'_> {
-    /// Runs the tests of the checkout on each device, and reports the results.
     pub(super) fn checkout(&self, checkout: &Path, tell: Tell<'_>) -> Result<(), String> {
         let checkout = checkout.canonicalize().at(checkout)?;
         if !checkout.join("build/python/pyverbs").is_dir() {

@@ -12,7 +12,6 @@ use xtask::{debian, emulate};
 /// generate.
 const OURS: &str = "hil-tests/peer/spdk";
 
-/// All AES-XTS engines of SPDK.
 const ENGINES: [&str; 3] = ["multi-block", "multi-block-le", "single-block"];
 
 /// The engines whose work requests are recorded. The library supports these.
@@ -46,7 +45,6 @@ pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String
     Ok(())
 }
 
-/// Returns the commit of a checkout, if it is a git repository.
 fn commit(checkout: &Path) -> String {
     let mut git = run::program("git", &["rev-parse", "HEAD"]);
     git.current_dir(checkout);
@@ -66,7 +64,6 @@ fn compile(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Returns the C files of a folder.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).at(folder)?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -75,7 +72,6 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     if files.is_empty() { Err(format!("{} holds no C files", folder.display())) } else { Ok(files) }
 }
 
-/// Runs the program on the software device, and returns its output.
 fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> Result<String, String> {
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(arguments.iter().map(|argument| (*argument).to_owned()));

@@ -60,13 +60,11 @@ impl Tier {
 pub(super) struct Step {
     /// The step's name on the command line, one word.
     pub(super) name: &'static str,
-    /// A description of the checks.
     pub(super) what: &'static str,
     pub(super) lane: Lane,
     pub(super) tier: Tier,
     /// The programs that serve the step, besides xtask itself.
     pub(super) programs: &'static [&'static str],
-    /// Returns the Debian packages that the step needs.
     pub(super) packages: fn() -> Vec<Package>,
     pub(super) run: fn() -> Outcome,
 }
@@ -250,7 +248,6 @@ fn none() -> Vec<Package> {
     Vec::new()
 }
 
-/// Builds and runs the program that serves a task.
 fn task(package: &str, arguments: &[&str]) -> Result<(), String> {
     check(host::task(package, arguments)?)
 }

@@ -51,7 +51,6 @@ const RECEIVED: &[(&str, &[&str])] = &[
     ("returned by the shim", &["Event", "MkeyObject", "Outstanding", "RingAddresses"]),
 ];
 
-/// Checks all files of the library, and adds violations to `faults`.
 pub(crate) fn check(files: &[Source], faults: &mut Vec<String>) {
     let mut excused = Vec::new();
     for Source { name, text, .. } in files {

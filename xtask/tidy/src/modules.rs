@@ -9,7 +9,6 @@ use syn::{Expr, ExprLit, Item, ItemMod, ItemUse, Lit, Macro, Meta, UseTree, Visi
 /// The path of a module or an item, from the root of its crate.
 pub(crate) type Path = Vec<String>;
 
-/// A name that a `use` imports.
 struct Import {
     /// Whether the import is a re-export (`pub use`).
     public: bool,
@@ -25,7 +24,6 @@ struct Module<'s> {
     imports: Vec<Import>,
     /// The paths in the code: the module in which each is written, the path itself, and the line.
     paths: Vec<(Path, Path, usize)>,
-    /// All identifiers in the code.
     words: BTreeSet<String>,
 }
 
@@ -54,7 +52,6 @@ struct Declared {
     path: Option<(String, usize)>,
 }
 
-/// All source files, by their path.
 pub(crate) type Sources<'s> = BTreeMap<&'s str, &'s Source>;
 
 /// Returns all crates, without tests. A file that no other file declares as a module is the root of a crate.

@@ -62,7 +62,6 @@ pub(crate) fn is_letter(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Returns the identifiers of a line.
 pub(crate) fn names(line: &str) -> Vec<&str> {
     line.split(|character| !is_letter(character)).filter(|name| !name.is_empty()).collect()
 }
@@ -88,7 +87,6 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(name) if name == word)
 }
 
-/// Returns the attributes of an item.
 pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,

@@ -1,6 +1,5 @@
 //! A rule of `cargo xtask tidy`: lines of code and prose have at most 110 columns.
 
-/// The largest number of columns.
 pub(crate) const MOST: usize = 110;
 
 /// Returns the numbers of the lines that are too wide. Two kinds of line may be wider: rows of tables, and

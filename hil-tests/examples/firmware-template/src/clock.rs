@@ -3,7 +3,6 @@
 use core::arch::asm;
 use embedded_hal::delay::DelayNs;
 
-/// The generic timer.
 pub(crate) struct GenericTimer;
 
 /// Returns the timer's count, and its ticks in a second.

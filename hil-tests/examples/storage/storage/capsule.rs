@@ -12,7 +12,6 @@ pub(crate) const CAPSULE: usize = 32;
 pub(crate) struct Command {
     /// The first block of the volume that the command reads or writes.
     pub(crate) lba: U64,
-    /// Number of blocks.
     pub(crate) blocks: U32,
     /// Key of the initiator's mkey. Its space begins at 0 and has 520 bytes per block: data and T10-DIF.
     pub(crate) rkey: U32,

@@ -15,7 +15,6 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// A result with any error.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The device that a program uses.

@@ -33,7 +33,6 @@ impl Memory {
     }
 }
 
-/// The completion queue and its model.
 pub(super) struct Completions<'m> {
     pub(super) queue: CompletionQueue<'m>,
     pub(super) memory: &'m Memory,
@@ -56,7 +55,6 @@ impl CqDoorbell for Bell {
     }
 }
 
-/// A delay that returns at once.
 pub(super) struct NoDelay;
 
 impl DelayNs for NoDelay {

@@ -21,7 +21,6 @@ pub(super) enum Step {
     /// An unconditional jump back to the function's first barrier, or to code before it from which all paths
     /// lead to this barrier.
     Again(Option<u64>),
-    /// A return to the caller.
     Return,
 }
 

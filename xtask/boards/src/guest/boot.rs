@@ -37,7 +37,6 @@ pub(super) const DAY: u64 = 24 * 60 * 60;
 /// at the address 10.0.2.2. The interface needs no ROM, since the guest does not boot from the network.
 const USER_NETWORK: &[&str] = &["-netdev", "user,id=user", "-device", "virtio-net-pci,netdev=user,romfile="];
 
-/// A line that the guest has written.
 enum Line {
     /// A line on the console: a message of the kernel, or of QEMU.
     Console(String),
@@ -45,7 +44,6 @@ enum Line {
     Output(String),
 }
 
-/// The error for a guest that has ended before its command.
 pub(super) const ENDED: &str = "the guest has ended before its command";
 
 /// Boots the guest, and returns the exit status of its command.

@@ -20,7 +20,6 @@ use std::process::ExitCode;
 use xtask::run;
 use xtask_parsers::boards::{Port, Processor};
 
-/// Runs `cargo xtask guest` with the arguments after `guest`.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--help") {
         return run::print(HELP, 0);

@@ -45,7 +45,6 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
 /// The value of `--kernel` that selects the newest kernel of Debian sid. Other values are folders.
 pub(super) const SID: &str = "sid";
 
-/// The options, as the command line has them.
 pub(super) struct Options {
     pub(super) arch: Option<Arch>,
     /// A folder with a kernel, or [`SID`].
@@ -67,7 +66,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns the processor that `--arch` names, or x86-64.
     pub(super) fn arch(&self) -> Arch {
         self.arch.unwrap_or_default()
     }

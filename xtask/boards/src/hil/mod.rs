@@ -176,7 +176,6 @@ fn capability(name: String) -> Result<String, String> {
     }
 }
 
-/// Finds the boards that the options name.
 fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
     let file = options.boards.clone().unwrap_or_else(|| root().join("hil-tests/boards.toml"));
     let boards = boards::read(&file)?;
@@ -336,7 +335,6 @@ fn perform_one(
     Ok(results)
 }
 
-/// Makes the board that an entry of the file of boards describes.
 fn make(description: &Description) -> Box<dyn Board> {
     let reset = description.reset.clone();
     match &description.reach {

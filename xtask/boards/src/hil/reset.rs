@@ -78,7 +78,6 @@ fn gpio(chip: &Path, number: u32, pulse: Pulse) -> Result<(), String> {
     pulse.send(&mut pin, &mut Sleep).map_err(|error| explain(format!("{error:?}")))
 }
 
-/// A delay that puts the thread to sleep.
 struct Sleep;
 
 impl DelayNs for Sleep {

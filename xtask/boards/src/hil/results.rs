@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The result of a case on a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
@@ -28,7 +27,6 @@ impl Verdict {
         }
     }
 
-    /// Returns the reason, if the verdict has one.
     pub(super) fn reason(&self) -> Option<&str> {
         match self {
             Self::Passed => None,
@@ -38,7 +36,6 @@ impl Verdict {
         }
     }
 
-    /// Returns whether the case passed or was skipped.
     pub(super) fn is_good(&self) -> bool {
         matches!(self, Self::Passed | Self::Skipped(_))
     }
@@ -50,13 +47,10 @@ pub(super) struct Case {
     pub(super) verdict: Verdict,
     /// The time from the case's first event to its last.
     pub(super) took: Duration,
-    /// Names and values of measurements.
     pub(super) measured: Vec<(String, String)>,
-    /// The last log lines of the case.
     pub(super) log: Vec<String>,
 }
 
-/// The outcome of the whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The board has reported all cases.
@@ -70,7 +64,6 @@ pub(super) enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Results {
     pub(super) board: String,
-    /// A description of the board's device.
     pub(super) device: String,
     /// Properties of the device and their values, in words.
     pub(super) about: Vec<(String, String)>,
@@ -78,7 +71,6 @@ pub(super) struct Results {
     /// The number of cases that the board announced.
     pub(super) announced: usize,
     pub(super) cases: Vec<Case>,
-    /// The reason of each reset.
     pub(super) resets: Vec<String>,
     /// Problems that belong to no case: violations of the protocol, unexpected skips, differences between
     /// boards.
@@ -88,7 +80,6 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Returns the results of a run without any case.
     pub(super) fn nothing(board: &str, ending: Ending) -> Self {
         Self {
             board: board.into(),
@@ -104,7 +95,6 @@ impl Results {
         }
     }
 
-    /// Returns the number of cases whose verdict fulfils the condition `like`.
     pub(super) fn count(&self, like: impl Fn(&Verdict) -> bool) -> usize {
         self.cases.iter().filter(|case| like(&case.verdict)).count()
     }

@@ -64,9 +64,7 @@ fn heed(monitor: &mut Monitor) {
 enum Heard {
     /// A line of standard output.
     Line(String),
-    /// A line of the program's standard error.
     Error(String),
-    /// Standard output is closed.
     Closed,
 }
 

@@ -43,7 +43,6 @@ impl Remote {
         Self { ssh, reset, beside: Vec::new(), storage: false, touched: false }
     }
 
-    /// Returns a command that runs a shell script on the machine.
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new("ssh");
         // Options for ssh: ask no questions, refuse unknown hosts, print no banner, allocate no terminal, and

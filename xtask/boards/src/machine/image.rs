@@ -23,7 +23,6 @@ const LINKS: &[(&str, &str)] =
 /// CM).
 pub(crate) const DRIVERS: &[&str] = &["mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm"];
 
-/// The kind and content of a file in the archive.
 pub(crate) enum Entry {
     Folder,
     Program(Vec<u8>),
@@ -33,7 +32,6 @@ pub(crate) enum Entry {
     Link(String),
 }
 
-/// The files of the root file system.
 pub(crate) struct Image {
     entries: Vec<(String, Entry)>,
 }
@@ -111,7 +109,6 @@ impl Image {
         Ok(())
     }
 
-    /// Returns the archive (cpio) of all files.
     pub(crate) fn archive(self) -> Result<Vec<u8>, String> {
         let inputs = self.entries.into_iter().map(|(name, entry)| {
             let (kind, mode, content) = match entry {

@@ -33,7 +33,6 @@ const PARAMETERS: &str = "console=ttyAMA0 loglevel=4 panic=-1 mitigations=off kp
 /// The Debian packages in the machine.
 const PACKAGES: &[&str] = &["linux-image-arm64", "busybox-static", "dropbear-bin", "ibverbs-providers"];
 
-/// The size of the memory.
 const MEMORY: &str = "1024M";
 
 /// The emulated machine, with its own SSH keys. The machine runs from [`Self::start`] until this value is
@@ -135,7 +134,6 @@ impl Machine {
         self.folder.join("client_key")
     }
 
-    /// Returns the file with the machine's host key.
     pub(crate) fn known_hosts(&self) -> PathBuf {
         self.folder.join("known_hosts")
     }

@@ -56,7 +56,6 @@ pub(super) fn place(piece: &Piece<'_>) -> String {
     }
 }
 
-/// Draws the card of a piece.
 pub(super) fn card(
     page: &mut String,
     number: usize,

@@ -40,7 +40,6 @@ a file. Of text, up to 8 MiB are read: four of the largest rings.
 Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input make no sense.
 ";
 
-/// The options of the command line.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Options {
     /// The kind of the input. `None`: `decode` recognises the kind by the bytes.

@@ -23,7 +23,6 @@ fn unescaped(text: &str) -> String {
         .fold(text.to_owned(), |text, (escape, sign)| text.replace(escape, sign))
 }
 
-/// Splits a page into tokens.
 fn tokens(page: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");
@@ -104,7 +103,6 @@ struct Card {
     dumps: String,
 }
 
-/// Parses the cards of a page.
 fn cards(page: &str) -> Vec<Card> {
     let mut cards: Vec<Card> = Vec::new();
     // The elements that are open at the current token, with their CSS classes.

@@ -31,7 +31,6 @@ impl EntrySize {
         }
     }
 
-    /// Parses one entry.
     pub(super) fn parse(self, bytes: &[u8]) -> Result<CompletionEntry<'_>, String> {
         let entry = match self {
             Self::Short => CompletionEntry::parse(bytes),

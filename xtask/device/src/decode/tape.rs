@@ -83,7 +83,6 @@ impl Tape {
         self
     }
 
-    /// Draws the tape under a name.
     pub(super) fn draw(&self, page: &mut String, name: &str) -> fmt::Result {
         write!(page, "<div class=\"side\"><b>{name}</b><div class=\"tape\">")?;
         for Cell { bytes, class, encrypted, title, text } in &self.cells {

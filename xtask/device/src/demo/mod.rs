@@ -27,14 +27,12 @@ Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sen
 /// The file that the demo transfers by default. It exists in every clone.
 const DEFAULT_FILE: &str = "LICENSE-APACHE";
 
-/// The action that the arguments select.
 enum Request {
     Run { file: PathBuf, fault: Option<&'static faults::Fault> },
     ListFaults,
     Help,
 }
 
-/// Runs the demo with these arguments.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
         Ok(true) => ExitCode::SUCCESS,

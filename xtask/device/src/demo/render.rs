@@ -9,7 +9,6 @@ use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
 use mlx5_mkey::mkey::XtsEngine;
 use std::io::{self, IsTerminal, Write};
 
-/// Width of the output in characters.
 pub(super) const WIDTH: usize = 100;
 
 /// Writes words, in colour (`true`) or without.
@@ -90,7 +89,6 @@ fn heading(out: &mut impl Write, painter: Painter, text: &str) -> io::Result<()>
     writeln!(out, "\n{}", painter.paint(Look::Title, text))
 }
 
-/// Prints the title of the demo, and the planted fault if there is one.
 pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault>) -> io::Result<()> {
     let title = "mlx5-mkey on the software device; every verdict compares with bytes computed elsewhere";
     writeln!(out, "{}", painter.paint(Look::Title, title))?;
@@ -102,7 +100,6 @@ pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault
     Ok(())
 }
 
-/// Prints the heading of the table of examples.
 pub(super) fn examples_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
     heading(out, painter, "Examples of the manual pages")
 }
@@ -191,7 +188,6 @@ fn way_words(way: Way) -> (&'static str, &'static str) {
     }
 }
 
-/// Prints the result of the transfer of a file.
 pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &Report) -> io::Result<()> {
     heading(out, painter, &format!("A file there and back: {name} (row C)"))?;
     let (bytes, blocks, transfers) = (report.bytes, report.blocks, report.transfers);

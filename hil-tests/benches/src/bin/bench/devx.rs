@@ -17,7 +17,6 @@ use std::error::Error;
 /// Size of the receive queue, to which nothing is posted.
 const SLOTS: usize = 16;
 
-/// The library over libmlx5 as a side of the benchmarks.
 pub(crate) struct Devx {
     queue: QueuePair,
     completions: CqReader,

@@ -66,7 +66,6 @@ impl RefIo {
     }
 }
 
-/// libmlx5 as a side of the benchmarks.
 pub(crate) struct Libmlx5 {
     // These fields come first, so that mkeys and queues are dropped before the device to which they belong.
     mkeys: Vec<(Kind, Vec<RefMkey>)>,
@@ -536,7 +535,6 @@ impl Libmlx5 {
         }
     }
 
-    /// Posts the requests of the work.
     fn post_all(&self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         macro_rules! batched {
             ($method:ident $(, $const:literal)*) => {

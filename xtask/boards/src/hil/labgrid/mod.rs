@@ -135,7 +135,6 @@ impl Held {
         }
     }
 
-    /// Switches the power of the place off and on.
     fn power_cycle(&mut self) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("the place was given back")?;
         input.write_all(b"cycle\n").map_err(|error| format!("hold.py: {error}"))?;

@@ -101,7 +101,6 @@ impl Monitor {
         self.command.push_str(&format!(" --boards {}", file.display()));
     }
 
-    /// Sets the command that runs cases on this board.
     pub(super) fn set_command(&mut self, command: String) {
         self.command = command;
     }

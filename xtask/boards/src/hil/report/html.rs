@@ -32,7 +32,6 @@ pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> Strin
     page
 }
 
-/// Writes a board's name and the summary of its results.
 fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::Result {
     let skipped = !board_required && matches!(results.ending, Ending::Unreachable(_));
     let class = match results.is_good(board_required) {

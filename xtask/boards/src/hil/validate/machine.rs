@@ -58,7 +58,6 @@ impl Machine<'_> {
             .map(|text| text.trim().trim_end_matches('\0').to_owned())
     }
 
-    /// Returns the names in a folder, sorted.
     fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -67,7 +66,6 @@ impl Machine<'_> {
         names
     }
 
-    /// Returns the first mlx5 device of this machine.
     pub(super) fn first_device(&self) -> Option<String> {
         self.names("sys/class/infiniband").into_iter().find(|name| name.starts_with("mlx5"))
     }
@@ -145,7 +143,6 @@ impl Machine<'_> {
         }
     }
 
-    /// Returns whether this process has a capability of Linux.
     fn has(&self, capability: u32) -> bool {
         let status = self.read("proc/self/status").unwrap_or_default();
         let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -232,7 +229,6 @@ impl Machine<'_> {
         Check::new(what, Weight::Hint, format!("{words}. {advice}"))
     }
 
-    /// Describes the machine.
     pub(super) fn about(&self) -> Vec<Property> {
         let system = self.read("etc/os-release").unwrap_or_default();
         let system = system.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));

@@ -194,7 +194,6 @@ impl Board for Here {
     }
 }
 
-/// Validates a device, and writes the archive.
 fn validate(options: &Options, programs: &Path) -> Result<(String, u8), String> {
     let machine = Machine { root: Path::new("/") };
     let device = options.device.clone().or_else(|| machine.first_device());
@@ -253,7 +252,6 @@ fn validate(options: &Options, programs: &Path) -> Result<(String, u8), String> 
     Ok((last, u8::from(!record.is_good())))
 }
 
-/// Returns the command that runs cases again on the same device.
 fn again(device: &str) -> String {
     env::var(AGAIN).unwrap_or_else(|_| format!("cargo xtask validate {device}"))
 }
@@ -306,7 +304,6 @@ fn opened(machine: &Machine<'_>, device: &str, hil: &[String]) -> Check {
     missing(format!("the program ended early ({}): {}", output.status, errors.trim()))
 }
 
-/// Prints a check.
 fn say(check: &Check) {
     let word = match check.weight {
         Weight::Good => "good",

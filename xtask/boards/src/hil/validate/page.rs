@@ -5,7 +5,6 @@ use super::record::{Answer, Case, LoopbackResult, Record, unasked};
 use std::fmt::{self, Write as _};
 use xtask::html::Escaped;
 
-/// Returns the page as HTML.
 pub(super) fn page(record: &Record) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.

@@ -123,17 +123,14 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Returns the value of a property of the device.
     pub(super) fn property(&self, what: &str) -> Option<&str> {
         self.device.iter().find(|(name, _)| name == what).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether the device is a real card.
     pub(super) fn is_hardware(&self) -> bool {
         self.property("nature") == Some(HARDWARE)
     }
 
-    /// Returns whether no case and no part of the run has failed.
     pub(super) fn is_good(&self) -> bool {
         self.faults.is_empty() && self.cases.iter().all(|case| !case.is_bad())
     }
@@ -142,7 +139,6 @@ impl Record {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
     }
 
-    /// Adds the results of the scenarios to the record.
     pub(super) fn take(&mut self, results: &Results) {
         self.device.clone_from(&results.about);
         self.capabilities.clone_from(&results.capabilities);
@@ -272,7 +268,6 @@ fn cells(line: &str) -> Option<Vec<&str>> {
 /// The rows of `REQUIREMENTS.md` by number.
 static ROWS: LazyLock<BTreeMap<&str, Requirement>> = LazyLock::new(requirements);
 
-/// Reads the rows of `REQUIREMENTS.md`.
 fn requirements() -> BTreeMap<&'static str, Requirement> {
     let row = |line: &'static str| {
         let [number, source, text, ..] = cells(line)?[..] else { return None };
