@@ -1,9 +1,10 @@
 //! Programs of this workspace that run on this machine. They are built when they are needed.
 
-use crate::run::{self, cargo, check};
+use crate::run::{self, Ends, cargo, check};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// The environment variable that a parent process sets after it has built the programs that serve tasks. A
 /// process with this variable skips its own call of cargo, which would wait for other builds.
@@ -86,4 +87,28 @@ pub fn executes(name: &str) -> Result<PathBuf, String> {
     let build = [&["build", "--release"], packages.as_flattened()].concat();
     BUILD.get_or_init(|| check(cargo(&build))).clone()?;
     run::built("release", name)
+}
+
+/// Starts the process `mlx5-function`, which serves the software device as a PCI function over vfio-user.
+/// Waits until the process listens on its socket.
+pub fn serve(socket: &Path, arguments: &[String]) -> Result<Ends, String> {
+    const LISTENS: Duration = Duration::from_secs(10);
+    let path = executes("mlx5-function")?;
+    // An earlier process that was killed may have left the file of its socket. The loop below waits for a new
+    // file.
+    let _ = std::fs::remove_file(socket);
+    // `setpriv` ends the process of the function also if this process is killed.
+    let mut function = run::program("setpriv", &["--pdeathsig", "KILL"]);
+    function.arg(path).arg("--socket").arg(socket).args(arguments);
+    let spawned = function.stdin(Stdio::null()).spawn();
+    let mut function = Ends(spawned.map_err(|error| format!("the function cannot be started: {error}"))?);
+    let end = Instant::now() + LISTENS;
+    while !socket.exists() {
+        let has_ended = matches!(function.0.try_wait(), Ok(Some(_)));
+        if has_ended || Instant::now() > end {
+            return Err("the function does not listen".into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(function)
 }

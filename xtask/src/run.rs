@@ -219,6 +219,18 @@ pub fn answer(mut command: Command) -> Result<String, String> {
     }
 }
 
+/// A child process. Dropping this value kills the process.
+#[derive(Debug)]
+pub struct Ends(pub Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // `kill` fails if the process has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits for the end of a program, for `limit` at most. Returns `None` if the program still runs.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();

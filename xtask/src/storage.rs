@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use xtask::run::{self, At, free_port};
+use xtask::run::{self, At, Ends, free_port};
 use xtask::{emulate, host};
 
 pub(crate) const HELP: &str = "\
@@ -134,8 +134,9 @@ fn perform(options: &Options) -> Result<(), String> {
     };
     let mut target = start_target(log)?;
     initiator.stdout(Stdio::piped());
-    let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
-    let output = initiator.0.stdout.take().ok_or("the initiator has no output")?;
+    let mut initiator =
+        Running(Ends(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?));
+    let output = initiator.0.0.stdout.take().ok_or("the initiator has no output")?;
     let replaced = format!("keys replaced: {},", options.rotate);
     let (mut was_killed, mut was_unbroken, mut was_rotated) = (false, false, options.rotate == 0);
     for line in BufReader::new(output).lines() {
@@ -195,8 +196,8 @@ pub(crate) fn program(
     Ok(command)
 }
 
-/// A running program. Dropping this value kills the program.
-pub(crate) struct Running(pub(crate) Child);
+/// A running program.
+pub(crate) struct Running(pub(crate) Ends);
 
 impl Running {
     /// Starts a program, and writes its output to a file.
@@ -204,25 +205,17 @@ impl Running {
         let name = command.get_program().to_string_lossy().into_owned();
         let file = fs::File::create(log).at(log)?;
         command.stderr(file.try_clone().at(log)?).stdout(file);
-        command.spawn().map(Self).map_err(|error| format!("{name}: {error}"))
+        command.spawn().map(|child| Self(Ends(child))).map_err(|error| format!("{name}: {error}"))
     }
 
     /// Returns the exit status, if the program has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
-        self.0.try_wait().map_err(|error| error.to_string())
+        self.0.0.try_wait().map_err(|error| error.to_string())
     }
 
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus, String> {
-        let ended = run::wait(&mut self.0, limit).map_err(|error| error.to_string())?;
+        let ended = run::wait(&mut self.0.0, limit).map_err(|error| error.to_string())?;
         ended.ok_or_else(|| format!("a program still runs after {} s", limit.as_secs()))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The kill fails if the program has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -9,11 +9,11 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use tempfile::TempDir;
-use xtask::run::At;
+use xtask::run::{At, Ends};
 use xtask::{host, run};
 
 pub(crate) const HELP: &str = "\
@@ -269,9 +269,9 @@ fn expect(text: &str, part: &str) -> Result<(), String> {
     if text.contains(part) { Ok(()) } else { Err(format!("`{part}` is missing in\n{text}")) }
 }
 
-/// A process of labgrid. Dropping this value kills the process.
+/// A process of labgrid.
 struct Daemon {
-    child: Child,
+    _process: Ends,
     /// The coordinator's address, from the line in which it reports that it is ready. Empty for the exporter.
     address: String,
 }
@@ -291,7 +291,7 @@ impl Daemon {
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| format!("labgrid cannot be run: {error}"))?;
         let lines = BufReader::new(child.stdout.take().ok_or("labgrid has no output")?).lines();
-        let mut daemon = Self { child, address: String::new() };
+        let mut daemon = Self { _process: Ends(child), address: String::new() };
         let mut lines = lines.map_while(Result::ok);
         let Some(address) = lines.find_map(|line| Some(line.strip_prefix(ready)?.to_owned())) else {
             let log = fs::read_to_string(folder.join(module).with_extension("log")).unwrap_or_default();
@@ -301,13 +301,6 @@ impl Daemon {
         // A thread reads further output, so that the pipe does not fill up.
         thread::spawn(move || lines.for_each(drop));
         Ok(daemon)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

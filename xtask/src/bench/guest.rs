@@ -8,8 +8,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Instant;
 use xtask::{debian, emulate, host, run};
 
 /// A work: its description, the command line of server and client, the column of perftest's table with the
@@ -49,46 +49,8 @@ const WORKS: &[Work] = &[
 const BEGIN: &str = "work begins";
 const END: &str = "work ends";
 
-/// The process of the PCI function, and the file in which this process counts doorbells and their time.
-struct Function<'a> {
-    process: Child,
-    times: &'a Path,
-}
-
-impl<'a> Function<'a> {
-    /// Starts the function, and waits until it listens on this socket.
-    fn start(socket: &Path, times: &'a Path) -> Result<Self, String> {
-        let mut command = run::program("setpriv", &["--pdeathsig", "KILL"]);
-        command.arg(host::executes("mlx5-function")?).arg("--socket").arg(socket);
-        command.args(["--port", "infiniband", "--times"]).arg(times);
-        let spawned = command.stdin(Stdio::null()).spawn();
-        let process = spawned.map_err(|error| format!("the function cannot be started: {error}"))?;
-        let function = Self { process, times };
-        let end = Instant::now() + Duration::from_secs(10);
-        while !socket.exists() {
-            if Instant::now() > end {
-                return Err("the function does not listen".into());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(function)
-    }
-
-    /// Returns the count of doorbells so far, and the nanoseconds that the device took for them.
-    fn taken(&self) -> [f64; 2] {
-        counts(&fs::read_to_string(self.times).unwrap_or_default())
-    }
-}
-
-impl Drop for Function<'_> {
-    fn drop(&mut self) {
-        // `kill` fails if the function has ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Returns the two numbers in the file of `mlx5-function --times`.
+/// Returns the two numbers in the file of `mlx5-function --times`: the count of doorbells so far, and the
+/// nanoseconds that the device took for them.
 fn counts(text: &str) -> [f64; 2] {
     let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
     [(); 2].map(|()| numbers.next().unwrap_or_default())
@@ -97,16 +59,18 @@ fn counts(text: &str) -> [f64; 2] {
 /// Runs all works in a guest. Returns for each the output, and the microseconds in the device for a doorbell.
 fn inside(folder: &Path) -> Result<Vec<(String, f64)>, String> {
     let (socket, times) = (folder.join("function"), folder.join("times"));
-    let function = Function::start(&socket, &times)?;
+    let options = ["--port", "infiniband", "--times", &times.to_string_lossy()].map(String::from);
+    let _function = host::serve(&socket, &options)?;
+    let taken = || counts(&fs::read_to_string(&times).unwrap_or_default());
     let words = ["guest", "--tcg", "--socket", &socket.to_string_lossy(), "--", &script()];
     let mut guest = host::task("xtask-boards", &words)?;
     let mut guest = guest.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
     let (mut works, mut output, mut before) = (Vec::new(), String::new(), [0.0; 2]);
     for line in BufReader::new(guest.stdout.take().ok_or("no output to read")?).lines() {
         match line.map_err(|error| error.to_string())?.trim_end() {
-            BEGIN => (output, before) = (String::new(), function.taken()),
+            BEGIN => (output, before) = (String::new(), taken()),
             END => {
-                let ([begin, begin_time], [end, end_time]) = (before, function.taken());
+                let ([begin, begin_time], [end, end_time]) = (before, taken());
                 works.push((std::mem::take(&mut output), (end_time - begin_time) / (end - begin) / 1000.0));
             }
             other => output.extend([other, "\n"]),

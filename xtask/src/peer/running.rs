@@ -3,9 +3,9 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
-use xtask::run::{self, At};
+use xtask::run::{self, At, Ends};
 
 /// The number of lines that are shown of a failed program's output.
 const LAST_WORDS: usize = 12;
@@ -16,9 +16,9 @@ const LISTEN: &str = "0A";
 /// The pause between two checks whether a program listens.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A running program. Dropping this value kills the program.
+/// A running program.
 pub(super) struct Running {
-    child: Child,
+    child: Ends,
     /// The files for standard output and standard error. In a common file, the errors would precede the
     /// output: a program without a terminal writes its output only when it ends.
     logs: [PathBuf; 2],
@@ -38,8 +38,12 @@ impl Running {
         let [log, errors] = logs.each_ref().map(create);
         command.stdout(log?).stderr(errors?);
         let name = command.get_program().to_string_lossy().into_owned();
-        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        let child = Ends(command.spawn().map_err(|error| format!("{name}: {error}"))?);
         Ok(Self { child, logs })
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>, String> {
+        run::wait(&mut self.child.0, limit).map_err(|error| error.to_string())
     }
 
     /// Waits until a socket listens at a port. This function reads the kernel's table of sockets, because the
@@ -57,7 +61,7 @@ impl Running {
             if tables.iter().any(|table| is_listening(table, port)) {
                 return Ok(());
             }
-            if run::wait(&mut self.child, LOOK).map_err(|error| error.to_string())?.is_some() {
+            if self.wait(LOOK)?.is_some() {
                 return Err(format!("ended before it listened: {}", self.finish(limit)?));
             }
         }
@@ -69,7 +73,7 @@ impl Running {
     /// # Errors
     /// The program has ended. The error is a sentence.
     pub(super) fn is_running(&mut self, moment: Duration) -> Result<(), String> {
-        match run::wait(&mut self.child, moment).map_err(|error| error.to_string())? {
+        match self.wait(moment)? {
             None => Ok(()),
             Some(_) => Err(format!("ended early: {}", self.finish(moment)?)),
         }
@@ -80,10 +84,14 @@ impl Running {
     /// # Errors
     /// The program took too long, or cannot be waited for. The error is a sentence.
     pub(super) fn finish(&mut self, limit: Duration) -> Result<End, String> {
-        let ended = run::wait(&mut self.child, limit).map_err(|error| error.to_string())?;
+        let ended = self.wait(limit)?;
         let status = match ended {
             Some(status) => status,
-            None => self.kill().map_err(|error| error.to_string())?,
+            None => {
+                // The kill fails if the program has ended meanwhile.
+                let _ = self.child.0.kill();
+                self.child.0.wait().map_err(|error| error.to_string())?
+            }
         };
         let mut output = Vec::new();
         for log in &self.logs {
@@ -91,20 +99,6 @@ impl Running {
         }
         let end = End { status, output: String::from_utf8_lossy(&output).into_owned() };
         if ended.is_some() { Ok(end) } else { Err(format!("took longer than {} s: {end}", limit.as_secs())) }
-    }
-
-    fn kill(&mut self) -> std::io::Result<ExitStatus> {
-        // The kill fails if the program has ended.
-        let _ = self.child.kill();
-        self.child.wait()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The kill cannot hit another process: the program keeps its number until this process has waited for
-        // it, and afterwards `kill` sends no signal.
-        let _ = self.kill();
     }
 }
 
@@ -159,7 +153,7 @@ mod tests {
         let mut running = start("echo here; exec sleep 600", &folder);
         assert!(running.finish(Duration::from_millis(1)).is_err());
         let running = start("exec sleep 600", &folder);
-        let process = format!("/proc/{}", running.child.id());
+        let process = format!("/proc/{}", running.child.0.id());
         assert!(Path::new(&process).exists());
         drop(running);
         assert!(!Path::new(&process).exists());

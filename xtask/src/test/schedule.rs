@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use xtask::{host, run};
+use xtask::host;
+use xtask::run::{self, Ends};
 
 /// The option with which a child process runs one step.
 pub(super) const STEP: &str = "--step";
@@ -38,7 +39,8 @@ pub(super) struct Schedule {
 
 struct Running {
     step: &'static Step,
-    child: Child,
+    /// After an error, no step stays behind.
+    child: Ends,
     log: PathBuf,
     start: Instant,
 }
@@ -106,7 +108,7 @@ impl Schedule {
         if self.programs == Programs::Built {
             command.env(host::BUILT, "1");
         }
-        Ok(Running { step, child: command.spawn()?, log, start: Instant::now() })
+        Ok(Running { step, child: Ends(command.spawn()?), log, start: Instant::now() })
     }
 }
 
@@ -117,7 +119,7 @@ impl Running {
         let before = children_cpu();
         // This thread waits for no other child between the two readings, hence the difference is the CPU time
         // of the step.
-        let status = self.child.try_wait()?;
+        let status = self.child.0.try_wait()?;
         Ok(status.map(|status| (status, children_cpu().saturating_sub(before))))
     }
 
@@ -132,15 +134,6 @@ impl Running {
         };
         let took = Took { time: self.start.elapsed(), cpu };
         Ok(Report { name: self.step.name, took, outcome, log })
-    }
-}
-
-/// A step that still runs is killed when its value is dropped: after an error, no step stays behind.
-impl Drop for Running {
-    fn drop(&mut self) {
-        // `kill` fails if the process has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

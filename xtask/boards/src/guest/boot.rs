@@ -3,7 +3,7 @@
 use super::image;
 use super::options::Options;
 use super::parts::{Guest, Parts};
-use crate::machine::function::{self, Ends};
+use crate::machine::function;
 use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
 use std::fs;
@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use xtask::run;
+use xtask::host;
+use xtask::run::{self, Ends};
 
 /// Parameters of the kernel: print warnings, reboot after a panic (which ends QEMU), leave out mitigations
 /// that are slow under emulation. The kernel also leaves out its test of the timer, as it does under KVM: on
@@ -52,7 +53,7 @@ pub(super) fn boot(options: &Options, guest: &Guest, parts: &Parts) -> Result<u8
     let own = folder.path().join("socket");
     let (socket, _function) = match &options.socket {
         Some(socket) => (socket, None),
-        None => (&own, Some(function::serve(&own, &served(options, guest, None))?)),
+        None => (&own, Some(host::serve(&own, &served(options, guest, None))?)),
     };
     machine(options, guest, parts, socket, folder.path())
 }

@@ -5,13 +5,12 @@ use super::boot::{ENDED, machine, served};
 use super::options::Options;
 use super::parts::{Guest, Parts};
 use super::wireshark;
-use crate::machine::function::{self, Ends};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use xtask::run::free_port;
+use xtask::run::{Ends, free_port};
 use xtask::{debian, emulate, host, run};
 
 /// The name of the file to which the process of a PCI function writes its packets.
@@ -30,7 +29,7 @@ fn serve(options: &Options, guest: &Guest, network: &Path, folder: &Path) -> Res
     let socket = folder.join("socket");
     let mut served = served(options, guest, Some(network));
     served.extend(["--pcap".to_owned(), folder.join(CAPTURE).display().to_string()]);
-    function::serve(&socket, &served).map(|function| (socket, function))
+    host::serve(&socket, &served).map(|function| (socket, function))
 }
 
 /// Boots two guests on one network at the same time. The first one dies at the end of each of its scripts but

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use xtask::run;
+use xtask::run::{self, Ends};
 
 /// The largest number of bytes that are kept of a line of a program's output. The rest of the line is
 /// dropped.
@@ -140,7 +140,7 @@ fn follow(
         let ended = match heard {
             Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => true,
             // A child of the program may keep the output open after the program has ended.
-            Err(RecvTimeoutError::Timeout) => matches!(program.child.try_wait(), Ok(Some(_))),
+            Err(RecvTimeoutError::Timeout) => matches!(program.child.0.try_wait(), Ok(Some(_))),
             _ => false,
         };
         // An interrupt has killed the programs that ran at that moment. A program that started later is
@@ -168,7 +168,7 @@ fn follow(
 
 /// A board's program. It is killed when this value is dropped.
 struct Program {
-    child: Child,
+    child: Ends,
     heard: Receiver<Heard>,
 }
 
@@ -188,12 +188,12 @@ impl Program {
         if let Some(output) = child.stderr.take() {
             thread::spawn(move || listen(output, &sender, Heard::Error));
         }
-        Ok(Self { child, heard })
+        Ok(Self { child: Ends(child), heard })
     }
 
     /// Waits for the end of a program that has closed its output, and describes its end.
     fn ended(&mut self) -> String {
-        match run::wait(&mut self.child, ENDING) {
+        match run::wait(&mut self.child.0, ENDING) {
             Ok(Some(status)) => describe(status),
             _ => "its output ended, but the program did not".into(),
         }
@@ -202,12 +202,9 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Kills the program with all its children, unless they have ended, and waits for the program.
-        let group = Pid::from_child(&self.child);
+        let group = Pid::from_child(&self.child.0);
         running().retain(|other| *other != group);
         end(group);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xtask::qemu_user::STAND_IN;
-use xtask::run::{self, At};
+use xtask::run::{self, At, Ends};
 use xtask_parsers::boards::{Reset, Ssh};
 
 /// The folder for programs and temporary files, in the home of the SSH user on the board. It is removed at
@@ -153,17 +153,14 @@ impl Drop for Remote {
 /// Runs a short command. The last line of its standard error is the reason of a failure.
 fn finish(mut command: Command) -> Result<(), Trouble> {
     let explain = |error: std::io::Error| format!("ssh: {error}");
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(explain)?;
-    let Some(status) = run::wait(&mut child, TIMEOUT).map_err(explain)? else {
-        // Kills the command unless it has ended, and waits for it.
-        let _ = child.kill();
-        let _ = child.wait();
+    let mut child = Ends(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(explain)?);
+    let Some(status) = run::wait(&mut child.0, TIMEOUT).map_err(explain)? else {
         return Err(Trouble::Broken("the board does not answer over ssh".into()));
     };
     if status.success() {
         return Ok(());
     }
-    let reason = format!("ssh: {}", last_words(&mut child).unwrap_or_else(|| status.to_string()));
+    let reason = format!("ssh: {}", last_words(&mut child.0).unwrap_or_else(|| status.to_string()));
     Err(if status.code() == Some(NO_CONNECTION) {
         Trouble::Unreachable(reason)
     } else {

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use xtask::run::{root, wait};
+use xtask::run::{Ends, root, wait};
 
 /// The way in which QEMU executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,18 +87,16 @@ fn command(qemu: &Qemu, arch: Arch, kernel: &Kernel) -> Command {
 /// limit.
 fn boots(mut command: Command) -> bool {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let Ok(mut child) = spawned else { return false };
-    let output = child.stdout.take();
+    let Ok(mut child) = spawned.map(Ends) else { return false };
+    let output = child.0.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         // If the read fails, the bytes before the error are searched.
         let _ = output.map(|mut output| output.read_to_end(&mut text));
         String::from_utf8_lossy(&text).contains(PANIC)
     });
-    let has_ended = matches!(wait(&mut child, TRIAL), Ok(Some(_)));
-    // `kill` fails if the child has ended.
-    let _ = child.kill();
-    let _ = child.wait();
+    let has_ended = matches!(wait(&mut child.0, TRIAL), Ok(Some(_)));
+    drop(child);
     reader.join().unwrap_or_default() && has_ended
 }
 

@@ -3,7 +3,7 @@
 mod image;
 
 use crate::machine::arch::Arch;
-use crate::machine::function::{self, Ends};
+use crate::machine::function;
 use crate::machine::kernel::Kernel;
 use crate::machine::kvm::Accelerator;
 use crate::machine::qemu::Qemu;
@@ -16,7 +16,8 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use xtask::debian::{self, Architecture, Dependencies};
-use xtask::run::{At, check, free_port, program, root, wait};
+use xtask::host;
+use xtask::run::{At, Ends, check, free_port, program, root, wait};
 
 /// The longest time from power-on to the first answer of the SSH server. The machine needs seconds, and many
 /// times that on a busy host.
@@ -45,7 +46,7 @@ pub(crate) struct Machine {
     /// The QEMU that accepts the PCI function. `None` for a machine without the function.
     emulator: Option<Qemu>,
     function: Option<Ends>,
-    qemu: Option<Child>,
+    qemu: Option<Ends>,
 }
 
 impl Machine {
@@ -97,9 +98,9 @@ impl Machine {
         self.stop();
         if self.emulator.is_some() {
             let port = ["--port", "infiniband"].map(String::from);
-            self.function = Some(function::serve(&self.folder.join("socket"), &port)?);
+            self.function = Some(host::serve(&self.folder.join("socket"), &port)?);
         }
-        let qemu = self.qemu.insert(self.spawn()?);
+        let qemu = &mut self.qemu.insert(Ends(self.spawn()?)).0;
         // A test reads this process number, to kill the machine.
         fs::write(self.folder.join("qemu.pid"), qemu.id().to_string()).map_err(|error| error.to_string())?;
         let end = Instant::now() + BOOT;
@@ -116,11 +117,7 @@ impl Machine {
 
     /// Switches the machine off at once, without a shutdown.
     pub(crate) fn stop(&mut self) {
-        if let Some(mut qemu) = self.qemu.take() {
-            // `kill` fails if QEMU has ended.
-            let _ = qemu.kill();
-            let _ = qemu.wait();
-        }
+        self.qemu = None;
         self.function = None;
     }
 
