@@ -1,5 +1,5 @@
-//! Tests of AES-XTS through mkeys, in rows A to J of DEVICE.md, "Crypto BSF and encryption order", of the
-//! engines, and of keys.
+//! Tests of AES-XTS through mkeys (DEVICE.md, "Crypto BSF and encryption order"), of the engines, and of
+//! keys. Scenarios test the rows A to J of the man page `mlx5dv_wr_set_mkey_crypto`.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -12,108 +12,15 @@ fn tweak() -> [u8; 16] {
     TWEAK.to_be_bytes()
 }
 
-/// A row of the table in the man page `mlx5dv_wr_set_mkey_crypto`: the bytes in memory and on the wire, and
-/// the configuration.
-struct Row {
-    name: &'static str,
-    order: u8,
-    unit: u8,
-    memory: Vec<u8>,
-    wire: Vec<u8>,
-    mem: Sig,
-    wir: Sig,
-}
-
-fn rows(blocks: usize) -> Vec<Row> {
-    let data = pattern(512 * blocks, 1);
-    let enc = |bytes: &[u8], unit: usize| xts128(&XTS_KEY, bytes, unit, TWEAK);
-    let (one, two) = (Sig::t10(0x1111, 10), Sig::t10(0x2222, 20));
-    let (data1, data2) = (with_pi(&data, 0x1111, 10), with_pi(&data, 0x2222, 20));
-    let cipher = enc(&data, 512);
-    let none = Sig::None;
-    let row = |name, order, unit, memory: &[u8], wire: &[u8], mem, wir| Row {
-        name,
-        order,
-        unit,
-        memory: memory.to_vec(),
-        wire: wire.to_vec(),
-        mem,
-        wir,
-    };
-    vec![
-        row("A raw", 2, 1, &data, &cipher, none, none),
-        row("A sig", 0, 1, &data, &cipher, none, none),
-        row("B", 2, 1, &data, &with_pi(&cipher, 0x2222, 20), none, two),
-        row("C", 0, 2, &data, &enc(&data2, 520), none, two),
-        row("D", 0, 1, &data1, &cipher, one, none),
-        row("E", 0, 2, &data1, &enc(&data2, 520), one, two),
-        row("F sig", 1, 1, &cipher, &data, none, none),
-        row("F raw", 3, 1, &cipher, &data, none, none),
-        row("G", 1, 1, &cipher, &data2, none, two),
-        row("H", 1, 2, &enc(&data1, 520), &data, one, none),
-        row("I", 1, 2, &enc(&data1, 520), &data2, one, two),
-        row("J", 3, 1, &with_pi(&cipher, 0x1111, 10), &data, one, none),
-    ]
-}
-
-fn configure(host: &mut Host, row: &Row) -> (u64, Key) {
+/// Returns the address of a copy of `memory`, and the key of an mkey over it with these signatures and a
+/// cipher in units of 512 bytes.
+fn configure(host: &mut Host, order: u8, memory: &[u8], mem: Sig, wire: Sig) -> (u64, Key) {
     let mkey = host.mkey(true, true);
     let dek = host.dek(&XTS_KEY);
-    let (at, key) = host.filled(&row.memory);
-    host.configure(
-        Config::new(&mkey)
-            .access(LW | RR | RW)
-            .list(&[(at, row.memory.len() as u32, key)])
-            .signature(row.mem, row.wir, 0xff)
-            .crypto(row.order, row.unit, tweak(), dek),
-    );
+    let (at, key) = host.filled(memory);
+    let config = Config::new(&mkey).access(LW | RR | RW).list(&[(at, memory.len() as u32, key)]);
+    host.configure(config.signature(mem, wire, 0xff).crypto(order, 1, tweak(), dek));
     (at, mkey.key)
-}
-
-/// Transfers the row's bytes in both directions, as requester and as responder. Returns the names of the
-/// transfers with wrong bytes.
-fn differences(row: &Row, faults: impl Fn(&mut Faults)) -> Vec<&'static str> {
-    let mut host = Host::with_faults(faults);
-    let (at, key) = configure(&mut host, row);
-    let (length, wire) = (row.wire.len() as u32, &row.wire);
-    let mut bad = Vec::new();
-    if host.send_from(key, 0, length) != *wire {
-        bad.push("send");
-    }
-    if host.read_from(key, 0, length) != *wire {
-        bad.push("read");
-    }
-    host.put(at, &vec![0; row.memory.len()]);
-    host.receive_into(key, 0, wire);
-    if host.get(at, row.memory.len()) != row.memory {
-        bad.push("receive");
-    }
-    host.put(at, &vec![0; row.memory.len()]);
-    host.write_into(key, 0, wire);
-    if host.get(at, row.memory.len()) != row.memory {
-        bad.push("write");
-    }
-    if bad.is_empty() && !host.signature_errors().is_empty() {
-        bad.push("signature");
-    }
-    bad
-}
-
-#[test]
-fn rows_a_to_j_in_all_roles() {
-    for row in rows(1).into_iter().chain(rows(3)) {
-        assert_eq!(differences(&row, |_| {}), [""; 0], "row {}", row.name);
-    }
-}
-
-#[test]
-fn faults_show_in_rows() {
-    for row in rows(3) {
-        assert!(!differences(&row, |f| f.tweak_not_advancing = true).is_empty(), "row {}", row.name);
-    }
-    let b = &rows(2)[2];
-    assert!(!differences(b, |f| f.signature_over_plaintext = true).is_empty());
-    assert!(!differences(b, |f| f.wire_signatures_ignored = true).is_empty());
 }
 
 /// With the fault `signature_over_plaintext`, the device signs plaintext, and encrypts the data between the
@@ -121,22 +28,22 @@ fn faults_show_in_rows() {
 #[test]
 fn a_signature_over_plaintext_stands_behind_ciphertext() {
     let mut host = Host::with_faults(|f| f.signature_over_plaintext = true);
-    let row = &rows(2)[2];
-    let (at, key) = configure(&mut host, row);
+    let memory = pattern(1024, 1);
+    let (at, key) = configure(&mut host, 2, &memory, Sig::None, Sig::t10(0x2222, 20));
     let wire: Vec<u8> = (0..2)
         .flat_map(|block| {
             let bytes = block * 512..(block + 1) * 512;
-            let cipher = xts128(&XTS_KEY, &row.memory[bytes.clone()], 512, TWEAK + block as u128);
-            [&cipher[..], &pi(&row.memory[bytes], 0x2222, 20 + block as u32)].concat()
+            let cipher = xts128(&XTS_KEY, &memory[bytes.clone()], 512, TWEAK + block as u128);
+            [&cipher[..], &pi(&memory[bytes], 0x2222, 20 + block as u32)].concat()
         })
         .collect();
     assert_eq!(host.send_from(key, 0, 1040), wire);
     assert_eq!(host.send_from(key, 520, 520), wire[520..]);
     // A transfer of 96 bytes is a part of a block, without its signature.
-    assert_eq!(host.send_from(key, 0, 96), xts128(&XTS_KEY, &row.memory[..96], 96, TWEAK));
+    assert_eq!(host.send_from(key, 0, 96), xts128(&XTS_KEY, &memory[..96], 96, TWEAK));
     host.put(at, &[0; 1024]);
     host.write_into(key, 0, &wire);
-    assert_eq!((host.get(at, 1024), host.signature_errors()), (row.memory.clone(), vec![]));
+    assert_eq!((host.get(at, 1024), host.signature_errors()), (memory, vec![]));
 }
 
 /// Some combinations of cipher and signature are in no table of the man page. This device executes them, and
@@ -157,8 +64,7 @@ fn rows_that_are_in_no_table_may_be_refused() {
         for refuses in [false, true] {
             let mut host = Host::with_faults(|f| f.leftover_rows_refused = refuses);
             let memory = if matches!(mem, Sig::None) { vec![7; 512] } else { with_pi(&[7; 512], 0x1111, 10) };
-            let row = Row { name: "", order, unit: 1, memory, wire: vec![], mem, wir };
-            let (_, key) = configure(&mut host, &row);
+            let (_, key) = configure(&mut host, order, &memory, mem, wir);
             host.send_from(key, 0, 512);
             let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
             let refused = seen.iter().any(|seen| seen.1.is_some_and(|cause| cause.refusal() == Refusal::Bsf));
@@ -182,99 +88,13 @@ fn the_smallest_data_unit_is_a_cipher_block() {
     assert_eq!(format!("{xts:?}"), "Xts(..)", "keys are not printed");
 }
 
+/// The memory has one data unit. With their signature, the wire bytes exceed one unit.
 #[test]
-fn d4_two_signatures_with_a_raw_order_are_refused() {
-    for order in [2, 3] {
-        let mut host = Host::new();
-        let row = Row { order, ..rows(1).remove(5) };
-        let (_, key) = configure(&mut host, &row);
-        host.send_from(key, 0, 520);
-        assert_eq!(host.bad(A).why(), Refusal::Bsf);
-    }
-}
-
-#[test]
-fn r158_a_start_in_the_middle_has_its_own_tweak() {
-    let mut host = Host::new();
-    let row = &rows(4)[0];
-    let (at, key) = configure(&mut host, row);
-    assert_eq!(host.send_from(key, 1024, 512), row.wire[1024..1536]);
-    host.put(at + 512, &[0; 1024]);
-    host.receive_into(key, 512, &row.wire[512..1536]);
-    assert_eq!(host.get(at, 2048), row.memory);
-    // A part of a data unit of 512 bytes may be transferred, such as 128 bytes. AES-XTS cannot process 47 or
-    // 520 bytes, and a transfer cannot start inside a unit.
-    assert_eq!(host.send_from(key, 0, 128), xts128(&XTS_KEY, &row.memory[..128], 512, TWEAK));
-    for (offset, length, why) in
-        [(0, 47, Refusal::JobSize), (0, 520, Refusal::JobSize), (16, 512, Refusal::Alignment)]
-    {
-        host.recover();
-        host.send_from(key, offset, length);
-        let seen = host.bad(A);
-        assert_eq!((seen.syndrome(), seen.why()), (Syndrome::LOCAL_LENGTH, why));
-    }
-}
-
-#[test]
-fn r157_tweak_carries_through_all_bytes() {
-    let mut host = Host::new();
-    let data = pattern(1024, 2);
-    let mkey = host.mkey(false, true);
-    let dek = host.dek(&XTS_KEY);
-    let (at, key) = host.filled(&data);
-    let tweak = u128::from(u64::MAX);
-    host.configure(Config::new(&mkey).access(LW).list(&[(at, 1024, key)]).crypto(
-        2,
-        1,
-        tweak.to_be_bytes(),
-        dek,
-    ));
-    assert_eq!(host.send_from(mkey.key, 0, 1024), xts128(&XTS_KEY, &data, 512, tweak));
-}
-
-#[test]
-fn d6_d7_single_block_engine() {
-    let profile = DeviceProfile { xts: XtsEngine::SingleBlock, ..Default::default() };
-    let mut host = Host::with(profile, |_| {});
-    let data = pattern(513, 2);
-    let dek = host.dek(&XTS_KEY);
-    let (at, key) = host.filled(&data);
-    let mkey = host.mkey(false, true);
-    let config = |length| {
-        Config::new(&mkey).access(LW).list(&[(at, length, key)]).crypto(2, 1, TWEAK.to_le_bytes(), dek)
-    };
-    host.configure(config(512));
-    assert_eq!(host.send_from(mkey.key, 0, 512), xts128(&XTS_KEY, &data[..512], 512, TWEAK));
-    host.good(A);
-    host.configure(config(513));
-    host.send_from(mkey.key, 0, 512);
+fn a_signature_makes_a_transfer_longer_than_the_single_block() {
+    let mut host = Host::with(DeviceProfile { xts: XtsEngine::SingleBlock, ..Default::default() }, |_| {});
+    let (_, key) = configure(&mut host, 0, &pattern(512, 2), Sig::None, Sig::t10(1, 2));
+    host.send_from(key, 0, 520);
     assert_eq!(host.bad(A).why(), Refusal::SingleBlock);
-    // The memory has one data unit. With their signature, the wire bytes exceed one unit.
-    host.recover();
-    let mkey = host.mkey(true, true);
-    host.configure(
-        Config::new(&mkey)
-            .access(LW)
-            .list(&[(at, 512, key)])
-            .signature(Sig::None, Sig::t10(1, 2), 0xff)
-            .crypto(0, 1, TWEAK.to_le_bytes(), dek),
-    );
-    host.send_from(mkey.key, 0, 520);
-    assert_eq!(host.bad(A).why(), Refusal::SingleBlock);
-}
-
-#[test]
-fn a_data_unit_of_1_mib() {
-    const MIB: usize = 1 << 20;
-    let mut host = Host::new();
-    let data = pattern(MIB + 512, 4);
-    let dek = host.dek(&XTS_KEY);
-    let (at, key) = host.filled(&data);
-    let mkey = host.mkey(false, true);
-    host.configure(Config::new(&mkey).list(&[(at, data.len() as u32, key)]).crypto(2, 5, tweak(), dek));
-    let wire = host.send_from(mkey.key, 0, data.len() as u32);
-    host.good(A);
-    assert!(wire == xts128(&XTS_KEY, &data, MIB, TWEAK));
 }
 
 /// Returns the wire bytes of three data units on a device with this profile.
@@ -285,15 +105,6 @@ fn sent_by(profile: DeviceProfile, tweak: [u8; 16], data: &[u8]) -> Vec<u8> {
     let mkey = host.mkey(false, true);
     host.configure(Config::new(&mkey).list(&[(at, data.len() as u32, key)]).crypto(2, 1, tweak, dek));
     host.send_from(mkey.key, 0, data.len() as u32)
-}
-
-#[test]
-fn the_third_engine_takes_tweaks_in_little_endian() {
-    let data = pattern(1536, 3);
-    let little = DeviceProfile { xts: XtsEngine::MultiBlockLittleEndian, ..Default::default() };
-    let want = xts128(&XTS_KEY, &data, 512, TWEAK);
-    assert_eq!(sent_by(little, TWEAK.to_le_bytes(), &data), want);
-    assert_ne!(sent_by(little, TWEAK.to_be_bytes(), &data), want);
 }
 
 #[test]
@@ -471,16 +282,6 @@ fn wrapping() -> (Host, u32, u32, impl Fn(&[u8]) -> Vec<u8>) {
     (host, kek, credential, |plain: &[u8]| crypto::wrap_key(&[9; 32], plain).unwrap())
 }
 
-#[test]
-fn m25_m27_a_login_shows_the_credential_that_is_stored() {
-    let (mut host, kek, credential, wrap) = wrapping();
-    for (shown, state) in [([7; 40], LoginState::Valid), ([8; 40], LoginState::Invalid)] {
-        let shown = wrap(&shown).try_into().unwrap();
-        let login = host.device.login(kek, credential, &shown).unwrap();
-        assert_eq!(host.device.query_login(login), Ok(state));
-    }
-}
-
 /// With the fault `keys_end_with_their_login`, the end of a login destroys the keys of this login, but no
 /// keys of other logins.
 #[test]
@@ -538,39 +339,4 @@ fn a_key_that_is_changed_is_another_from_the_next_synchronisation_on() {
     assert_eq!(change(&mut host, dek, elsewhere, &XTS_KEY), refused);
     assert_eq!(change(&mut host, 99, pd, &XTS_KEY), Err(Error::NoSuchObject { what: "DEK", number: 99 }));
     assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other));
-}
-
-#[test]
-fn r153_all_sixteen_combinations() {
-    for order in 0..4u8 {
-        for (mem, wire) in [(false, false), (false, true), (true, false), (true, true)] {
-            let mut host = Host::new();
-            let (m, w) = (if mem { 520 } else { 512 }, if wire { 520 } else { 512 });
-            // The data unit includes the signature if the signature is encrypted.
-            let inside = order == 0 && wire || order == 1 && mem;
-            let row = Row {
-                name: "",
-                order,
-                unit: if inside { 2 } else { 1 },
-                memory: vec![0; 2 * m],
-                wire: vec![],
-                mem: if mem { Sig::t10(0x1111, 10) } else { Sig::None },
-                wir: if wire { Sig::t10(0x2222, 20) } else { Sig::None },
-            };
-            let (at, key) = configure(&mut host, &row);
-            // The bytes that the device sends are received again. They produce a valid memory image.
-            let sent = host.send_from(key, 0, 2 * w);
-            let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
-            if order >= 2 && mem && wire {
-                assert_eq!(seen[0].why(), Refusal::Bsf);
-                continue;
-            }
-            host.receive_into(key, 0, &sent);
-            let image = host.get(at, 2 * m);
-            assert_eq!(host.send_from(key, 0, 2 * w), sent, "order {order} memory {mem} wire {wire}");
-            host.put(at, &vec![0xee; 2 * m]);
-            host.write_into(key, 0, &sent);
-            assert_eq!(host.get(at, 2 * m), image);
-        }
-    }
 }

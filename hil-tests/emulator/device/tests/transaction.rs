@@ -4,7 +4,6 @@
 use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::{BfsPsv, TransactionBits};
-use mlx5_mkey::wire::cqe::SignatureErrorCqe;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;
 
@@ -56,24 +55,6 @@ fn a_crc_is_generated_behind_the_data() {
 }
 
 #[test]
-fn the_seed_may_be_0() {
-    let mut host = Host::new();
-    let data = pattern(100, 2);
-    let (at, key) = host.filled(&data);
-    let mkey = host.mkey(true, false);
-    let format = format(mkey.wire_psv) | u32::from(BfsPsv::SEED_ZERO) << 24;
-    host.configure(Config::new(&mkey).access(RR).list(&[(at, 100, key)]).transaction(
-        wire(true, true),
-        format,
-        0,
-        100,
-    ));
-    let zero = crc::Crc::<u32>::new(&crc::Algorithm { init: 0, ..crc::CRC_32_ISCSI });
-    let expected = [&data[..], &zero.checksum(&data).to_le_bytes()].concat();
-    assert_eq!(host.read_from(mkey.key, 0, 104), expected);
-}
-
-#[test]
 fn a_psv_carries_the_crc_over_several_mkeys() {
     let mut host = Host::new();
     let all = pattern(3000, 3);
@@ -94,35 +75,6 @@ fn a_psv_carries_the_crc_over_several_mkeys() {
     assert!(host.signature_errors().is_empty());
 }
 
-#[test]
-fn a_crc_from_the_wire_is_checked_and_stripped() {
-    let mut host = Host::new();
-    let data = pattern(700, 4);
-    let (at, mkey) = on_wire(&mut host, &vec![0; 700], 2, wire(true, true));
-    let good = [&data[..], &crc32c(&data)].concat();
-    host.write_into(mkey.key, 0, &good);
-    assert!(host.signature_errors().is_empty());
-    assert_eq!(host.get(at, 700), data);
-    let mut bad = good.clone();
-    bad[703] ^= 0x80;
-    for round in 0..2 {
-        host.put(at, &[0; 700]);
-        host.write_into(mkey.key, 0, &bad);
-        let errors = host.signature_errors();
-        assert_eq!(host.get(at, 700), data, "the transfer itself is complete");
-        let [error] = errors.as_slice() else {
-            assert_eq!((round, errors.len()), (1, 0), "once, until SET_PSV");
-            continue;
-        };
-        assert_eq!(round, 0);
-        assert_eq!(error.sig_type, SignatureErrorCqe::TYPE_TRANSACTION);
-        assert_eq!(error.domain, SignatureErrorCqe::DOMAIN_WIRE);
-        assert_eq!((error.mkey.get() >> 8, error.offset.get()), (mkey.key.index().get(), 703));
-        let crc = u32::from_le_bytes(crc32c(&data));
-        assert_eq!((error.expected_trans_sig.get(), error.actual_trans_sig.get()), (crc, crc ^ 0x8000_0000));
-    }
-}
-
 /// Returns the address of a copy of `bytes`, and an mkey over it for a transaction in memory. The CRC is the
 /// last 4 of the bytes.
 fn in_memory(host: &mut Host, bytes: &[u8], crypto: Option<u32>) -> (u64, Mkey) {
@@ -141,24 +93,6 @@ fn in_memory(host: &mut Host, bytes: &[u8], crypto: Option<u32>) -> (u64, Mkey) 
     }
     host.configure(config);
     (at, mkey)
-}
-
-#[test]
-fn a_crc_in_memory_is_generated_and_checked() {
-    let mut host = Host::new();
-    let data = pattern(1024, 5);
-    let (at, mkey) = in_memory(&mut host, &[0; 1028], None);
-    host.write_into(mkey.key, 0, &data);
-    assert_eq!(host.get(at, 1028), [&data[..], &crc32c(&data)].concat());
-    assert_eq!(host.read_from(mkey.key, 0, 1024), data);
-    assert!(host.signature_errors().is_empty());
-    host.put(at + 17, &[!data[17]]);
-    let read = host.read_from(mkey.key, 0, 1024);
-    assert_eq!((read[17], read.len()), (!data[17], 1024));
-    let errors = host.signature_errors();
-    assert_eq!(errors.len(), 1);
-    assert_eq!(errors[0].domain, SignatureErrorCqe::DOMAIN_MEMORY);
-    assert_eq!(errors[0].sig_type, SignatureErrorCqe::TYPE_TRANSACTION);
 }
 
 #[test]

@@ -531,8 +531,6 @@ pub enum Sig {
 }
 
 pub const REMAP: u8 = 0x40;
-pub const APP_ESCAPE: u8 = 0x01;
-pub const APP_REF_ESCAPE: u8 = 0x02;
 
 impl Sig {
     pub const fn t10(app: u16, reference: u32) -> Self {
