@@ -7,7 +7,7 @@ use crate::common::*;
 use mlx5_mkey::inspect::{DeviceContext, Problem, Requests, Severity, WorkRequest};
 use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine as Engine};
 use mlx5_mkey::types::Key;
-use mlx5_mkey::wire::bsf::BfsPsv;
+use mlx5_mkey::wire::bsf::{BfsPsv, TransactionBits};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::InlineHeader;
 use mlx5_mkey::wire::klm::Klm;
@@ -95,10 +95,13 @@ impl Bench {
     }
 
     fn transaction(&self) -> Config {
-        use mlx5_mkey::wire::bsf::TransactionBits;
+        self.transaction_of(&self.signed)
+    }
+
+    fn transaction_of(&self, mkey: &Mkey) -> Config {
         let bits = TransactionBits::new().with_wire_init(true).with_wire_check_gen(true);
-        let word = BfsPsv::new().with_psv(self.signed.wire_psv).with_bfs(0x40).into_bits();
-        let base = Config::new(&self.signed).access(LW | RR).list(&[(self.at, 1024, self.key)]);
+        let word = BfsPsv::new().with_psv(mkey.wire_psv).with_bfs(0x40).into_bits();
+        let base = Config::new(mkey).access(LW | RR).list(&[(self.at, 1024, self.key)]);
         base.transaction(bits, word, 0, 1024)
     }
 
@@ -175,52 +178,64 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
     let (at, key) = (b.at, b.key);
     let t10 = Sig::t10(1, 2);
     let crc = Sig::crc(0x40);
-    let nothing: fn(&mut Vec<u8>) = |_| {};
     /// A change of the bytes of a request in the ring.
     type Fix = Box<dyn Fn(&mut Vec<u8>)>;
     let set = |at: usize, new: &[u8]| -> Fix {
         let new = new.to_vec();
         Box::new(move |bytes: &mut Vec<u8>| bytes[at..at + new.len()].copy_from_slice(&new))
     };
+    let same = || -> Fix { Box::new(|_| {}) };
     let plain = Some((b.plain.key, 16));
     let block = Some((b.signed.key, 520));
     let data = Some((b.signed.key, 512));
+    let both = |length: u32| Some((b.both.key, length));
+    let crc_block = Some((b.signed.key, 516));
     let unit = Some((b.crypto.key, 512));
     let send = || send(Opcode::SEND, 0, &[segment(at, 8, key)]);
-    let list = |fix: Fix, verdict| (Some(b.list(64)), None, plain, fix, verdict);
-    let streams = |fix: Fix, verdict| (Some(b.streams()), None, plain, fix, verdict);
-    let dif = |fix: Fix, verdict| (Some(b.dif(t10, Sig::None)), None, data, fix, verdict);
-    let wire = |fix: Fix, verdict| (Some(b.dif(Sig::None, t10)), None, block, fix, verdict);
-    let xts = |fix: Fix, verdict| (Some(b.encrypted(2)), None, unit, fix, verdict);
-    let digest = |fix: Fix, verdict| (Some(b.transaction()), None, Some((b.signed.key, 1028)), fix, verdict);
-    let alone = |wqe: Wqe, fix: Fix, verdict| (None, Some(wqe), None, fix, verdict);
-    let same: Fix = Box::new(nothing);
+    let write = || rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(at, 8, key)]);
+    let atomic = |bytes: u32| {
+        let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
+        atomic.with(&segment(at, bytes, key))
+    };
+    let copy = |bytes: u32| {
+        let copy = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]).with(&segment(at, 64, key));
+        copy.with(&segment(at + 128, bytes, key))
+    };
+    let alone = |wqe: Wqe, fix: Fix, verdict| (wqe, vec![], None, fix, verdict);
+    let of = |config: Config, used, fix: Fix, verdict| {
+        let psvs = config.psvs.clone();
+        (config.umr(), psvs, used, fix, verdict)
+    };
+    let executes = |config: Config, used| of(config, used, same(), Executes);
+    let changed = |mut config: Config, used, change: &dyn Fn(&mut Config)| {
+        change(&mut config);
+        executes(config, used)
+    };
+    let list = |fix: Fix, verdict| of(b.list(64), plain, fix, verdict);
+    let streams = |fix: Fix, verdict| of(b.streams(), plain, fix, verdict);
+    let dif = |fix: Fix, verdict| of(b.dif(t10, Sig::None), data, fix, verdict);
+    let wire = |fix: Fix, verdict| of(b.dif(Sig::None, t10), block, fix, verdict);
+    let xts = |fix: Fix, verdict| of(b.encrypted(2), unit, fix, verdict);
+    let digest = |fix: Fix, verdict| of(b.transaction(), Some((b.signed.key, 1028)), fix, verdict);
+    let signed = |bytes: u32| Config::new(&b.signed).access(LW | RR).list(&[(at, bytes, key)]);
+    let with_both = |wire: Sig, order, unit| {
+        let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
+        base.signature(t10, wire, 0xff).crypto(order, unit, [0; 16], b.dek)
+    };
+    let none = |why: &'static str| Some((NoRequest(why), NoRequest(why)));
     // The entries begin at offset 128. The only entry is padded to a block of 4 entries of 16 bytes, so the
     // BSF stands at offset 192.
     const BSF: usize = 192;
-    let pointer = |address: u64, octowords: u16, length: u64| {
-        let mut config = b.list(64);
-        config.context.len = length.into();
-        let control = UmrControlSegment {
-            klm_octowords: octowords.into(),
-            mkey_mask: config.mask.into(),
-            ..Default::default()
-        };
-        let wqe = Wqe::new(Opcode::UMR, b.plain.key.get()).silent().with(&control).with(&config.context);
-        wqe.with(&segment(address, 0, key))
-    };
-    let (config, wqe, used, fix, verdict) = match name {
+    let (wqe, psvs, used, fix, verdict) = match name {
         "Truncated" if form == 0 => alone(send(), set(7, &[8]), Refuses),
         "Truncated" => list(set(7, &[0x30]), Refuses),
         "SizeZero" => alone(send(), set(7, &[0]), Refuses),
         "SizeOverLimit" => alone(send(), set(7, &[0x42]), Refuses),
         "SizeMismatch" if form == 0 => list(set(7, &[9]), Refuses),
         "SizeMismatch" => alone(set_psv(b.signed.wire_psv, 0), set(7, &[3]), Refuses),
-        "UnknownOpcode" => alone(Wqe::new(Opcode([0x55, 0x7e][form]), 0), same, Refuses),
+        "UnknownOpcode" => alone(Wqe::new(Opcode([0x55, 0x7e][form]), 0), same(), Refuses),
         "UnexpectedOpmod" if form == 0 => alone(send(), set(0, &[1]), Executes),
-        "UnexpectedOpmod" => {
-            alone(rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(at, 8, key)]), set(0, &[0xff]), Executes)
-        }
+        "UnexpectedOpmod" => alone(write(), set(0, &[0xff]), Executes),
         "AnotherObject" if form == 0 => list(set(0, &[1]), Refuses),
         "AnotherObject" => alone(set_psv(b.signed.wire_psv, 0), set(0, &[2]), Refuses),
         "WqeSignature" => alone(send(), set(8, &[1]), Executes),
@@ -229,26 +244,14 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "UnknownCode" => wire(set(BSF + 8, &[0x60]), RefusesUse),
         "UnknownBits" => list(set(UMR + 8, &[0x80]), Executes),
         "ReservedNotZero" if form == 0 => list(set(CONTEXT + 3, &[1]), Executes),
-        "ReservedNotZero" => {
-            alone(rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(at, 8, key)]), set(28, &[1]), Executes)
-        }
-        "ByPointer" => {
+        "ReservedNotZero" => alone(write(), set(28, &[1]), Executes),
+        "ByPointer" | "PointerTooShort" => {
             let (list, own) = bench_list(&mut bench);
             bench.key = own;
-            return Some(bench.judge(
-                name,
-                pointer_to(&bench, list, 4, 64),
-                Some((bench.plain.key, 16)),
-                Executes,
-            ));
+            let length = if name == "ByPointer" { 64 } else { 1 << 60 };
+            (pointer_to(&bench, list, length), vec![], plain, same(), Executes)
         }
-        "PointerTooShort" => {
-            let (list, own) = bench_list(&mut bench);
-            bench.key = own;
-            let wqe = pointer_to(&bench, list, 4, 1 << 60);
-            return Some(bench.judge(name, wqe, Some((bench.plain.key, 16)), Executes));
-        }
-        "PointerAlignment" => alone(pointer(at + 1024, 4, 64), same, Refuses),
+        "PointerAlignment" => alone(pointer_to(b, at + 1024, 64), same(), Refuses),
         "ReplacedInBlock" => list(set(UMR, &[0x90, 0, 0, 0, 0, 4, 0, 2]), Refuses),
         "EntryBehindAll" => list(
             Box::new(|bytes| {
@@ -269,53 +272,25 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             Executes,
         ),
         "FieldWithoutMask" => list(set(CONTEXT + 16, &[0, 0, 0, 0, 0, 0, 0, 1]), Executes),
-        "MaskMissing" => {
-            let mut config = b.list(64);
-            config.mask &= !(1 << 13);
-            (Some(config), None, plain, same, Executes)
-        }
+        "MaskMissing" => changed(b.list(64), plain, &|config| config.mask &= !(1 << 13)),
         "UnusualMask" => list(set(UMR + 13, &[0xbc]), Executes),
-        "PartialAccessMask" => {
-            let mut config = b.list(64);
-            config.mask &= !(1 << 20);
-            (Some(config), None, plain, same, Executes)
-        }
-        "EntriesWithoutLength" => {
-            let mut config = b.list(64);
-            config.mask &= !1;
-            (Some(config), None, None, same, Executes)
-        }
-        "LengthWithoutEntries" => {
-            let mut config = b.list(64);
-            config.entries.clear();
-            (Some(config), None, None, same, Executes)
-        }
-        "EmptyLayout" => {
-            let mut config = b.list(0);
-            config.entries.clear();
-            (Some(config), None, None, same, Executes)
-        }
-        "BsfEnableKept" => {
-            let mut config = b.dif(t10, Sig::None);
-            config.mask &= !(1 << 12);
-            (Some(config), None, data, same, Executes)
-        }
+        "PartialAccessMask" => changed(b.list(64), plain, &|config| config.mask &= !(1 << 20)),
+        "EntriesWithoutLength" => changed(b.list(64), None, &|config| config.mask &= !1),
+        "LengthWithoutEntries" => changed(b.list(64), None, &|config| config.entries.clear()),
+        "EmptyLayout" => changed(b.list(0), None, &|config| config.entries.clear()),
+        "BsfEnableKept" => changed(b.dif(t10, Sig::None), data, &|config| config.mask &= !(1 << 12)),
         "BsfNotEnabled" => {
             let mut config = b.dif(t10, Sig::None);
             let flags = config.context.flags_pd_word().with_bsf_enable(false);
             config.context.flags_pd = flags.into_bits().into();
-            (Some(config), None, data, same, Executes)
+            executes(config, data)
         }
-        "EnabledWithoutBsf" => {
-            let mut config = b.dif(t10, Sig::None);
-            config.signature = None;
-            (Some(config), None, None, same, Executes)
-        }
+        "EnabledWithoutBsf" => changed(b.dif(t10, Sig::None), None, &|config| config.signature = None),
         "TagChange" => {
             let mut config = b.list(64);
             config.context.qpn_mkey = (0x00ff_ffff_u32 << 8 | 0x5a).into();
             let key = Key::from_raw(b.plain.key.get() | 0x5a);
-            (Some(config), None, Some((key, 16)), same, Executes)
+            executes(config, Some((key, 16)))
         }
         "BoundToQueuePair" | "BoundWithSignature" => {
             let mut config = if name == "BoundToQueuePair" { b.list(64) } else { b.dif(t10, Sig::None) };
@@ -324,23 +299,17 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             config.context.qpn_mkey = (b.host.q[A].qpn << 8 | u32::from(tag)).into();
             let length = if name == "BoundToQueuePair" { 16 } else { 512 };
             let used = Some((config.mkey.key, length));
-            (Some(config), None, used, same, Executes)
+            executes(config, used)
         }
-        "FreesAndConfigures" => {
-            let mut config = b.list(64);
-            config.context.free = 0x40;
-            (Some(config), None, None, same, Executes)
-        }
-        "NonZeroStart" => {
-            let mut config = b.list(64);
+        "FreesAndConfigures" => changed(b.list(64), None, &|config| config.context.free = 0x40),
+        "NonZeroStart" => changed(b.list(64), None, &|config| {
             config.mask |= 1 << 6;
             config.context.start_addr = 4096.into();
-            (Some(config), None, None, same, Executes)
-        }
+        }),
         "EntryEmpty" if form == 1 => {
             let config = Config::new(&b.plain).access(LW | RR);
             let entries = [(at, 32, key), (at, 0, key), (at + 64, 32, key)];
-            (Some(config.list(&entries)), None, plain, same, Executes)
+            executes(config.list(&entries), plain)
         }
         "EntryEmpty" => list(
             Box::new(|bytes| {
@@ -354,7 +323,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "ListTooLong" => list(set(CONTEXT + 31, &[63]), Executes),
         // With a wrong code, the device reads the interleaved layout's header as the first entry of a list,
         // and the code as the entry's key.
-        "StridedOpcode" if form == 0 => (Some(b.streams()), None, None, set(ENTRIES + 6, &[5]), Executes),
+        "StridedOpcode" if form == 0 => of(b.streams(), None, set(ENTRIES + 6, &[5]), Executes),
         "StridedOpcode" => {
             // A key exists whose value equals the wrong code, so the code is valid as the key of an entry.
             // The key's space begins at the address that the two counts of the header form.
@@ -365,19 +334,13 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             let made = bench.host.device.create_mkey_over(attributes, space).unwrap();
             assert_eq!(made.get(), 0x500);
             bench.host.device.set_numbers(Numbered::Mkey, 0x400, 0x4ff).unwrap();
-            (Some(bench.streams()), None, plain, set(ENTRIES + 6, &[5]), Executes)
+            of(bench.streams(), plain, set(ENTRIES + 6, &[5]), Executes)
         }
         "StridedCount" => streams(set(ENTRIES + 15, &[4]), Refuses),
         "StridedSpare" => {
             let entries = [(at, 8, 8, key); 4];
             let config = Config::new(&b.plain).access(LW | RR).strided(2, &entries);
-            (
-                Some(config),
-                None,
-                plain,
-                set(ENTRIES, &[0, 0, 0, 24, 0, 0, 4, 0, 0, 0, 0, 2, 0, 0, 0, 3]),
-                Executes,
-            )
+            of(config, plain, set(ENTRIES, &[0, 0, 0, 24, 0, 0, 4, 0, 0, 0, 0, 2, 0, 0, 0, 3]), Executes)
         }
         "StridedCycle" => streams(set(ENTRIES + 3, &[17]), Executes),
         "StridedLength" => streams(set(CONTEXT + 31, &[33]), Executes),
@@ -393,57 +356,31 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "RepeatZero" => {
             let mut config = b.streams();
             config.context.len = 0.into();
-            (Some(config), None, None, set(ENTRIES + 8, &[0; 4]), Executes)
+            of(config, None, set(ENTRIES + 8, &[0; 4]), Executes)
         }
         "PaddingNotZero" => streams(set(ENTRIES + 48, &[1]), Executes),
         "LengthOver32Bits" => dif(set(CONTEXT + 27, &[1]), Refuses),
         "BsfSizeCode" => dif(set(BSF, &[0xc0]), Refuses),
-        "BsfOrder" => {
-            let base = Config::new(&b.both).access(LW).list(&[(at, 1040, key)]);
-            let config = base.signature(t10, Sig::None, 0xff).crypto(1, 2, [0; 16], b.dek);
-            // The first BSF gets the code of a crypto BSF, so that the request has two crypto BSFs.
-            (Some(config), None, None, set(BSF, &[0xc1]), Refuses)
-        }
+        // The first BSF gets the code of a crypto BSF, so that the request has two crypto BSFs.
+        "BsfOrder" => of(with_both(Sig::None, 1, 2), None, set(BSF, &[0xc1]), Refuses),
         "RawDataSize" => dif(set(BSF + 4, &[0, 0, 0, 9]), Executes),
         "UnusedDomain" => dif(set(BSF + 11, &[1]), Executes),
-        "CheckMaskIrrelevant" => {
-            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1032, key)]);
-            (Some(base.signature(Sig::None, crc, 0xf1)), None, Some((b.signed.key, 516)), same, Executes)
-        }
-        "CopyMaskIrrelevant" => {
-            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1032, key)]);
-            let config = base.signature_copy(crc, crc, 0xf0, Some(0x0f));
-            (Some(config), None, Some((b.signed.key, 516)), same, Executes)
-        }
+        "CheckMaskIrrelevant" => executes(signed(1032).signature(Sig::None, crc, 0xf1), crc_block),
+        "CopyMaskIrrelevant" => executes(signed(1032).signature_copy(crc, crc, 0xf0, Some(0x0f)), crc_block),
         "CopyMaskStructure" => dif(set(BSF, &[0x90, 0xff, 0xff, 0]), RefusesUse),
-        "AlikeButNotCopied" => (Some(b.dif(t10, t10)), None, block, same, Executes),
-        "NotRepeated" if form == 0 => {
-            let config = b.dif(Sig::None, crc);
-            (Some(config), None, Some((b.signed.key, 516)), set(BSF + 8, &[0x41]), Executes)
-        }
+        "AlikeButNotCopied" => executes(b.dif(t10, t10), block),
+        "NotRepeated" if form == 0 => of(b.dif(Sig::None, crc), crc_block, set(BSF + 8, &[0x41]), Executes),
         "NotRepeated" => wire(set(BSF + 41, &[0]), Executes),
         "InlineMissing" => dif(set(BSF + 48, &[0]), RefusesUse),
-        "InlineUnwanted" => {
-            let config = b.dif(Sig::None, crc);
-            (Some(config), None, Some((b.signed.key, 516)), set(BSF + 32, &[0xc0]), Executes)
-        }
+        "InlineUnwanted" => of(b.dif(Sig::None, crc), crc_block, set(BSF + 32, &[0xc0]), Executes),
         "GuardType" => wire(set(BSF + 40, &[0]), RefusesUse),
         "AppTagMask" => wire(set(BSF + 46, &[0]), Executes),
         "BothEscapes" => wire(set(BSF + 45, &[0x43]), Executes),
-        "CapabilityMissing" => {
-            (Some(b.dif(Sig::None, crc)), None, Some((b.signed.key, 516)), same, RefusesUse)
-        }
-        "PartialBlock" => {
-            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1000, key)]);
-            (Some(base.signature(t10, Sig::None, 0xff)), None, data, same, Executes)
-        }
-        "PartialWireBlock" => {
-            let base = Config::new(&b.signed).access(LW | RR).list(&[(at, 1000, key)]);
-            (Some(base.signature(Sig::None, t10, 0xff)), None, block, same, Executes)
-        }
+        "CapabilityMissing" => of(b.dif(Sig::None, crc), crc_block, same(), RefusesUse),
+        "PartialBlock" => executes(signed(1000).signature(t10, Sig::None, 0xff), data),
+        "PartialWireBlock" => executes(signed(1000).signature(Sig::None, t10, 0xff), block),
         "TransactionEmpty" => {
-            let used = Some((b.signed.key, 1024));
-            (Some(b.transaction()), None, used, set(BSF + 16, &[0; 12]), Executes)
+            of(b.transaction(), Some((b.signed.key, 1024)), set(BSF + 16, &[0; 12]), Executes)
         }
         "TransactionInBothDomains" => digest(set(BSF + 28, &[0x40]), Executes),
         "TransactionBits" => digest(set(BSF + 16, &[0x32]), Executes),
@@ -456,38 +393,19 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             }),
             Executes,
         ),
-        "TransactionOrder" => {
-            use mlx5_mkey::wire::bsf::TransactionBits;
-            let bits = TransactionBits::new().with_wire_init(true).with_wire_check_gen(true);
-            let word = BfsPsv::new().with_psv(b.both.wire_psv).with_bfs(0x40).into_bits();
-            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1024, key)]);
-            let config = base.transaction(bits, word, 0, 1024).crypto(3, 1, [0; 16], b.dek);
-            (Some(config), None, Some((b.both.key, 1028)), same, Executes)
-        }
-        "BothOutsideCipher" => {
-            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
-            let config = base.signature(t10, t10, 0xff).crypto(2, 1, [0; 16], b.dek);
-            (Some(config), None, Some((b.both.key, 520)), same, RefusesUse)
-        }
-        "RowHole" => {
-            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
-            let config = base.signature(t10, Sig::None, 0xff).crypto(2, 1, [0; 16], b.dek);
-            (Some(config), None, Some((b.both.key, 512)), same, Executes)
-        }
+        "TransactionOrder" => executes(b.transaction_of(&b.both).crypto(3, 1, [0; 16], b.dek), both(1028)),
+        "BothOutsideCipher" => of(with_both(t10, 2, 1), both(520), same(), RefusesUse),
+        "RowHole" => executes(with_both(Sig::None, 2, 1), both(512)),
         "DekTooLarge" => xts(set(BSF + 32, &[1]), RefusesUse),
         "KeytagGiven" => xts(set(BSF + 40, &[1]), Executes),
-        "UnitNotBlock" => {
-            let base = Config::new(&b.both).access(LW | RR).list(&[(at, 1040, key)]);
-            let config = base.signature(t10, Sig::None, 0xff).crypto(1, 1, [0; 16], b.dek);
-            (Some(config), None, Some((b.both.key, 1024)), same, Executes)
-        }
-        "SingleUnitEngine" => xts(same, RefusesUse),
+        "UnitNotBlock" => executes(with_both(Sig::None, 1, 1), both(1024)),
+        "SingleUnitEngine" => xts(same(), RefusesUse),
         // The rule for job sizes applies to each transfer: a transfer of a part of the mkey may satisfy the
         // rule.
         "JobSize" => {
             let base = Config::new(&b.crypto).access(LW | RR).list(&[(at, 1025, key)]);
             let config = base.crypto(2, 1, [0; 16], b.dek);
-            (Some(config), None, Some((b.crypto.key, [1024, 1025][form])), same, [Executes, RefusesUse][form])
+            of(config, Some((b.crypto.key, [1024, 1025][form])), same(), [Executes, RefusesUse][form])
         }
         "TweakCarry" => xts(set(BSF + 24, &[0xff; 8]), Executes),
         "PsvTooLarge" => alone(set_psv(b.signed.wire_psv, 0), set(16, &[1]), Refuses),
@@ -495,15 +413,10 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
         "IndexOutOfOrder" => return Some(bench.judge_second(name, |bytes| bytes[2] += 1)),
         "OtherLap" => return Some(bench.judge_second(name, |bytes| bytes[2] += 2)),
         "OtherQueuePair" => return Some(bench.judge_second(name, |bytes| bytes[6] ^= 1)),
-        "CutOff" | "NeverWritten" => {
-            (None, None, None, same, NoRequest("found in bytes of a ring, which are copied"))
-        }
-        "QueueKindMissing" => (None, None, None, same, NoRequest("the kind of queue is not known")),
+        "CutOff" | "NeverWritten" => return none("found in bytes of a ring, which are copied"),
+        "QueueKindMissing" => return none("the kind of queue is not known"),
         // The request is an atomic, which uses 8 bytes of the segment.
-        "SegmentIs2Gib" if form == 0 => {
-            let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
-            alone(atomic.with(&segment(at, 8, key)), set(48, &[0; 4]), Executes)
-        }
+        "SegmentIs2Gib" if form == 0 => alone(atomic(8), set(48, &[0; 4]), Executes),
         // The device compares the length with the longest message before it checks the bounds of the region.
         "SegmentIs2Gib" => alone(send(), set(16, &[0; 4]), Refuses),
         "InlineOverrun" => {
@@ -512,36 +425,21 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             alone(wqe, set(19, &[13]), Refuses)
         }
         "InlineNotAllowed" if form == 1 => {
-            let wqe = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]);
-            let wqe = wqe.with(&segment(at, 64, key)).with(&segment(at + 128, 64, key));
-            let fix = |bytes: &mut Vec<u8>| (bytes[0], bytes[32]) = (1, 0x80);
-            alone(wqe, Box::new(fix), Refuses)
+            alone(copy(64), Box::new(|bytes| (bytes[0], bytes[32]) = (1, 0x80)), Refuses)
         }
         "InlineNotAllowed" => {
             alone(rdma(Opcode::RDMA_READ, 0, at, key, &[segment(at, 8, key)]), set(32, &[0x80]), Refuses)
         }
-        "AtomicOperand" => {
-            let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0_u8; 16]);
-            alone(atomic.with(&segment(at, 16, key)), same, Executes)
-        }
-        "MemcpyLengths" => {
-            let wqe = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]);
-            let wqe = wqe.with(&segment(at, 64, key)).with(&segment(at + 128, 63, key));
-            alone(wqe, set(0, &[1]), Executes)
-        }
-        "DataInNop" => alone(Wqe::new(Opcode::NOP, 0).with(&[1_u8; 16][..]), same, Executes),
+        "AtomicOperand" => alone(atomic(16), same(), Executes),
+        "MemcpyLengths" => alone(copy(63), set(0, &[1]), Executes),
+        "DataInNop" => alone(Wqe::new(Opcode::NOP, 0).with(&[1_u8; 16][..]), same(), Executes),
         "NopFlags" => alone(Wqe::new(Opcode::NOP, 0), set(11, &[0x19]), Executes),
         "UnknownCqeOpcode" | "NotWritten" | "CqeInlineData" | "CqeInlineHalf" | "CqeCompressed"
         | "UnknownSyndrome" | "SignatureSyndrome" | "SignatureType" | "SignatureDomain" => {
-            (None, None, None, same, NoRequest("a completion is not executed"))
+            return none("a completion is not executed");
         }
         _ => return None,
     };
-    if let NoRequest(_) = verdict {
-        return Some((verdict, verdict));
-    }
-    let psvs = config.as_ref().map(|config| config.psvs.clone()).unwrap_or_default();
-    let wqe = wqe.or_else(|| config.map(Config::umr)).unwrap();
     let (bytes, done) = bench.run((wqe, used), &psvs, fix);
     Some(bench.compare(name, &bytes, done, verdict))
 }
@@ -555,30 +453,17 @@ fn bench_list(bench: &mut Bench) -> (u64, Key) {
     (list, key)
 }
 
-fn pointer_to(bench: &Bench, list: u64, octowords: u16, length: u64) -> Wqe {
+/// Returns a UMR of `length` bytes whose list is at this address.
+fn pointer_to(bench: &Bench, list: u64, length: u64) -> Wqe {
     let mut config = bench.list(64);
     config.context.len = length.into();
-    let control = UmrControlSegment {
-        klm_octowords: octowords.into(),
-        mkey_mask: config.mask.into(),
-        ..Default::default()
-    };
+    let control =
+        UmrControlSegment { klm_octowords: 4.into(), mkey_mask: config.mask.into(), ..Default::default() };
     let wqe = Wqe::new(Opcode::UMR, bench.plain.key.get()).silent().with(&control).with(&config.context);
     wqe.with(&segment(list, 0, bench.key))
 }
 
 impl Bench {
-    fn judge(
-        &mut self,
-        name: &'static str,
-        wqe: Wqe,
-        used: Option<(Key, u32)>,
-        expected: Verdict,
-    ) -> (Verdict, Verdict) {
-        let (bytes, done) = self.run((wqe, used), &[], |_| {});
-        self.compare(name, &bytes, done, expected)
-    }
-
     /// Posts two requests, of which the second is changed. `inspect` reads the ring with both: it finds the
     /// difference, and calls no request refused.
     fn judge_second(&mut self, name: &'static str, change: impl Fn(&mut Vec<u8>)) -> (Verdict, Verdict) {
