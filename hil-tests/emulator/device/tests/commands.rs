@@ -2,7 +2,7 @@
 //! statuses of refused commands. Offsets of fields come from the PRM (`mlx5_ifc.h` of Linux).
 
 use crate::common::*;
-use mlx5_mkey::types::MkeyIndex;
+use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::klm::Klm;
@@ -693,12 +693,8 @@ fn list_mkey(pd: u32, tag: u8, flags: u8, start: u64, length: u64, entries: &[Kl
 fn an_mkey_comes_with_its_entries() {
     let mut setup = Setup::new();
     let pd = setup.host.pd;
-    let klm = |address: u64, bytes: u32| Klm {
-        byte_count: bytes.into(),
-        mkey: 0x1234_5600.into(),
-        address: address.into(),
-    };
-    let entries = [klm(BASE, 100), klm(BASE + 4096, 28)];
+    let other = Key::from_raw(0x1234_5600);
+    let entries = [klm(BASE, 100, other), klm(BASE + 4096, 28, other)];
     let attributes =
         MkeyAttributes { access: Access::ALL, free: false, tag: 0x77, ..MkeyAttributes::new(pd, 16) };
     let space = MkeySpace { start: 0x5000, length: 128, entries: entries.to_vec() };
@@ -723,11 +719,6 @@ fn atomics_over_relaxed_order_have_their_number() {
     let (at, key) = setup.host.region(4096, Access::ALL);
     // Entries of one length (mode 3) of 2^12 bytes.
     let atomic = |entry: Klm| list_mkey(pd, 0, 0, 0, 4096, &[entry]).u8(MKC + 2, 0x7c | 3).u8(MKC + 0x3b, 12);
-    let over = |key: u32, address: u64, bytes: u32| Klm {
-        byte_count: bytes.into(),
-        mkey: key.into(),
-        address: address.into(),
-    };
     let is_refused = |setup: &mut Setup, words: &Words| {
         let entry = Posted::new(setup.queue, &words.0, 16).give(&mut setup.host.device);
         assert_eq!((entry[0x20], &entry[0x24..0x28]), (BAD_PARAMETER, &0x0045_d3a4_u32.to_be_bytes()[..]));
@@ -735,16 +726,16 @@ fn atomics_over_relaxed_order_have_their_number() {
     // The command creates mkeys over a list that keep the order of accesses, relax the order of writes, or
     // relax the order of reads.
     for (relaxed, writes, reads) in [(false, 0, 0), (true, 0x04, 0), (true, 0, 0x40)] {
-        let list = list_mkey(pd, 0, 0, 0, 4096, &[over(key.get(), at, 4096)]);
+        let list = list_mkey(pd, 0, 0, 0, 4096, &[klm(at, 4096, key)]);
         let list = setup.good(list.u8(MKC + 1, writes).u8(MKC + 0x3b, reads));
-        let words = atomic(over(list << 8, 0, 0));
+        let words = atomic(klm(0, 0, Key::from_raw(list << 8)));
         if relaxed {
             is_refused(&mut setup, &words);
         } else {
             setup.good(words);
         }
     }
-    let words = atomic(over(key.get(), at, 0));
+    let words = atomic(klm(at, 0, key));
     setup.good(words.clone());
     setup.host.device.set_relaxed_order(key.index(), true).unwrap();
     is_refused(&mut setup, &words);
@@ -899,7 +890,7 @@ fn a_region_is_on_pages_wherever_they_are() {
     assert_eq!(plain, flagged);
     assert_ne!(plain, umr, "UMRs may change the key");
     let key = setup.good(words) << 8;
-    let key = mlx5_mkey::types::Key::from_raw(key);
+    let key = Key::from_raw(key);
     let host = &mut setup.host;
     let data = pattern(0x300, 5);
     let (from, source) = host.filled(&data);

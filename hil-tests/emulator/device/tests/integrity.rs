@@ -7,7 +7,6 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::{BfsPsv, InlineDif, SignatureBsf};
 use mlx5_mkey::wire::cqe::{SignatureErrorCqe, Syndrome};
 use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 use mlx5_mkey::wire::umr::UmrControlSegment;
@@ -70,9 +69,8 @@ impl Region {
     /// Returns the UMR of a registration under the region's key. `memory` and `wire` say which of the two
     /// domains has T10-DIF.
     fn umr(&self, entries: Entries, memory: bool, wire: bool, check: u8) -> Wqe {
-        let klm = |address: u64, bytes: u32, key: Key| -> [u8; 16] {
-            let klm = Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() };
-            zerocopy::transmute!(klm)
+        let entry = |address: u64, bytes: u32, key: Key| -> [u8; 16] {
+            zerocopy::transmute!(klm(address, bytes, key))
         };
         let piece = |address: u64, bytes: u16, key: Key| -> [u8; 16] {
             let entry = StridedEntry {
@@ -84,8 +82,8 @@ impl Region {
             zerocopy::transmute!(entry)
         };
         let (length, list) = match entries {
-            Entries::Data(at, key) => (DATA, vec![klm(at, DATA, key)]),
-            Entries::Together(at, key) => (DATA + INFORMATION, vec![klm(at, DATA + INFORMATION, key)]),
+            Entries::Data(at, key) => (DATA, vec![entry(at, DATA, key)]),
+            Entries::Together(at, key) => (DATA + INFORMATION, vec![entry(at, DATA + INFORMATION, key)]),
             Entries::Apart(data, information, key) => {
                 let header = StridedHeader {
                     bytes_per_cycle: (BLOCK + 8).into(),

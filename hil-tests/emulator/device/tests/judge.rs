@@ -10,7 +10,6 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::{BfsPsv, TransactionBits};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::InlineHeader;
-use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 use zerocopy::IntoBytes;
@@ -329,8 +328,7 @@ fn judged(name: &'static str, form: usize) -> Option<(Verdict, Verdict)> {
             // The key's space begins at the address that the two counts of the header form.
             bench.host.device.set_numbers(Numbered::Mkey, 5, 5).unwrap();
             let attributes = MkeyAttributes { free: false, ..MkeyAttributes::new(bench.host.pd, 4) };
-            let entry = Klm { byte_count: 64.into(), mkey: key.get().into(), address: at.into() };
-            let space = MkeySpace { start: 2 << 32 | 2, length: 64, entries: vec![entry] };
+            let space = MkeySpace { start: 2 << 32 | 2, length: 64, entries: vec![klm(at, 64, key)] };
             let made = bench.host.device.create_mkey_over(attributes, space).unwrap();
             assert_eq!(made.get(), 0x500);
             bench.host.device.set_numbers(Numbered::Mkey, 0x400, 0x4ff).unwrap();

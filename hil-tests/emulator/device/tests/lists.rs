@@ -5,8 +5,6 @@ use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
-use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
@@ -19,8 +17,7 @@ fn by_pointer(host: &mut Host, Wqe(mut bytes): Wqe, address: u64, key: Key) -> W
     let lists = bytes.split_off(LISTS);
     host.put(address, &lists);
     bytes[FLAGS] &= 0x7f;
-    let pointer = Klm { byte_count: 0.into(), mkey: key.get().into(), address: address.into() };
-    Wqe(bytes).with(&pointer)
+    Wqe(bytes).with(&klm(address, 0, key))
 }
 
 /// Allocates memory for a list at an allowed address.
@@ -108,27 +105,6 @@ fn lists_that_cannot_be_read_are_refused() {
     assert_eq!(host.send_from(mkey.key, 0, 64), [7; 64]);
 }
 
-/// Returns a UMR that writes only entries, from `first` on.
-fn update(mkey: Key, first: u16, entries: &[(u64, u32, Key)]) -> Wqe {
-    let octowords = entries.len().next_multiple_of(4);
-    let control = UmrControlSegment {
-        flags: 0x90,
-        klm_octowords: (octowords as u16).into(),
-        bsf_octowords: first.into(),
-        ..Default::default()
-    };
-    let mut wqe = Wqe::new(Opcode::UMR, mkey.get()).with(&control).with(&MkeyContext::default());
-    for (address, length, key) in entries {
-        wqe = wqe.with(&Klm {
-            byte_count: (*length).into(),
-            mkey: key.get().into(),
-            address: (*address).into(),
-        });
-    }
-    let padding = vec![0_u8; (octowords - entries.len()) * 16];
-    wqe.with(&padding[..])
-}
-
 #[test]
 fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
     let mut host = Host::new();
@@ -155,7 +131,7 @@ fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
         let replaced: Vec<u64> = (0..new as u64).map(|number| 100 + numbers[first] + number).collect();
         numbers.splice(first..first + new, replaced.iter().copied());
         let entries: Vec<_> = replaced.into_iter().map(entry).collect();
-        let mut umr = update(mkey.key, first as u16, &entries);
+        let mut umr = replace(mkey.key, first as u64, None, &entries);
         if pointer {
             umr = by_pointer(&mut host, umr, list, lkey);
         }
@@ -164,12 +140,12 @@ fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
     }
     while host.poll_send(A).is_some() {}
     // Padding is written, too: it replaces the old entries.
-    host.post(A, update(mkey.key, 4, &[entry(0)]).silent());
+    host.post(A, replace(mkey.key, 4, None, &[entry(0)]).silent());
     host.send_from(mkey.key, 0, 140);
     assert_eq!(host.bad(A).why(), Refusal::Bounds);
     host.recover();
     for first in [1, 2, 6, 16] {
-        host.execute(A, update(mkey.key, first, &[entry(0); 4]));
+        host.execute(A, replace(mkey.key, first, None, &[entry(0); 4]));
         let refusal = if first == 16 { Refusal::UmrRoom } else { Refusal::UmrUnsupported };
         assert_eq!(host.bad(A).why(), refusal, "from {first} on");
         host.recover();

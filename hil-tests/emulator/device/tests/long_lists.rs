@@ -3,10 +3,6 @@
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
-use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
-use mlx5_mkey::wire::mkey_context::MkeyContext;
-use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
 /// The room for entries of the mkeys in these tests.
@@ -18,27 +14,6 @@ fn mkeys(host: &mut Host) -> [Key; 2] {
         let attributes = MkeyAttributes { log_entry, free: false, ..MkeyAttributes::new(host.pd, ROOM) };
         host.device.create_mkey(attributes).unwrap()
     })
-}
-
-/// Returns a UMR that writes entries from number `first` on, and the length of the mkey.
-fn part(key: Key, first: u64, length: u64, entries: &[(u64, u32, Key)]) -> Wqe {
-    let octowords = entries.len().next_multiple_of(4);
-    let control = UmrControlSegment {
-        flags: 0x90,
-        klm_octowords: (octowords as u16).into(),
-        bsf_octowords: (first as u16).into(),
-        translation_offset_47_16: ((first >> 16) as u32).into(),
-        mkey_mask: 1.into(),
-        ..Default::default()
-    };
-    let context = MkeyContext { len: length.into(), ..Default::default() };
-    let mut wqe = Wqe::new(Opcode::UMR, key.get()).with(&control).with(&context);
-    for (address, bytes, key) in entries {
-        let entry = Klm { byte_count: (*bytes).into(), mkey: key.get().into(), address: (*address).into() };
-        wqe = wqe.with(&entry);
-    }
-    let padding = vec![0_u8; (octowords - entries.len()) * 16];
-    wqe.with(&padding[..])
 }
 
 fn is_refused(host: &mut Host, key: Key, wqe: Wqe) {
@@ -59,7 +34,7 @@ fn entries_have_numbers_of_more_than_16_bits() {
     // The device finds entries of one length by their number, also if earlier entries are missing.
     for (first, count, salt) in [(0x1_0000, 4, 0), (0x1_0004, 3, 7), (0xfffc, 8, 30), (69_996, 4, 11)] {
         let entries: Vec<_> = (0..count).map(|number| entry(number + salt)).collect();
-        host.post(A, part(equal, first, (first + count) * 64, &entries));
+        host.post(A, replace(equal, first, Some((first + count) * 64), &entries));
         let expected: Vec<u8> =
             (0..count).flat_map(|number| data[(number + salt) as usize * 9..][..64].to_vec()).collect();
         assert_eq!(host.send_from(equal, first * 64, count as u32 * 64), expected, "{first}");
@@ -67,7 +42,7 @@ fn entries_have_numbers_of_more_than_16_bits() {
     while host.poll_send(A).is_some() {}
     // The numbers 0x1_0000 and 0 have the same low 16 bits, but are different entries: this UMR writes entry
     // 0.
-    host.post(A, part(equal, 0, 64, &[entry(50)]));
+    host.post(A, replace(equal, 0, Some(64), &[entry(50)]));
     assert_eq!(host.send_from(equal, 0, 64), data[450..514]);
 }
 
@@ -86,7 +61,7 @@ fn a_list_grows_by_parts() {
         let first = [0, 8, 12][number];
         length += entries.iter().map(|entry| u64::from(entry.1)).sum::<u64>();
         space.extend((0..count).flat_map(|entry| data[range(entry)].to_vec()));
-        host.post(A, part(own, first, length, &entries));
+        host.post(A, replace(own, first, Some(length), &entries));
         assert_eq!(host.send_from(own, 0, length as u32), space, "{number} parts");
     }
 }
@@ -99,11 +74,11 @@ fn offsets_that_cannot_be_are_refused() {
     let [equal, own] = mkeys(&mut host);
     for key in [equal, own] {
         for first in [0x1_0002, 69_998, 70_000, 1 << 18, 1 << 32, 1 << 47, (1 << 48) - 4] {
-            is_refused(&mut host, key, part(key, first, 64, &entries));
+            is_refused(&mut host, key, replace(key, first, Some(64), &entries));
         }
     }
     // The flag for an offset is off, but the upper bits of the offset are set.
-    let Wqe(mut bytes) = part(equal, 0x1_0000, 64, &entries);
+    let Wqe(mut bytes) = replace(equal, 0x1_0000, Some(64), &entries);
     bytes[16] = 0x80;
     is_refused(&mut host, equal, Wqe(bytes));
     // The mkey asks for more entries than the limit.
@@ -119,7 +94,7 @@ fn without_the_capability_an_offset_has_16_bits() {
     let mut host = Host::with(DeviceProfile { extended_offsets: false, ..Default::default() }, |_| {});
     let (at, region) = host.filled(&[7; 64]);
     let [equal, _] = mkeys(&mut host);
-    is_refused(&mut host, equal, part(equal, 0x1_0000, 0x1_0001 * 64, &[(at, 0, region)]));
-    host.post(A, part(equal, 0xfffc, 0xfffd * 64, &[(at, 0, region)]));
+    is_refused(&mut host, equal, replace(equal, 0x1_0000, Some(0x1_0001 * 64), &[(at, 0, region)]));
+    host.post(A, replace(equal, 0xfffc, Some(0xfffd * 64), &[(at, 0, region)]));
     assert_eq!(host.send_from(equal, 0xfffc * 64, 64), [7; 64]);
 }

@@ -6,7 +6,6 @@ use crate::common::*;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::{FlagsPd, MkeyContext};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
@@ -212,11 +211,7 @@ fn entries_come_from_memory_and_from_an_offset_on() {
         driver.host().put(list, &bytes);
     };
     let key = driver.created(8);
-    let pointer = |driver: &Driver| Klm {
-        byte_count: 64.into(),
-        mkey: driver.local.get().into(),
-        address: list.into(),
-    };
+    let pointer = |driver: &Driver| klm(list, 64, driver.local);
     // mlx5_ib writes a long list by several requests. The first request leaves the region free. The last
     // request has an offset, and enables the region.
     put(&mut driver, &[0, 1, 2, 3, 4, 5, 6, 7].map(page));

@@ -4,10 +4,6 @@
 use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
-use mlx5_mkey::wire::mkey_context::MkeyContext;
-use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
 /// Creates a key over entries. With `log_entry`, all entries have one length.
@@ -15,10 +11,6 @@ fn over(host: &mut Host, log_entry: Option<u8>, space: MkeySpace) -> Result<Key,
     let plain = MkeyAttributes::new(host.pd, 8);
     let attributes = MkeyAttributes { free: false, access: Access::ALL, log_entry, ..plain };
     host.device.create_mkey_over(attributes, space)
-}
-
-fn klm(address: u64, bytes: u32, key: Key) -> Klm {
-    Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() }
 }
 
 const START: u64 = 0x7000_0000_0040;
@@ -150,18 +142,7 @@ fn umrs_write_entries_of_one_length() {
     host.post(A, list(&mkey, &entries, 6 * 64));
     assert_eq!(host.send_from(key, 0, 6 * 64), expected(&places));
     assert_eq!(host.send_from(key, 63, 66), expected(&places)[63..129]);
-    let control = UmrControlSegment {
-        flags: 0x90,
-        klm_octowords: 4.into(),
-        bsf_octowords: 4.into(),
-        ..Default::default()
-    };
-    let mut wqe = Wqe::new(Opcode::UMR, key.get()).with(&control).with(&MkeyContext::default());
-    for place in [11, 12] {
-        let (address, length, key) = entry(place);
-        wqe = wqe.with(&klm(address, length, key));
-    }
-    host.post(A, wqe.with(&[0_u8; 32]));
+    host.post(A, replace(key, 4, None, &[entry(11), entry(12)]));
     assert_eq!(host.send_from(key, 0, 6 * 64), expected(&[80, 3, 77, 0, 11, 12]));
     while host.poll_send(A).is_some() {}
     // A UMR writes more entries than the mkey has room for. The next UMR writes too few entries for the

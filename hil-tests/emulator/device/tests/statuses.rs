@@ -6,7 +6,6 @@ use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
 use mlx5_softdev::*;
 
 /// Returns the syndrome, vendor syndrome and hardware syndrome of an entry.
@@ -165,14 +164,13 @@ fn a_length_beyond_the_entries_is_found_by_a_read() {
 fn atomics_on_entries_of_one_length_need_regions_of_strict_order() {
     let mut host = Host::new();
     let (at, key) = host.region(4096, Access::ALL);
-    let entry = |key: Key| Klm { byte_count: 0.into(), mkey: key.get().into(), address: at.into() };
     let attributes = MkeyAttributes {
         free: false,
         log_entry: Some(12),
         access: Access::ALL,
         ..MkeyAttributes::new(host.pd, 1)
     };
-    let space = || MkeySpace { start: 0, length: 4096, entries: vec![entry(key)] };
+    let space = || MkeySpace { start: 0, length: 4096, entries: vec![klm(at, 0, key)] };
     host.device.create_mkey_over(attributes, space()).unwrap();
     host.device.set_relaxed_order(key.index(), true).unwrap();
     assert_eq!(host.device.create_mkey_over(attributes, space()), Err(Error::AtomicOverRelaxed));

@@ -5,7 +5,6 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::{CryptoBsf, SignatureBsf};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
-use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::{FlagsPd, MkeyContext};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
@@ -31,10 +30,6 @@ fn sizes(flags: u8, entries: u16, bsfs: u16) -> UmrControlSegment {
 /// Returns a UMR of this key that changes only its lists.
 fn lists(key: Key, control: UmrControlSegment) -> Wqe {
     umr(key, control, MkeyContext::default())
-}
-
-fn klm(address: u64, bytes: u32, key: Key) -> Klm {
-    Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() }
 }
 
 /// Executes a UMR on queue pair A. `Err` is the kind of refusal.

@@ -5,7 +5,6 @@ use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::{MkeyContext, QpnMkey};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
@@ -71,8 +70,7 @@ fn bind(
     };
     let mut wqe = Wqe::new(Opcode::UMR, window.get()).with(&control).with(&context);
     if length != 0 {
-        let entry = Klm { byte_count: length.into(), mkey: region.get().into(), address: address.into() };
-        wqe = wqe.with(&entry).with(&[0_u8; 48]);
+        wqe = wqe.with(&klm(address, length, region)).with(&[0_u8; 48]);
     }
     host.execute(at, wqe);
     key

@@ -522,6 +522,27 @@ pub fn local_inv(key: Key) -> Wqe {
     Wqe::new(Opcode::UMR, key.get()).silent().with(&control).with(&context)
 }
 
+pub fn klm(address: u64, bytes: u32, key: Key) -> Klm {
+    Klm { byte_count: bytes.into(), mkey: key.get().into(), address: address.into() }
+}
+
+/// Returns a UMR that writes entries from number `first` on, and the length of the mkey if there is one.
+pub fn replace(key: Key, first: u64, length: Option<u64>, entries: &[(u64, u32, Key)]) -> Wqe {
+    let octowords = entries.len().next_multiple_of(4);
+    let control = UmrControlSegment {
+        flags: 0x90,
+        klm_octowords: (octowords as u16).into(),
+        bsf_octowords: (first as u16).into(),
+        translation_offset_47_16: ((first >> 16) as u32).into(),
+        mkey_mask: u64::from(length.is_some()).into(),
+        ..Default::default()
+    };
+    let context = MkeyContext { len: length.unwrap_or_default().into(), ..Default::default() };
+    let wqe = Wqe::new(Opcode::UMR, key.get()).with(&control).with(&context);
+    let wqe = entries.iter().fold(wqe, |wqe, (address, bytes, key)| wqe.with(&klm(*address, *bytes, *key)));
+    wqe.with(&vec![0_u8; (octowords - entries.len()) * 16][..])
+}
+
 /// The signature of one domain (memory or wire) for [`Config::signature`]: none, T10-DIF or a CRC.
 #[derive(Clone, Copy, Debug)]
 pub enum Sig {
@@ -616,14 +637,9 @@ impl Config {
     pub fn list(mut self, entries: &[(u64, u32, Key)]) -> Self {
         self.mask |= 1;
         self.context.len = entries.iter().map(|entry| u64::from(entry.1)).sum::<u64>().into();
-        self.entries = entries
-            .iter()
-            .map(|(address, length, key)| {
-                let klm =
-                    Klm { byte_count: (*length).into(), mkey: key.get().into(), address: (*address).into() };
-                zerocopy::transmute!(klm)
-            })
-            .collect();
+        let entry =
+            |(address, bytes, key): &(u64, u32, Key)| zerocopy::transmute!(klm(*address, *bytes, *key));
+        self.entries = entries.iter().map(entry).collect();
         self
     }
 
