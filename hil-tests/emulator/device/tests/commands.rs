@@ -181,6 +181,13 @@ impl Setup {
         }
     }
 
+    /// Brings a queue pair of a user context (0: of the host) to the state RTS. Its peer has all rights.
+    pub(crate) fn ready(&mut self, uid: u16, qpn: u32, peer: u32) {
+        for step in [to_init(qpn, 0xe0), to_receive(qpn, peer), to_send(qpn, 7)] {
+            self.good(step.u16(2, uid));
+        }
+    }
+
     fn state(&self, qpn: u32) -> QpState {
         self.host.device.query(qpn).unwrap().state
     }
@@ -366,9 +373,7 @@ fn a_ring_begins_inside_its_first_page() {
         let (words, queue) = setup.qp();
         let words = words.u8(QPC + 0x14, log_page).u16(QPC + 0x92, 5 << 6).u24(QPC + 0x7d, cqn);
         let qpn = setup.good(list(words, rings));
-        for step in [to_init(qpn, 0), to_receive(qpn, qpn), to_send(qpn, 7)] {
-            setup.good(step);
-        }
+        setup.ready(0, qpn, qpn);
         let sq = rings + 5 * page / 64 + (queue.attributes.sq - queue.receives_at());
         let attributes = QpAttributes { sq, ..queue.attributes };
         let send_cq = Ring { cqn, address: entries + 3 * page / 64, ..ring };
@@ -422,9 +427,7 @@ fn a_completion_queue_ignores_overruns_if_asked() {
         let cqn = setup.good(words.u8(0x11, if ignores { 2 } else { 0 }));
         let (words, queue) = setup.qp();
         let qpn = setup.good(words.u24(QPC + 0x7d, cqn));
-        setup.good(to_init(qpn, 0));
-        setup.good(to_receive(qpn, qpn));
-        setup.good(to_send(qpn, 7));
+        setup.ready(0, qpn, qpn);
         setup.host.q[A] = Queue { qpn, ..queue };
         (0..5).for_each(|_| _ = setup.host.post(A, Wqe::new(Opcode::NOP, 0)));
         setup.host.ring(A);
@@ -477,9 +480,7 @@ fn a_queue_pair_may_do_without_receives() {
     setup.good(named(0x501, qpn));
     let qpn = setup.good(words.u24(QPC + 0x9d, 0));
     setup.good(named(0x401, queue.recv_cq.cqn));
-    setup.good(to_init(qpn, 0));
-    setup.good(to_receive(qpn, qpn));
-    setup.good(to_send(qpn, 7));
+    setup.ready(0, qpn, qpn);
     let attributes = QpAttributes { sq: queue.receives_at(), ..queue.attributes };
     setup.host.q[A] = Queue { qpn, attributes, ..queue };
     setup.host.succeeds(A, Wqe::new(Opcode::NOP, 0));
@@ -917,9 +918,7 @@ fn a_driver_has_queue_pairs_of_its_own() {
             let (again, _) = setup.qp();
             setup.refused(again.u8(QPC + 1, service), IN_USE, "there is one");
         }
-        for step in [to_init(made, 0xe0), to_receive(made, 0), to_send(made, 0)] {
-            setup.good(step);
-        }
+        setup.ready(0, made, 0);
         assert_eq!(setup.state(made), QpState::ReadyToSend);
         // QUERY_QP returns the written context, and the state.
         let context = told(&mut setup, named(0x50b, made), 8 + 0xe8);
@@ -939,9 +938,7 @@ fn a_management_datagram_names_its_partition() {
     for (service, partition) in [(8, 0xffff), (2, 0)] {
         let (words, queue) = setup.qp();
         let qpn = setup.good(words.u8(QPC + 1, service));
-        for step in [to_init(qpn, 0), to_receive(qpn, 0), to_send(qpn, 0)] {
-            setup.good(step);
-        }
+        setup.ready(0, qpn, 0);
         setup.host.q[B] = Queue { qpn, ..queue };
         let (to, target) = setup.host.region(128, Access::ALL);
         setup.host.post_receive(B, &[segment(to, 128, target)]);

@@ -108,9 +108,7 @@ fn an_event_has_the_fields_of_its_type() {
     let qpn = setup.good(words.u24(QPC + 0x7d, cqn));
     assert_eq!(fields(&mut setup, &pages, 0), (PAGE_REQUEST, [7, 8, 0]));
     // Three completions are too many for a queue of two entries.
-    for step in [to_init(qpn, 0), to_receive(qpn, qpn), to_send(qpn, 0)] {
-        setup.good(step);
-    }
+    setup.ready(0, qpn, qpn);
     setup.host.q[A] = Queue { qpn, send_cq: Ring { cqn, ..ring }, ..queue };
     (0..3).for_each(|_| _ = setup.host.post(A, Wqe::new(Opcode::NOP, 0)));
     setup.host.ring(A);
@@ -126,9 +124,7 @@ fn a_completion_queue_tells_of_entries_behind_those_taken() {
     let cqn = setup.good(words.u32(0x24, events.number));
     let (words, queue) = setup.qp();
     let qpn = setup.good(words.u24(QPC + 0x7d, cqn));
-    for step in [to_init(qpn, 0), to_receive(qpn, qpn), to_send(qpn, 0)] {
-        setup.good(step);
-    }
+    setup.ready(0, qpn, qpn);
     setup.host.q[A] = Queue { qpn, send_cq: Ring { cqn, ..ring }, ..queue };
     let complete = |setup: &mut Setup, count: u32| {
         (0..count).for_each(|_| _ = setup.host.post(A, Wqe::new(Opcode::NOP, 0)));

@@ -60,9 +60,7 @@ impl Driver {
         let (words, mut loopback) = setup.qp();
         loopback.qpn = setup.good(words);
         for (qpn, peer) in [(queue.qpn, 0), (loopback.qpn, loopback.qpn)] {
-            for step in [to_init(qpn, 0xe0), to_receive(qpn, peer), to_send(qpn, 0)] {
-                setup.good(step);
-            }
+            setup.ready(0, qpn, peer);
         }
         setup.host.q = [queue, loopback];
         Self { setup, own, user, queue, loopback, local }
@@ -107,10 +105,8 @@ impl Driver {
         }
         let why = seen.why();
         let qpn = self.queue.qpn;
-        for step in [Words::new(0x50a, 16).u24(9, qpn), to_init(qpn, 0), to_receive(qpn, 0), to_send(qpn, 0)]
-        {
-            self.setup.good(step);
-        }
+        self.setup.good(named(0x50a, qpn));
+        self.setup.ready(0, qpn, 0);
         self.host().q[A].producer = 0;
         Err(why)
     }
@@ -144,11 +140,8 @@ impl Driver {
             return Ok(());
         }
         let qpn = self.loopback.qpn;
-        let steps =
-            [Words::new(0x50a, 16).u24(9, qpn), to_init(qpn, 0xe0), to_receive(qpn, qpn), to_send(qpn, 0)];
-        for step in steps {
-            self.setup.good(step);
-        }
+        self.setup.good(named(0x50a, qpn));
+        self.setup.ready(0, qpn, qpn);
         self.host().q[B].producer = 0;
         Err(seen.syndrome())
     }

@@ -9,27 +9,27 @@ const WRITE: u64 = 2;
 const DEK: u16 = 0xc;
 
 /// Returns a command as the user context `uid` gives it.
-fn by(uid: u32, words: Words) -> Words {
-    words.u16(2, uid as u16)
+fn by(uid: u16, words: Words) -> Words {
+    words.u16(2, uid)
 }
 
 /// Returns CREATE_UMEM over pages of 4 KiB with these rights. The umem begins `offset` bytes into the first
 /// page.
-fn umem(uid: u32, offset: u32, pages: &[u64], rights: u64) -> Words {
+fn umem(uid: u16, offset: u32, pages: &[u64], rights: u64) -> Words {
     let words = Words::new(0xa08, 0x30).u32(0x24, offset).u64(0x28, pages.len() as u64);
     let mut words = by(uid, words);
     pages.iter().for_each(|page| words.0.extend((page | rights).to_be_bytes()));
     words
 }
 
-fn context(setup: &mut Setup) -> u32 {
-    setup.good(Words::new(0xa04, 0x40))
+fn context(setup: &mut Setup) -> u16 {
+    setup.good(Words::new(0xa04, 0x40)) as u16
 }
 
 /// The objects of a user: its context, a protection domain, a doorbell page, and a umem on four pages of
 /// which none follows another.
 struct User {
-    uid: u32,
+    uid: u16,
     pd: u32,
     uar: u32,
     umem: u32,
@@ -108,9 +108,7 @@ fn queues_are_in_the_memory_of_their_user() {
     user.clear(&mut setup.host, 0x800);
     let cq = setup.good(user.cq(eq, 0x800));
     let qp = setup.good(user.qp(cq, 0x2e00));
-    for step in [to_init(qp, 0xe0), to_receive(qp, qp), to_send(qp, 0)] {
-        setup.good(by(user.uid, step));
-    }
+    setup.ready(user.uid, qp, qp);
     let host = &mut setup.host;
     for index in 0..40_u16 {
         let block = nop(qp, index);
@@ -198,9 +196,7 @@ fn a_doorbell_alone_announces_requests() {
     let of_mode = |mode: u8| user.qp(cq, 0x2e00).u8(QPC + 0x10, mode << 6);
     setup.refused(of_mode(3), BAD_PARAMETER, "no mode");
     let qp = setup.good(of_mode(1));
-    for step in [to_init(qp, 0xe0), to_receive(qp, qp), to_send(qp, 0)] {
-        setup.good(by(user.uid, step));
-    }
+    setup.ready(user.uid, qp, qp);
     for index in 0..4 {
         setup.host.put(user.at(0x2e00 + 64 * u64::from(index)), &nop(qp, index));
     }
@@ -317,15 +313,15 @@ fn an_object_of_one_user_is_not_anothers() {
     let of_host = setup.good(one.cq(eq, 0).u16(2, 0).u24(0x1d, setup.uar));
     setup.good(named(0x401, of_host));
     setup.good(by(one.uid, of_dek(0xa01, 0x150).u64(0x10, 1).u8(0x1b, 3).u24(0x1d, one.pd)));
-    setup.refused(named(0xa06, 0).u16(0xa, one.uid as u16), IN_USE, "a context with objects");
+    setup.refused(named(0xa06, 0).u16(0xa, one.uid), IN_USE, "a context with objects");
     for (opcode, number) in [(0x501, qp), (0x401, cq), (0x202, key), (0xa0a, one.umem), (0x601, 1)] {
         setup.good(named(opcode, number));
     }
     setup.good(of_dek(0xa03, 16));
     setup.good(named(0x801, one.pd));
     setup.good(named(0x803, one.uar));
-    setup.good(named(0xa06, 0).u16(0xa, one.uid as u16));
-    setup.refused(named(0xa06, 0).u16(0xa, one.uid as u16), BAD_RESOURCE, "it is gone");
+    setup.good(named(0xa06, 0).u16(0xa, one.uid));
+    setup.refused(named(0xa06, 0).u16(0xa, one.uid), BAD_RESOURCE, "it is gone");
     setup.refused(by(one.uid, Words::new(0x800, 16)), BAD_RESOURCE, "no domain for a context that is gone");
 }
 
@@ -420,7 +416,7 @@ fn an_interface_of_one_user_is_not_anothers() {
         ("CREATE_XRC_SRQ of its XRC domain", xrc(xrcd, other.pd)),
         ("CREATE_QP with its counter", with_cq.u8(QPC + 0xc, counter as u8)),
         ("CREATE_UCTX", Words::new(0xa04, 0x40)),
-        ("DESTROY_UCTX", named(0xa06, 0).u16(0xa, one.uid as u16)),
+        ("DESTROY_UCTX", named(0xa06, 0).u16(0xa, one.uid)),
     ];
     for (what, words) in &commands {
         setup.refused(by(other.uid, words.clone()), BAD_RESOURCE, what);
@@ -463,9 +459,7 @@ fn a_page_of_doorbells_rings_the_queues_of_its_own() {
     user.clear(&mut setup.host, 0x800);
     let cq = setup.good(user.cq(eq, 0x800));
     let qp = setup.good(user.qp(cq, 0x2e00));
-    for step in [to_init(qp, 0xe0), to_receive(qp, qp), to_send(qp, 0)] {
-        setup.good(by(user.uid, step));
-    }
+    setup.ready(user.uid, qp, qp);
     setup.host.put(user.at(0x2e00), &nop(qp, 0));
     setup.host.put(user.at(0x3200 + 4), &1_u32.to_be_bytes());
     let host = &mut setup.host;
