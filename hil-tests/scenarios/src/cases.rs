@@ -181,7 +181,7 @@ mod tests {
     use crate::board::SoftBoard;
     use alloc::string::ToString;
     use alloc::vec::Vec;
-    use mlx5_softdev::{DeviceProfile, Faults};
+    use mlx5_softdev::DeviceProfile;
 
     fn lines(selection: Selection<'_>) -> Vec<String> {
         let mut lines = Vec::new();
@@ -243,28 +243,6 @@ mod tests {
             lines.contains(&"hil: failed r028_write_replaces_read: by request: panicked".into()),
             "{lines:?}"
         );
-    }
-
-    /// The report of a failure contains the requests, the completions with their causes, the states, and the
-    /// command that repeats the case.
-    #[test]
-    fn a_failure_tells_what_happened() {
-        let mut lines = Vec::new();
-        let open = || {
-            let faults = Faults { denied_as_access: true, ..Faults::default() };
-            let board = SoftBoard::new(DeviceProfile::default()).with_faults(faults);
-            Ok::<Box<dyn Board>, &str>(Box::new(board))
-        };
-        let name = "r030_what_a_queue_pair_denies_no_key_gives";
-        let selection = Selection { filter: name, ..Selection::default() };
-        assert_eq!(run(selection, open, |event| lines.push(event.to_string())), Ok(false));
-        let told = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
-        assert!(told(&["queue pair", "Error, the device is at block"]), "{lines:#?}");
-        assert!(told(&["block 0: RDMA_READ"]), "{lines:#?}");
-        assert!(told(&["completion: ", "forbids its peer to read (rre)"]), "{lines:#?}");
-        let again =
-            "again: cargo xtask hil --board softdev --filter r030_what_a_queue_pair_denies_no_key_gives";
-        assert!(told(&[again, "--ways request"]), "{lines:#?}");
     }
 
     #[test]

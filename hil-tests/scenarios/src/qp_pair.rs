@@ -597,14 +597,6 @@ fn sge(address: u64, length: usize, lkey: Key) -> Sge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::{DekSpec, SoftBoard};
-    use crate::expected;
-    use mlx5_mkey::mkey::{
-        BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, Signature,
-        SignatureChange, SignatureOrder, T10Dif,
-    };
-    use mlx5_mkey::types::{BlockSize, Seed, Tweak};
-    use mlx5_softdev::DeviceProfile;
 
     #[test]
     fn what_is_late_is_waited_for_and_no_longer_than_the_timeout() {
@@ -625,54 +617,5 @@ mod tests {
         let looks = core::cell::Cell::new(0);
         let once = |_: &mut ()| Ok(vec![looks.replace(looks.get() + 1)]);
         assert_eq!(arrived(&mut (), 2, 100, |_| None, once), Ok(vec![0]), "without a clock, too");
-    }
-
-    #[test]
-    fn row_c_goes_out_and_comes_back() {
-        let mut board = SoftBoard::new(DeviceProfile::default());
-        let mut pair = QpPairFixture::new(&mut board);
-        let data: Vec<u8> = (0..1024u32).map(|index| (index * 7) as u8).collect();
-        let region = pair.region(&data);
-        let mkey = pair.mkey(MkeySpec { entries: 4, signature: true, crypto: true, ..MkeySpec::default() });
-        let key = [0x31; 32];
-        let dek = pair.board.create_dek(DekSpec { key: &key, keytag: None });
-        let dif = T10Dif {
-            guard: Guard::Crc,
-            seed: Seed::Zeros,
-            app_tag: 0x5678,
-            ref_tag: 0x1000,
-            ref_remap: true,
-            escape: Escape::Never,
-        };
-        let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
-        let signature = BlockSignature::wire(domain);
-        let crypto = Crypto {
-            direction: Direction::EncryptOnTx,
-            order: SignatureOrder::BeforeCryptoOnTx,
-            data_unit: BlockSize::B520,
-            tweak: Tweak::from_lba(0x1000),
-            dek,
-            keytag: Keytag::default(),
-        };
-        let entries = [
-            KlmEntry { address: region.address, length: 300, key: region.key },
-            KlmEntry { address: region.address + 300, length: 724, key: region.key },
-        ];
-        let config = MkeyConfig {
-            access: Some(Access::ALL),
-            signature: SignatureChange::Set(signature),
-            crypto: Some(crypto),
-        };
-        pair.configure(mkey, &config, &entries).unwrap();
-        let images = expected::images(&data, Some(&signature), Some((&crypto, &key)));
-        for way in Tx::ALL {
-            assert_eq!(pair.tx(way, mkey, 0, 1040).unwrap().ok().unwrap(), images.wire, "{way:?}");
-        }
-        for way in Rx::ALL {
-            pair.board.write(region.address, &[0; 1024]);
-            pair.rx(way, mkey, 0, &images.wire).unwrap().ok().unwrap();
-            assert_eq!(pair.bytes(&region), data, "{way:?}");
-            assert_eq!(pair.check(mkey), Ok(None));
-        }
     }
 }
