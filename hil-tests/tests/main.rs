@@ -8,7 +8,6 @@ mod command_queue;
 mod failed;
 mod features;
 mod measured;
-mod no_board;
 mod pages;
 mod proofs;
 mod properties;
