@@ -249,8 +249,7 @@ impl<'b> QpPairFixture<'b> {
     /// # Errors
     /// A failed or missing completion.
     pub fn finish_configuration(&mut self) -> Verdict {
-        self.run_near()?;
-        match self.wait_near(1)?[..] {
+        match self.complete_near(1)?[..] {
             [
                 WorkCompletion {
                     id: CONFIGURE,
@@ -375,6 +374,24 @@ impl<'b> QpPairFixture<'b> {
     /// As [`mlx5_mkey::queue::CompletionQueue::check`].
     pub fn check(&mut self, mkey: usize) -> Result<Option<SignatureError>, CheckError> {
         self.near.queues().check(&mut self.mkeys[mkey])
+    }
+
+    /// Rings the doorbell of the near end, runs the device, and takes `count` completions.
+    ///
+    /// # Errors
+    /// The device does not finish; a malformed completion.
+    pub fn complete_near(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
+        self.run_near()?;
+        self.wait_near(count)
+    }
+
+    /// The same as [`Self::complete_near`] for the far end.
+    ///
+    /// # Errors
+    /// The device does not finish; a malformed completion.
+    pub fn complete_far(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
+        self.run_far()?;
+        self.wait_far(count)
     }
 
     /// Takes `count` completions of the near end, or fewer if the board's timeout ends first.

@@ -67,9 +67,8 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
     let request = fixture.pair.far.request(78).signaled().rdma_read(remote, &[buffer.sge()]);
     request.map_err(text)?;
-    fixture.pair.run_far()?;
     for (side, id, expected, found) in [
-        ("requester", 78, Syndrome::REMOTE_ACCESS, fixture.pair.wait_far(1)?),
+        ("requester", 78, Syndrome::REMOTE_ACCESS, fixture.pair.complete_far(1)?),
         ("responder", 77, Syndrome::LOCAL_ACCESS, fixture.pair.wait_near(1)?),
     ] {
         ensure_eq!(syndromes(&found), [(id, Some(expected))], "{side}");
@@ -140,8 +139,7 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     let request =
         fixture.pair.far.request(5).signaled().fetch_add(remote, u64::from_ne_bytes([3; 8]), old.place());
     request.map_err(text)?;
-    fixture.pair.run_far()?;
-    let completions = fixture.pair.wait_far(1)?;
+    let completions = fixture.pair.complete_far(1)?;
     fixture.pair.poll_near()?;
     let [completion] = completions.as_slice() else { return Err(format!("completions {completions:?}")) };
     match completion.outcome {

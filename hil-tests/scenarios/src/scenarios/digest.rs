@@ -207,8 +207,7 @@ fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
             pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
             posted += 1;
         }
-        pair.run_near()?;
-        let done = pair.wait_near(posted)?;
+        let done = pair.complete_near(posted)?;
         ensure_eq!(done.len(), posted, "completions");
         ensure!(pair.signature_errors.is_empty(), "a signature error");
         same(&pair.bytes(&far), &[&data[..], &crc(seed, &data)].concat())
@@ -243,8 +242,7 @@ fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
             pair.near.request(1).signaled().fenced().rdma_read(remote, &[sge]).map_err(text)?;
             posted += 1;
         }
-        pair.run_near()?;
-        ensure_eq!(pair.wait_near(posted)?.len(), posted, "completions");
+        ensure_eq!(pair.complete_near(posted)?.len(), posted, "completions");
         same(&pair.bytes(&memory), &data)?;
         match pair.check(PARTS.len() - 1).map_err(text)? {
             Some(error) if round % 2 == 0 => reported(&error, DomainKind::Wire, &good, &found)?,

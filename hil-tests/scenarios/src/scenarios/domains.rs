@@ -163,8 +163,7 @@ fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
     }
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
-    fixture.pair.run_near()?;
-    let done = syndromes(&fixture.pair.wait_near(1)?);
+    let done = syndromes(&fixture.pair.complete_near(1)?);
     let [(_, syndrome)] = done[..] else { return Err(format!("completions {done:?}")) };
     let what = "invalidation of an mkey that another queue pair holds";
     assumed(fixture.pair.board, what, syndrome, Some(Syndrome::MW_BIND))?;

@@ -58,8 +58,7 @@ pub(super) fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdi
 pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
-    fixture.pair.run_near()?;
-    let completions = fixture.pair.wait_near(1)?;
+    let completions = fixture.pair.complete_near(1)?;
     ensure!(
         matches!(completions.as_slice(), [completion] if completion.id == 9
             && matches!(completion.outcome, Outcome::Sent { kind: RequestKind::LocalInvalidate, .. })),
@@ -120,8 +119,7 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     fixture.pair.near.request(2).invalidate_mkey(mkey).map_err(text)?;
     fixture.pair.near.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
-    fixture.pair.run_near()?;
-    let done = syndromes(&fixture.pair.wait_near(2)?);
+    let done = syndromes(&fixture.pair.complete_near(2)?);
     ensure!(matches!(done[..], [(1, None), (3, Some(_))]), "completions and their syndromes: {done:?}");
     same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
@@ -289,16 +287,14 @@ fn r012_a_flushed_invalidation_leaves_the_key_in_service(board: &mut dyn Board) 
     let nothing = Remote { address: 0, rkey: Key::from_raw(0) };
     pair.near.request(2).signaled().rdma_write(nothing, &[memory.sge()]).map_err(text)?;
     pool.invalidate(handle, pair.near.request(3).signaled()).map_err(text)?;
-    pair.run_near()?;
-    let completions = pair.wait_near(2)?;
+    let completions = pair.complete_near(2)?;
     let [_, flushed] = completions.as_slice() else { return Err(format!("{completions:?}")) };
     ensure_eq!(syndromes(&[*flushed]), [(3, Some(Syndrome::FLUSHED))], "the invalidation");
     ensure_eq!(pool.put(handle, flushed), Err(PoolError::KeyInService), "put back, flushed");
     pair.reconnect();
     same(&pair.tx(Tx::PeerRead, known, 0, 64)?.ok()?, &data)?;
     pool.invalidate(handle, pair.near.request(4).signaled()).map_err(text)?;
-    pair.run_near()?;
-    let completions = pair.wait_near(1)?;
+    let completions = pair.complete_near(1)?;
     refuses_peers(&mut pair, &[known])?;
     ensure_eq!(pool.available(), 0, "mkeys that were put back");
     let [done] = completions.as_slice() else { return Err(format!("{completions:?}")) };

@@ -91,8 +91,7 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     let old = fixture.pair.region(&[0xee; 8]);
     let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
     fixture.pair.far.request(5).signaled().fetch_add(remote, 1, old.place()).map_err(text)?;
-    fixture.pair.run_far()?;
-    let failed = match fixture.pair.wait_far(1)?.as_slice() {
+    let failed = match fixture.pair.complete_far(1)?.as_slice() {
         [one] => match one.outcome {
             Outcome::Failed(failure) => Some(failure),
             _ => None,

@@ -55,8 +55,7 @@ fn configure(
         let entries = fixture.entries();
         fixture.pair.post_prepared(fixture.mkey, prepared, &entries).map_err(text)?;
     }
-    fixture.pair.run_near()?;
-    let done = fixture.pair.wait_near(members.len())?;
+    let done = fixture.pair.complete_near(members.len())?;
     ensure_eq!(done.len(), members.len(), "completions");
     ensure!(
         done.iter()

@@ -51,8 +51,7 @@ fn remote(region: &Region) -> RemoteAddressSegment {
 
 /// Rings the near end's doorbell, and checks that the requests complete with these ids and kinds.
 fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
-    pair.run_near()?;
-    let done = pair.wait_near(expected.len())?;
+    let done = pair.complete_near(expected.len())?;
     let kinds: Vec<_> = done
         .iter()
         .map(|work| match work.outcome {
@@ -138,8 +137,7 @@ fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
     let request = wqe(Opcode::RDMA_WRITE, &[remote(&far).as_bytes(), data(unknown).as_bytes()]);
     pair.near.request(1).raw(&request).map_err(text)?;
     pair.near.request(2).raw(&request).map_err(text)?;
-    pair.run_near()?;
-    let done = pair.wait_near(2)?;
+    let done = pair.complete_near(2)?;
     let expected = [(1, Some(Syndrome::LOCAL_PROTECTION)), (2, Some(Syndrome::FLUSHED))];
     ensure_eq!(syndromes(&done), expected, "completions");
     Ok(())
@@ -188,8 +186,7 @@ fn m45_a_copy_needs_the_right_to_write(board: &mut dyn Board) -> Verdict {
     let (from, to) = (pair.region(&pattern(64, 5)), pair.region(&[0; 64]));
     let lkey = pair.board.register(to.address, to.length, Access::NONE);
     pair.near.request(1).memcpy(Local { address: to.address, lkey }, from.place(), 64).map_err(text)?;
-    pair.run_near()?;
-    let done = syndromes(&pair.wait_near(1)?);
+    let done = syndromes(&pair.complete_near(1)?);
     ensure_eq!(done, [(1, Some(Syndrome::LOCAL_PROTECTION))], "a copy without the right to write");
     ensure_eq!(pair.bytes(&to), [0; 64], "what was not to be written");
     Ok(())

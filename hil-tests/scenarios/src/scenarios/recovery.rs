@@ -131,8 +131,7 @@ fn m55_a_queue_pair_fails_and_recovers_again_and_again(board: &mut dyn Board) ->
         // Recovery sets the block counters of both the library's queue and the device to 0, so the next
         // request must complete as usual.
         last = Posted::default().post(&mut pair, write, 1, last)?;
-        pair.run_near()?;
-        match pair.wait_near(1)?[..] {
+        match pair.complete_near(1)?[..] {
             [done] if done.id == last && matches!(done.outcome, Outcome::Sent { .. }) => {}
             ref other => return Err(format!("round {round}: {other:?} behind recovery")),
         }

@@ -327,8 +327,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
             "with {free} blocks free"
         );
         ensure_eq!(fixture.pair.near.counters().free_blocks, u32::from(free), "free blocks");
-        fixture.pair.run_near()?;
-        let done = fixture.pair.wait_near(usize::try_from(id).unwrap_or(usize::MAX))?;
+        let done = fixture.pair.complete_near(usize::try_from(id).unwrap_or(usize::MAX))?;
         ensure_eq!(ids(&done), Vec::from_iter(1..=id), "completions of what was posted");
         ensure_eq!(fixture.pair.near.counters().free_blocks, SEND_BLOCKS as u32, "free blocks in the end");
         fixture.out(Tx::Send, 0, &images.wire).within(format_args!("with {free} blocks free"))?;

@@ -76,8 +76,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
         pair.near.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         pair.near.request(200 + number).nop().map_err(text)?;
     }
-    pair.run_near()?;
-    ensure_eq!(ids(&pair.wait_near(6)?), [0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
+    ensure_eq!(ids(&pair.complete_near(6)?), [0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
     same(&pair.bytes(&target), &data)
 }
 
@@ -97,11 +96,9 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let target = fixture.pair.region(&[0; 64]);
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
     fixture.pair.far.request(1).signaled().rdma_read(remote, &[target.sge()]).map_err(text)?;
-    fixture.pair.run_far()?;
-    ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of the reader");
+    ensure_eq!(fixture.pair.complete_far(1)?.len(), 1, "completions of the reader");
     same(&fixture.pair.bytes(&target), &data).within("before the doorbell")?;
-    fixture.pair.run_near()?;
-    ensure_eq!(fixture.pair.wait_near(1)?.len(), 1, "completions behind the doorbell");
+    ensure_eq!(fixture.pair.complete_near(1)?.len(), 1, "completions behind the doorbell");
     fixture.out(Tx::PeerRead, 0, &pattern(64, 2))
 }
 
@@ -142,8 +139,7 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
         pair.near.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
         let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
         pair.near.request(2).signaled().rdma_write(target.remote(), &[sge]).map_err(text)?;
-        pair.run_near()?;
-        ensure_eq!(ids(&pair.wait_near(1)?), [2], "round {round}: completions");
+        ensure_eq!(ids(&pair.complete_near(1)?), [2], "round {round}: completions");
         let images = expected::images(&data, Some(&WIRE), Some((&crypto, &KEY_128)));
         same(&pair.bytes(&target), &images.wire).within(format_args!("round {round}"))?;
     }
@@ -185,8 +181,7 @@ fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> 
         };
         let reads = reads.map_err(text)?;
         pair.near.request(4).signaled().nop().map_err(text)?;
-        pair.run_near()?;
-        ensure_eq!(ids(&pair.wait_near(1)?), [4], "round {round}: completions");
+        ensure_eq!(ids(&pair.complete_near(1)?), [4], "round {round}: completions");
         let received = usize::from(round % 3 == 2);
         ensure_eq!(pair.wait_far(received)?.len(), received, "round {round}: messages");
         let (from, to) = if reads { (far, near) } else { (near, far) };
@@ -224,8 +219,7 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     ensure_eq!(pair.poll_near()?, vec![], "completions");
     ensure!(pair.near.counters().outstanding > 0, "retired without a completion");
     pair.near.request(2).signaled().nop().map_err(text)?;
-    pair.run_near()?;
-    ensure_eq!(pair.wait_near(1)?.len(), 1, "completions behind a signalled request");
+    ensure_eq!(pair.complete_near(1)?.len(), 1, "completions behind a signalled request");
     ensure_eq!(pair.near.counters().outstanding, 0, "requests left behind it");
     Ok(())
 }
@@ -241,8 +235,7 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
         let config = MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED };
         pair.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
         ensure_eq!(pair.near.counters().outstanding, 1 + psvs, "work requests");
-        pair.run_near()?;
-        let done: Vec<_> = pair.wait_near(1)?.iter().map(|work| work.outcome).collect();
+        let done: Vec<_> = pair.complete_near(1)?.iter().map(|work| work.outcome).collect();
         ensure!(matches!(done[..], [Outcome::Sent { kind: RequestKind::MkeyConfigure, .. }]), "{done:?}");
         ensure_eq!(pair.near.counters().outstanding, 0, "work requests left");
     }
@@ -349,8 +342,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         fixture.pair.board.write(far.address, &[0; 520]);
         fixture.pair.try_configure(fixture.mkey, &config, &entries[..]).map_err(text)?;
         fixture.pair.near.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        fixture.pair.run_near()?;
-        ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
+        ensure_eq!(fixture.pair.complete_near(2)?.len(), 2, "round {round}: completions");
         same(&fixture.pair.bytes(&far), &images.wire).within(format_args!("round {round}"))?;
     }
     // Each round posts an odd number of blocks, so 256 rounds begin at 256 different blocks of the ring.
@@ -375,8 +367,7 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
             let request = pair.near.request(id).signaled();
             request.rdma_write(remote, Payload::Inline(&data)).map_err(text)?;
         }
-        pair.run_near()?;
-        ensure_eq!(ids(&pair.wait_near(17)?), Vec::from_iter(first + 1..=id), "completions");
+        ensure_eq!(ids(&pair.complete_near(17)?), Vec::from_iter(first + 1..=id), "completions");
         same(&pair.bytes(&target), &data).within(format_args!("request {id}"))?;
     }
     Ok(())
@@ -625,14 +616,12 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
             [Sge { address: 1560, length: 520, lkey: key }, Sge { address: 0, length: 1560, lkey: key }];
         let target = fixture.pair.region(&[0; 2080]);
         fixture.pair.near.request(1).signaled().rdma_write(target.remote(), &sges).map_err(text)?;
-        fixture.pair.run_near()?;
-        ensure_eq!(ids(&fixture.pair.wait_near(1)?), [1], "completions of the write");
+        ensure_eq!(ids(&fixture.pair.complete_near(1)?), [1], "completions of the write");
         let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
         same(&fixture.pair.bytes(&target), &turned).within("written")?;
         fixture.write(&[0; 4 * 512]);
         fixture.pair.near.request(2).signaled().rdma_read(target.remote(), &sges).map_err(text)?;
-        fixture.pair.run_near()?;
-        ensure_eq!(ids(&fixture.pair.wait_near(1)?), [2], "completions of the read");
+        ensure_eq!(ids(&fixture.pair.complete_near(1)?), [2], "completions of the read");
         fixture.holds(&images.memory).within("read")?;
         fixture.no_error("halves in one request")
     })
@@ -706,8 +695,7 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     let next = fixture.pair.near.counters().producer as u16;
     fixture.pair.near.request(2).fenced().signaled().nop().map_err(text)?;
     fixture.pair.near.request(3).signaled().nop().map_err(text)?;
-    fixture.pair.run_near()?;
-    let completed = ids(&fixture.pair.wait_near(1)?);
+    let completed = ids(&fixture.pair.complete_near(1)?);
     if !assumed(fixture.pair.board, "completions before the queue stops", completed, vec![1])? {
         return Ok(());
     }
@@ -738,8 +726,7 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     fixture.pair.near.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     fixture.pair.near.request(7).fenced().signaled().send(&[note.sge()]).map_err(text)?;
     fixture.pair.near.request(8).signaled().send(&[note.sge()]).map_err(text)?;
-    fixture.pair.run_near()?;
-    let completed = ids(&fixture.pair.wait_near(1)?);
+    let completed = ids(&fixture.pair.complete_near(1)?);
     if !assumed(fixture.pair.board, "completions before the queue stops", completed, vec![7])? {
         return Ok(());
     }
@@ -768,8 +755,7 @@ fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict
     for id in 1..4 {
         fixture.pair.near.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    fixture.pair.run_near()?;
-    ensure_eq!(ids(&fixture.pair.wait_near(3)?), [1, 2, 3], "completions");
+    ensure_eq!(ids(&fixture.pair.complete_near(3)?), [1, 2, 3], "completions");
     ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "where the queue stands");
     fixture.no_error("good data")?;
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);

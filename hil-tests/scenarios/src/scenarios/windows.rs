@@ -82,8 +82,7 @@ fn ask(
         Ask::Write => request.rdma_write(remote, &[buffer.sge()]),
     }
     .map_err(text)?;
-    pair.run_far()?;
-    let outcomes: Vec<_> = pair.wait_far(1)?.iter().map(|completion| completion.outcome).collect();
+    let outcomes: Vec<_> = pair.complete_far(1)?.iter().map(|completion| completion.outcome).collect();
     match outcomes.as_slice() {
         [Outcome::Sent { .. }] if is_allowed => {}
         [Outcome::Failed(failure)] if !is_allowed && failure.syndrome == Syndrome::REMOTE_ACCESS => {

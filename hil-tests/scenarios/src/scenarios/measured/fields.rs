@@ -175,8 +175,7 @@ fn gap28_opcode_modifiers(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         };
         bytes.iter_mut().take(1).for_each(|modifier| *modifier = 1);
         pair.near.request(1).signaled().raw(&bytes).map_err(text)?;
-        pair.run_near()?;
-        let done = told(&pair.wait_near(1)?);
+        let done = told(&pair.complete_near(1)?);
         let (near, far) = (hex(&pair.bytes(&near)), hex(&pair.bytes(&far)));
         tell(&format!("{opcode} with modifier 1"), &format!("{done}; memory {near}, of the peer {far}"));
         pair.reconnect();

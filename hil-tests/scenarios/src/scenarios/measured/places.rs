@@ -149,8 +149,7 @@ fn gap18_protected_mkeys_as_lists_and_in_atomics(board: &mut dyn Board, tell: Te
         let old = fixture.pair.region(&[0; 8]);
         let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
         fixture.pair.far.request(1).signaled().fetch_add(remote, 1, old.place()).map_err(text)?;
-        fixture.pair.run_far()?;
-        let done = told(&fixture.pair.wait_far(1)?);
+        let done = told(&fixture.pair.complete_far(1)?);
         let (old, new) = (fixture.pair.bytes(&old), fixture.pair.board.read(fixture.memory.address, 8));
         let value = format!("{done}; old value {}, memory {}", hex(&old), hex(&new));
         tell(&format!("an atomic on an mkey with {name}"), &value);
@@ -177,8 +176,7 @@ fn gap19_copies(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let (cleared, copied) = if is_source { (plain, plain) } else { (fixture.memory, fixture.memory) };
             fixture.pair.board.write(cleared.address, &vec![0xcc; cleared.length]);
             fixture.pair.near.request(1).signaled().memcpy(to, from, plain.length as u32).map_err(text)?;
-            fixture.pair.run_near()?;
-            let done = told(&fixture.pair.wait_near(1)?);
+            let done = told(&fixture.pair.complete_near(1)?);
             let bytes = which(Ok(fixture.pair.bytes(&copied)), &images);
             tell(&format!("a copy with an mkey with {name} as its {role}"), &format!("{done}; {bytes}"));
         }
@@ -222,13 +220,11 @@ fn gap20_windows_over_too_much(board: &mut dyn Board, tell: Tell<'_>) -> Verdict
         let range = KlmEntry { address: region.address, length, key: region.key };
         let request = pair.near.request(1).signaled();
         request.bind_window(&mut window, range, Access::REMOTE_READ, 0).map_err(text)?;
-        pair.run_near()?;
-        let bound = told(&pair.wait_near(1)?);
+        let bound = told(&pair.complete_near(1)?);
         let buffer = pair.region(&[0; 64]);
         let remote = Remote { address, rkey: window.key() };
         pair.far.request(2).signaled().rdma_read(remote, &[buffer.sge()]).map_err(text)?;
-        pair.run_far()?;
-        let used = told(&pair.wait_far(1)?);
+        let used = told(&pair.complete_far(1)?);
         tell(&format!("a window over {what}, its {part} 64 bytes"), &format!("bound: {bound}; read: {used}"));
     }
     Ok(())

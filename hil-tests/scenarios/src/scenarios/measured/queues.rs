@@ -37,8 +37,7 @@ fn gap24_where_a_draining_queue_stops(board: &mut dyn Board, tell: Tell<'_>) -> 
             let request = if is_fenced { request.fenced() } else { request };
             request.rdma_write(inbox.remote(), &[note.sge()]).map_err(text)?;
         }
-        pair.run_near()?;
-        let done = told(&pair.wait_near(4)?);
+        let done = told(&pair.complete_near(4)?);
         let stand = pair.board.drained_at(&pair.near);
         let place = stand.map(|stand| starts.iter().position(|start| *start == stand));
         let stand = match place {

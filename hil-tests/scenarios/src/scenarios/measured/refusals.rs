@@ -135,8 +135,7 @@ fn gap21_what_a_responder_does_when_it_refuses(board: &mut dyn Board, tell: Tell
             Ask::LongSend => request.send(&[sge(64)][..]),
         }
         .map_err(text)?;
-        pair.run_far()?;
-        tell(&format!("{what}: the requester"), &told(&pair.wait_far(1)?));
+        tell(&format!("{what}: the requester"), &told(&pair.complete_far(1)?));
         tell(&format!("{what}: three receives"), &told(&pair.wait_near(3)?));
         let event = pair.board.event(&pair.near);
         tell(&format!("{what}: the event"), &event.map_or("none".into(), |event| format!("{event:?}")));
@@ -215,8 +214,7 @@ fn gap22_refusals_of_masked_atomics(board: &mut dyn Board, tell: Tell<'_>) -> Ve
         let old = pair.region(&[0; 8]);
         let remote = Remote { address, rkey: pair.key(fixture.mkey) };
         post(pair, atomic, remote, old.place())?;
-        pair.run_far()?;
-        let done = told(&pair.wait_far(1)?);
+        let done = told(&pair.complete_far(1)?);
         let (old, memory) = (pair.bytes(&old), pair.bytes(&fixture.memory));
         let value = format!("{done}; old value {}, memory {}", hex(&old), hex(&memory));
         tell(&format!("a masked atomic, {what}"), &value);
@@ -281,7 +279,6 @@ fn gap23_vendor_syndromes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     pair.receive(3, &[good])?;
     pair.near.request(1).signaled().send(&[unknown][..]).map_err(text)?;
     pair.near.request(2).signaled().send(&[good][..]).map_err(text)?;
-    pair.run_near()?;
-    tell("a SEND that fails, a flushed SEND, a flushed receive", &told(&pair.wait_near(3)?));
+    tell("a SEND that fails, a flushed SEND, a flushed receive", &told(&pair.complete_near(3)?));
     Ok(())
 }

@@ -67,8 +67,7 @@ fn gap15_parts_of_transactions(board: &mut dyn Board, tell: Tell<'_>) -> Verdict
     let mkey = fixture.pair.mkeys.get(fixture.mkey);
     let psv = mkey.and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
     fixture.pair.near.request(1).signaled().set_psv(psv, Seed::Ones).map_err(text)?;
-    fixture.pair.run_near()?;
-    let set = told(&fixture.pair.wait_near(1)?);
+    let set = told(&fixture.pair.complete_near(1)?);
     let value = match send(&mut fixture, Tx::Send, LENGTH as u64, 4) {
         Ok(found) if found == part(&protected, LENGTH..LENGTH + 4) => "the digest of the data".into(),
         Ok(found) if found == crc(Seed::Ones, &[]) => "the digest of no data".into(),
@@ -97,8 +96,7 @@ fn two_transactions(board: &mut dyn Board, data: &[u8], protected: &[u8]) -> Res
     fixture.pair.far.queues().post_receive(1, &[far.sge()]).map_err(text)?;
     fixture.pair.far.queues().publish_receives();
     fixture.pair.near.request(2).signaled().send(&sges[..]).map_err(text)?;
-    fixture.pair.run_near()?;
-    let done = fixture.pair.wait_near(1)?;
+    let done = fixture.pair.complete_near(1)?;
     Ok(match done.as_slice() {
         [one] if matches!(one.outcome, Outcome::Sent { .. }) => {
             compared(Ok(fixture.pair.bytes(&far)), &[protected, protected].concat())
