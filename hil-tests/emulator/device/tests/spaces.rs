@@ -60,19 +60,6 @@ fn a_space_may_begin_elsewhere_than_its_memory() {
 }
 
 #[test]
-fn entries_of_their_own_lengths_follow_each_other() {
-    let mut host = Host::new();
-    let (one, key1) = host.region(64, Access::ALL);
-    let (two, key2) = host.region(64, Access::ALL);
-    let entries = vec![klm(one, 10, key1), klm(two, 20, key2)];
-    let key = over(&mut host, None, MkeySpace { start: 0, length: 30, entries }).unwrap();
-    let data = pattern(30, 1);
-    host.write_into(key, 0, &data);
-    host.good(B);
-    assert_eq!((host.get(one, 10), host.get(two, 20)), (data[..10].to_vec(), data[10..].to_vec()));
-}
-
-#[test]
 fn a_space_has_entries_for_all_of_it_and_no_features() {
     let mut host = Host::new();
     let (memory, region) = host.region(64, Access::ALL);
