@@ -145,28 +145,3 @@ fn elsewhere(package: &str, arguments: &[String]) -> ExitCode {
         Err(message) => run::failed(&message),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn help_fits_a_line() {
-        for help in [
-            super::HELP,
-            super::audit::HELP,
-            super::bench::HELP,
-            super::build::HELP,
-            super::chaos::HELP,
-            super::differential::HELP,
-            super::empty_machine::HELP,
-            super::fuzz::HELP,
-            super::package::HELP,
-            super::peer::HELP,
-            super::sanitize::HELP,
-            super::storage::HELP,
-            super::test::HELP,
-            super::versions::HELP,
-        ] {
-            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
-        }
-    }
-}

@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_first_steps_and_help_fits_a_line() {
+    fn the_page_has_first_steps() {
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
         let [steps, machines] = SECTIONS.map(|section| commands(&page, section).unwrap());
         assert!(steps.starts_with("tar ") && steps.ends_with(" localhost\n"), "{steps}");
@@ -409,6 +409,5 @@ mod tests {
         let lines: Vec<&str> = machines.lines().collect();
         assert!(lines.len() == 5 && lines.iter().zip(programs).all(|(a, b)| a.starts_with(b)), "{machines}");
         assert!(root().join(VALIDATION_PAGE).exists() && root().join(SCRIPT).exists());
-        assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
     }
 }

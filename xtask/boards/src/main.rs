@@ -26,13 +26,3 @@ fn main() -> ExitCode {
         _ => run::misuse("call this program by `cargo xtask`"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn help_fits_a_line() {
-        for help in [super::guest::HELP, super::hil::HELP, super::lab::HELP] {
-            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
-        }
-    }
-}

@@ -69,11 +69,3 @@ fn task(arguments: &[String]) -> ExitCode {
     };
     run::status(done)
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn help_fits_a_line() {
-        assert_eq!(super::HELP.lines().find(|line| line.chars().count() > 100), None);
-    }
-}

@@ -20,13 +20,3 @@ fn main() -> ExitCode {
         _ => run::misuse("not called by `cargo xtask`"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn help_fits_a_line() {
-        for help in [super::decode::USAGE, super::vectors::HELP] {
-            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
-        }
-    }
-}

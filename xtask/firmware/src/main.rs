@@ -120,11 +120,6 @@ fn count_instructions(board: Board) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn help_fits_a_line() {
-        assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
-    }
-
     fn parsed(words: &[&str]) -> Result<Options, String> {
         parse(&mut run::Options::new(words))
     }

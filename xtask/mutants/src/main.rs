@@ -364,11 +364,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_fits_a_line() {
-        assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
-    }
-
-    #[test]
     fn arguments() {
         let shard = |words: &[&str]| options(words).map(|options| options.shard);
         assert_eq!(shard(&["--shard", "2/4", "src/queue"]), Some((1, 4)));

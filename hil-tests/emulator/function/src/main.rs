@@ -29,8 +29,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
   --signatures none     does not announce block signatures, hence Linux uses none
   --fabric DIR          joins the emulated devices of a directory: other functions, and programs
                         under cargo xtask emulate --dir DIR; the port is Ethernet
-  --pcap FILE           writes to FILE, for Wireshark, all packets from and to other ports: frames of
-                        the network interface, and messages of queue pairs (RoCE)
+  --pcap FILE           writes to FILE, for Wireshark, all packets from and to other ports: frames
+                        of the network interface, and messages of queue pairs (RoCE)
   --log                 prints commands, requests and completions, to standard error
   --log-json FILE       appends to FILE a line of JSON for each of them: time, words, bytes, and the
                         cause of a failure; cargo xtask decode reads it
@@ -38,8 +38,8 @@ QEMU 10.1 and later takes it, with guest memory of `memory-backend-memfd,share=o
                         call (a command) and end (of an object): status:N, unheard, and call: late;
                         completion and signature: late, twice, dropped, stranger, overrun; all:
                         removed (reads return ones), fatal (until the function is reset)
-  --times FILE          writes to FILE how many send doorbells came, and the time from the arrival of
-                        each at the function to the end of its execution
+  --times FILE          writes to FILE how many send doorbells came, and the time from the arrival
+                        of each at the function to the end of its execution
 ";
 
 /// The GID of the function's port, unless the function joins a network: link-local, with an interface
