@@ -22,8 +22,8 @@ use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
 
 pub(crate) const HELP: &str = "\
-cargo xtask bench [--host] [--json | --record | --record-times | --readme]
-cargo xtask bench --emulator [--json]
+cargo xtask bench [--host] [--record | --record-times | --readme]
+cargo xtask bench --emulator
 cargo xtask bench --guest
 
 Counts the instructions of each request under callgrind, for five sides:
@@ -47,12 +47,6 @@ rounds in which the stripped libmlx5 and the library take turns in one process. 
 the machine and on its load, which are printed beside it. No test compares times.
 
   --host       count on this machine only
-  --json       print one object, {\"machine\", \"date\", \"load\", \"rows\": [{\"work\", \"batch\",
-               \"arch\", \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\",
-               \"libmlx5_stripped\", \"copy\", \"floor\", \"time\"}]}: instructions for each request,
-               null if the side does not perform the work; time has nanoseconds of the library and
-               of the stripped libmlx5 in their best runs, the ratio of these two, and the median
-               ratio of all rounds, null if not measured
   --record     write the counts to hil-tests/benches; `cargo xtask test bench` compares with them
   --record-times
                time the release profile on this machine and write the times to
@@ -62,8 +56,7 @@ the machine and on its load, which are printed beside it. No test compares times
                processes on two cores: RDMA WRITEs in MB/s (perftest), a polled ping-pong in
                microseconds (ibv_rc_pingpong), mkeys created and destroyed in a second. The same
                rounds measure TCP, a pair of sockets, and memcpy. Fails if a ratio is outside its
-               bound; the bounds are for a quiet machine with two cores. With --json:
-               {\"rows\": [{\"work\", \"value\"}]}
+               bound; the bounds are for a quiet machine with two cores
   --guest      measure the PCI function under Linux's own driver in an emulated guest: from doorbell
                to completion, MB/s, posts a second (perftest). The same programs on the stand-in,
                without a guest, and the time in the device for each doorbell, show what of it is the
@@ -125,13 +118,10 @@ const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERM
 /// Counts instructions or measures times, as `arguments` say. Prints the result, or writes it to the file
 /// that an option names.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
-        let measured = match rest {
-            [] => emulator::measure(false),
-            [json] if json == "--json" => emulator::measure(true),
-            _ => return run::misuse(HELP),
-        };
-        return match measured {
+    if let [only] = arguments
+        && only == "--emulator"
+    {
+        return match emulator::measure() {
             Ok(Measured { text, missed }) if missed.is_empty() => run::print(&text, 0),
             Ok(Measured { text, missed }) => {
                 let status = run::print(&text, 1);
@@ -152,10 +142,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (host, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| *argument == "--host");
     let counted = || if host.is_empty() { everywhere() } else { native() };
-    let timed = || counted().and_then(|counts| with_times(counts.rows));
     let result = match rest[..] {
-        [] => timed().map(|rows| format!("{}{}", table::text(&rows), footnote())),
-        ["--json"] => timed().map(|rows| table::json(&rows, &Conditions::now())),
+        [] => counted()
+            .and_then(|counts| with_times(counts.rows))
+            .map(|rows| format!("{}{}", table::text(&rows), footnote())),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
         ["--record-times"] => time(Profile::Release).and_then(times::write),
         ["--readme"] => {
