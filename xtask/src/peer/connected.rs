@@ -88,9 +88,8 @@ impl Device<'_> {
             false => FIXED_PORT.to_owned(),
         };
         let start = |name: &str, line: &str, address: &str| {
-            let mut words = line.split(' ').map(|word| if word == "PORT" { &port } else { word });
-            let mut command = self.program(words.next().unwrap_or_default(), "plaintext");
-            command.args(words).args(Some(address).filter(|address| !address.is_empty()));
+            let mut command = self.line(line, &port);
+            command.args(Some(address).filter(|address| !address.is_empty()));
             self.start(name, command)
         };
         let mut server = start("server", line.server, "")?;

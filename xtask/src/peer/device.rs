@@ -38,6 +38,14 @@ impl Device<'_> {
         command
     }
 
+    /// Returns the command of a line, in which `port` replaces the word `PORT`.
+    pub(super) fn line(&self, line: &str, port: &str) -> Command {
+        let mut words = line.split(' ').map(|word| if word == "PORT" { port } else { word });
+        let mut command = self.program(words.next().unwrap_or_default(), "plaintext");
+        command.args(words);
+        command
+    }
+
     /// Starts a program, and writes its output to a log of this name.
     pub(super) fn start(&self, name: &str, command: Command) -> Result<Running, String> {
         Running::start(command, &self.folder.join(name).with_extension("log"))
@@ -46,12 +54,8 @@ impl Device<'_> {
     /// Runs a program that compares its data. The program must print all of `proofs`. `name` is that of its
     /// log.
     pub(super) fn compared(&self, name: &str, command: Command, proofs: &[&str]) -> Result<String, String> {
-        let end = self.start(name, command)?.finish(LIMIT)?;
-        match proofs.iter().find(|proof| !end.output.contains(**proof)) {
-            None if end.status.success() => Ok(COMPARED.into()),
-            None => Err(end.to_string()),
-            Some(proof) => Err(format!("did not print `{proof}`: {end}")),
-        }
+        self.start(name, command)?.finish(LIMIT)?.proven(proofs)?;
+        Ok(COMPARED.into())
     }
 
     /// Runs a server and then a client of perftest or rdma-core, with a common port. Returns the output of

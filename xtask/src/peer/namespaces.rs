@@ -35,11 +35,8 @@ impl Device<'_> {
         command.env("FABRIC", host::executes("mlx5-fabric")?).env("LIBRARY", &self.library);
         command.env("FOLDER", self.folder.join(name));
         let end = self.start(name, command)?.finish(LIMIT)?;
-        if end.status.success() && end.output.contains(proof) {
-            let passed = end.output.lines().filter(|line| line.starts_with("passed ")).count();
-            Ok(format!("{passed} programs passed, and {proof}"))
-        } else {
-            Err(end.to_string())
-        }
+        end.proven(&[proof])?;
+        let passed = end.output.lines().filter(|line| line.starts_with("passed ")).count();
+        Ok(format!("{passed} programs passed, and {proof}"))
     }
 }

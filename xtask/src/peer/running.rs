@@ -112,6 +112,17 @@ fn is_listening(table: &str, port: u16) -> bool {
     })
 }
 
+impl End {
+    /// Checks that the program has succeeded, and has printed all of these texts.
+    pub(super) fn proven(&self, proofs: &[&str]) -> Result<(), String> {
+        match proofs.iter().find(|proof| !self.output.contains(**proof)) {
+            None if self.status.success() => Ok(()),
+            None => Err(self.to_string()),
+            Some(proof) => Err(format!("did not print `{}`: {self}", proof.trim())),
+        }
+    }
+}
+
 /// Writes the exit status and the last lines of the output.
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

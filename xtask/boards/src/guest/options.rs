@@ -45,6 +45,7 @@ KVM is used if a trial of at most 10 s has shown that a guest boots.
 /// The value of `--kernel` that selects the newest kernel of Debian sid. Other values are folders.
 pub(super) const SID: &str = "sid";
 
+#[derive(Default)]
 pub(super) struct Options {
     pub(super) arch: Option<Arch>,
     /// A folder with a kernel, or [`SID`].
@@ -72,22 +73,7 @@ impl Options {
 }
 
 pub(super) fn options(arguments: &[String]) -> Option<Options> {
-    let mut options = Options {
-        arch: None,
-        kernel: None,
-        qemu: None,
-        socket: None,
-        port: None,
-        seconds: None,
-        log: false,
-        faults: None,
-        tcg: false,
-        finds: false,
-        check: false,
-        case: None,
-        files: Vec::new(),
-        command: String::new(),
-    };
+    let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
