@@ -177,7 +177,7 @@ mod tests {
         let guessed = "    let path = std::env::temp_dir().join(name);";
         assert_eq!(found("xtask/src/run.rs", guessed), 1);
         assert_eq!(found("hil-tests/src/lib.rs", "    let path = \"/tmp/volume\";"), 1);
-        assert_eq!(found("hil-tests/emulator/verbs/src/ground/settings.rs", guessed), 0);
+        assert_eq!(found("hil-tests/emulator/peers/src/place.rs", guessed), 0);
         assert_eq!(found("xtask/src/run.rs", "    let folder = tempfile::tempdir()?;"), 0);
     }
 

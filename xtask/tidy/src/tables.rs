@@ -440,8 +440,7 @@ pub(crate) const UNSAFE: &[&str] = &[
 /// `tempfile`, whose names cannot be predicted.
 pub(crate) const PREDICTABLE: &[&str] = &[
     // Programs of one user share a folder; the programs refuse a folder of another user.
-    "hil-tests/emulator/fabric/src/main.rs",
-    "hil-tests/emulator/verbs/src/ground/settings.rs",
+    "hil-tests/emulator/peers/src/place.rs",
     // This file contains the pattern by which `tidy` finds the folder for temporary files.
     "xtask/tidy/src/main.rs",
 ];

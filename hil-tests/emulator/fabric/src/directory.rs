@@ -1,27 +1,14 @@
-//! The directory in which the programs of one machine meet. A slot is the place of one process: the files
-//! `slot-N` of a lock, a socket, and two lists, of addresses and of services.
+//! The directory that this gateway serves: reserves slots, reads the lists of the processes in other slots,
+//! and shows the processes of other members.
 
 use mlx5_fabric::{Table, member_of};
-use rustix::fs::{FlockOperation, flock};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use mlx5_peers::place::{self, ADDRESSES, GATEWAY, LOCK, RINGS, SERVICES, SOCKET, file};
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// The most bytes that are read of a list of addresses or services.
-const LONGEST_LIST: u64 = 1 << 16;
-
-/// Mode bits that let group and others write.
-const OTHERS_WRITE: u32 = 0o022;
-
-/// Returns the user ID of this process.
-pub(crate) fn user() -> Result<u32, String> {
-    fs::metadata("/proc/self").map(|itself| itself.uid()).map_err(|error| format!("/proc/self: {error}"))
-}
 
 /// The directory that this gateway serves. Each gateway is a member of the fabric. The slots of all other
 /// members are reserved.
@@ -44,29 +31,16 @@ impl Directory {
     /// # Errors
     /// A sentence for the user.
     pub(crate) fn reserve(path: &Path, member: u8) -> Result<Self, String> {
-        let lost = |error: io::Error| format!("{}: {error}", path.display());
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(lost)?;
-        let metadata = fs::symlink_metadata(path).map_err(lost)?;
-        if !metadata.is_dir() || metadata.uid() != user()? || metadata.mode() & OTHERS_WRITE != 0 {
-            return Err(format!(
-                "{}: the directory is someone else's, or others may write to it",
-                path.display()
-            ));
-        }
-        let lock = |name: &str| {
-            let mut options = OpenOptions::new();
-            options.create(true).truncate(false).write(true).mode(0o600);
-            let file = options.open(path.join(name)).map_err(lost)?;
-            let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-            Ok::<Option<File>, String>(locked.is_ok().then_some(file))
+        place::prepare(path)?;
+        let shown = path.display();
+        let lock = |path: PathBuf, taken: &str| {
+            let file = place::lock(&path).map_err(|error| format!("{shown}: {error}"))?;
+            file.ok_or_else(|| format!("{shown}: {taken}"))
         };
-        let mark = lock("fabric.lock")?;
-        let mut locks =
-            vec![mark.ok_or_else(|| format!("{}: another mlx5-fabric serves it", path.display()))?];
+        let mut locks = vec![lock(path.join(GATEWAY), "another mlx5-fabric serves it")?];
         for slot in (0..=u8::MAX).filter(|slot| member_of(*slot) != member) {
-            let file = lock(&format!("slot-{slot}.lock"))?;
-            let taken = || format!("{}: programs run already; start mlx5-fabric first", path.display());
-            locks.push(file.ok_or_else(taken)?);
+            let taken = "programs run already; start mlx5-fabric first";
+            locks.push(lock(file(path, slot.into(), LOCK), taken)?);
         }
         let directory = Self {
             path: path.to_path_buf(),
@@ -82,21 +56,10 @@ impl Directory {
         Ok(directory)
     }
 
-    fn file(&self, slot: u8, what: &str) -> PathBuf {
-        self.path.join(format!("slot-{slot}.{what}"))
-    }
-
     /// Reads the lists of the process in a slot. A list without a file is empty.
     fn table(&self, slot: u8) -> Table {
-        let read = |what| {
-            let mut bytes = Vec::new();
-            // A process without services has no list of them.
-            if let Ok(file) = File::open(self.file(slot, what)) {
-                let _ = file.take(LONGEST_LIST).read_to_end(&mut bytes);
-            }
-            bytes
-        };
-        Table { addresses: read("addresses"), services: read("services") }
+        let read = |kind| place::list(&self.path, slot.into(), kind).unwrap_or_default();
+        Table { addresses: read(ADDRESSES), services: read(SERVICES) }
     }
 
     /// Returns the processes of this directory that have started, have changed their lists, or have ended
@@ -137,40 +100,25 @@ impl Directory {
     /// Connects to the process of a slot, and never waits. Returns `None` if there is no process, or if the
     /// process accepts no connections at the moment.
     pub(crate) fn connect(&self, slot: u8) -> Option<UnixStream> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
-        rustix::net::connect(&stream, &SocketAddrUnix::new(self.file(slot, "socket")).ok()?).ok()?;
-        Some(stream.into())
+        place::connect(&self.path, slot.into()).ok()
     }
 
     /// Writes the lists of a process of another member, so that the programs of this directory find the
     /// process. For a new process, also makes and returns the socket to which these programs connect.
     pub(crate) fn show(&self, slot: u8, table: &Table, is_new: bool) -> Option<UnixListener> {
-        let listener = if is_new {
-            remove(&self.file(slot, "socket"));
-            let listener = UnixListener::bind(self.file(slot, "socket")).ok()?;
-            listener.set_nonblocking(true).ok()?;
-            Some(listener)
-        } else {
-            None
-        };
-        self.put(slot, "services", &foreign(slot, &table.services));
-        self.put(slot, "addresses", &table.addresses);
+        let listener = if is_new { Some(place::listen(&self.path, slot.into()).ok()?) } else { None };
+        for (kind, list) in [(SERVICES, &foreign(slot, &table.services)), (ADDRESSES, &table.addresses)] {
+            place::replace(&self.path, slot.into(), kind, list);
+        }
         listener
-    }
-
-    fn put(&self, slot: u8, what: &str, bytes: &[u8]) {
-        let draft = self.path.join(format!("draft-{slot}.{what}"));
-        // A failure is ignored. Without the list, programs of this directory do not find the process.
-        let _ = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, self.file(slot, what)));
     }
 
     /// Removes the files of a process of another member. An earlier process of the slot may have left a file
     /// `rings`. With this file, programs would send messages through shared memory, and a gateway could not
     /// pass the messages on.
     pub(crate) fn hide(&self, slot: u8) {
-        for what in ["addresses", "rings", "services", "socket"] {
-            remove(&self.file(slot, what));
+        for kind in [ADDRESSES, RINGS, SERVICES, SOCKET] {
+            let _ = fs::remove_file(file(&self.path, slot.into(), kind));
         }
     }
 }
@@ -187,11 +135,6 @@ fn foreign(slot: u8, services: &[u8]) -> Vec<u8> {
 /// Returns whether a failed call may succeed if it is repeated, now or later.
 pub(crate) fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-/// Removes a file, if it exists.
-fn remove(path: &Path) {
-    let _ = fs::remove_file(path);
 }
 
 impl Drop for Directory {

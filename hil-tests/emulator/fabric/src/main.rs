@@ -34,9 +34,6 @@ A peer that does not know the secret is refused. The secret keeps others out; it
 who can read the network reads the data. README.md says more.
 ";
 
-/// The environment variable that names the directory in which programs meet.
-const DIRECTORY: &str = "MLX5_UVERBS_DIR";
-
 /// The pause between two readings of the directory, and the longest wait for a socket.
 const PERIOD: Duration = Duration::from_millis(5);
 
@@ -89,10 +86,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     }
     let (role, address) = place.ok_or("neither --listen nor --connect")?;
     let secret = secret.ok_or("--secret is missing")?;
-    let directory = match directory.or_else(|| std::env::var_os(DIRECTORY).map(PathBuf::from)) {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        _ => std::env::temp_dir().join(format!("mlx5-uverbs-{}", directory::user()?)),
-    };
+    let directory = directory.unwrap_or_else(mlx5_peers::place::of_environment);
     Ok(Some(Options { role, address, secret, directory }))
 }
 

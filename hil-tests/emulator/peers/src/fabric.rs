@@ -13,31 +13,24 @@
 use crate::address::{Gid, Mac};
 use crate::codec::{self, Packet};
 use crate::connection::Notice;
+use crate::place::{self, ADDRESSES, GATEWAY, LOCK, RINGS, SERVICES, SLOTS, file, prepare};
 use crate::ring::{Beginning, Nonsense, Reader, Writer};
 use mlx5_faults::{Fault, Place};
 use mlx5_softdev::{Message, Response};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendmsg,
-    socket_with,
-};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::cell::Cell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, IoSlice, Read};
 use std::marker::PhantomData;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-
-/// The most processes that share one directory.
-const SLOTS: u32 = 256;
 
 /// The number of low bits of a queue pair number that count within a process. The bits above them are the
 /// process's slot.
@@ -60,9 +53,6 @@ const MAX_BACKLOG: usize = 1 << 26;
 
 /// The most bytes that a read returns if the plan of faults cuts it short.
 const SHORT: usize = 7;
-
-/// The most bytes that are read of a file with the addresses of a port, or with the services of a process.
-const LONGEST_TABLE: u64 = 1 << 16;
 
 /// How long [`Fabric::resolve`] searches for a GID if a gateway serves the directory.
 const NEIGHBOUR: Duration = Duration::from_millis(500);
@@ -160,41 +150,6 @@ struct Outgoing {
     unanswered: VecDeque<(u32, u32)>,
 }
 
-/// The longest name of a socket, in bytes (`sun_path` without its zero).
-const SOCKET_NAME: usize = 107;
-
-/// Mode bits that let group and others write.
-const OTHERS_WRITE: u32 = 0o022;
-
-/// Makes the directory in which devices meet, for this user alone, and its parent directories.
-///
-/// # Errors
-/// A sentence for the user that says why the directory cannot be used.
-pub fn prepare(directory: &Path) -> Result<(), String> {
-    let (shown, longest) = (directory.display(), file(directory, SLOTS - 1, SOCKET).as_os_str().len());
-    if longest > SOCKET_NAME {
-        return Err(format!(
-            "the path {shown} is too long: sockets in it have names of up to {longest} bytes, and no more \
-             than {SOCKET_NAME} can be had (mlx5-emulate --dir PATH)"
-        ));
-    }
-    private_directory(directory)
-        .map_err(|error| format!("the directory {shown} cannot be used: {error} (mlx5-emulate --dir PATH)"))
-}
-
-fn private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let metadata = fs::symlink_metadata(path)?;
-    let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
-        refused("it is someone else's")
-    } else if metadata.mode() & OTHERS_WRITE != 0 {
-        refused("others may write to it")
-    } else {
-        Ok(())
-    }
-}
-
 /// Returns the slot of a queue pair's process.
 pub const fn slot_of(qpn: u32) -> u32 {
     qpn >> SLOT_SHIFT
@@ -212,24 +167,13 @@ impl<H: Host> Fabric<H> {
 
     fn take_slot(directory: &Path) -> io::Result<Self> {
         for slot in 0..SLOTS {
-            let lock = file(directory, slot, "lock");
-            let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock)?;
-            if !try_lock(&lock) {
-                continue;
-            }
-            let socket = file(directory, slot, SOCKET);
+            let Some(lock) = place::lock(&file(directory, slot, LOCK))? else { continue };
             for kind in [ADDRESSES, SERVICES] {
                 let _ = fs::remove_file(file(directory, slot, kind));
             }
-            // The last process of this slot may have left its socket behind.
-            match fs::remove_file(&socket) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
             // A failure is ignored. Without this file, peers send through their connections instead of rings.
             let _ = File::create(file(directory, slot, RINGS));
-            let listener = UnixListener::bind(&socket)?;
-            listener.set_nonblocking(true)?;
+            let listener = place::listen(directory, slot)?;
             let awake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             H::keep(&lock);
             H::keep(&listener);
@@ -256,25 +200,12 @@ impl<H: Host> Fabric<H> {
     pub fn publish(&self, addresses: impl IntoIterator<Item = (Gid, Mac)>) {
         let line = |(gid, mac)| format!("{} {}\n", Ipv6Addr::from(gid), hex(mac));
         let lines: String = addresses.into_iter().map(line).collect();
-        // Without the file, processes in other network namespaces do not find this process.
-        self.replace(ADDRESSES, &lines);
-    }
-
-    /// Replaces a file of this process's slot. A failure is ignored.
-    fn replace(&self, kind: &str, lines: &str) {
-        let draft = self.directory.join(format!("draft-{}.{kind}", self.slot));
-        let _ = fs::write(&draft, lines).and_then(|()| fs::rename(&draft, self.file(self.slot, kind)));
-    }
-
-    fn file(&self, slot: u32, kind: &str) -> PathBuf {
-        file(&self.directory, slot, kind)
+        place::replace(&self.directory, self.slot, ADDRESSES, lines);
     }
 
     /// Returns the lines of a file of a slot, unless the file is missing.
     fn lines(&self, slot: u32, kind: &str) -> Option<String> {
-        let mut lines = String::new();
-        File::open(self.file(slot, kind)).ok()?.take(LONGEST_TABLE).read_to_string(&mut lines).ok()?;
-        Some(lines)
+        String::from_utf8(place::list(&self.directory, slot, kind)?).ok()
     }
 
     /// Returns the MAC address that leads to a GID of another process, or `None` if no process has the GID. A
@@ -293,7 +224,7 @@ impl<H: Host> Fabric<H> {
 
     /// Returns whether a gateway serves the directory. A gateway keeps its file locked.
     fn has_gateway(&self) -> bool {
-        File::open(self.directory.join("fabric.lock")).is_ok_and(|mark| !try_lock(&mark))
+        File::open(self.directory.join(GATEWAY)).is_ok_and(|mark| mark.try_lock().is_err())
     }
 
     /// Returns the slot of the living process that has published a GID.
@@ -479,7 +410,7 @@ impl<H: Host> Fabric<H> {
 
     /// Replaces the list of the services that this process listens for.
     pub fn publish_services(&self, lines: &str) {
-        self.replace(SERVICES, lines);
+        place::replace(&self.directory, self.slot, SERVICES, lines);
     }
 
     /// Returns the slots and the published services of all other processes. The list of a process that has
@@ -492,7 +423,7 @@ impl<H: Host> Fabric<H> {
     /// Returns whether a living process has this slot.
     pub fn is_alive(&self, slot: u32) -> bool {
         // `AGAIN` means that the process lives, but that its queue of new connections is full.
-        matches!(connect(&self.file(slot, SOCKET)), Ok(_) | Err(Errno::AGAIN))
+        matches!(place::connect(&self.directory, slot), Ok(_) | Err(Errno::AGAIN))
     }
 
     /// Writes the bytes that wait for peers, as far as the connections and rings have room.
@@ -585,11 +516,6 @@ impl<H: Host> Fabric<H> {
     }
 }
 
-/// Locks a file, unless another process has locked it. Returns whether this process has the lock.
-fn try_lock(file: &File) -> bool {
-    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
-}
-
 /// Writes pieces, one after the other, as far as the socket takes them. Returns the number of sent bytes. If
 /// the peer has ended, the function returns an error, and the process gets no SIGPIPE.
 ///
@@ -597,30 +523,6 @@ fn try_lock(file: &File) -> bool {
 /// The system's error.
 pub fn send(stream: &UnixStream, pieces: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
     sendmsg(stream, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
-}
-
-/// Connects to a socket, and never waits for the process that has the socket. The returned stream does not
-/// block.
-///
-/// # Errors
-/// The system's error. [`Errno::AGAIN`] if the process accepts no connections at the moment.
-fn connect(socket: &Path) -> rustix::io::Result<UnixStream> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
-    Ok(stream.into())
-}
-
-/// Kinds of files of a slot beside its lock: the socket, the file that shows that the slot's process takes
-/// messages by rings, the addresses of its port, and the services that it listens for.
-const SOCKET: &str = "socket";
-const RINGS: &str = "rings";
-const ADDRESSES: &str = "addresses";
-const SERVICES: &str = "services";
-
-/// Returns the path of a file of a slot.
-fn file(directory: &Path, slot: u32, kind: &str) -> PathBuf {
-    directory.join(format!("slot-{slot}.{kind}"))
 }
 
 fn hex(mac: Mac) -> String {
@@ -729,7 +631,7 @@ impl Incoming {
 
 impl Outgoing {
     fn connect<H: Host>(directory: &Path, slot: u32) -> io::Result<Self> {
-        let stream = connect(&file(directory, slot, SOCKET))?;
+        let stream = place::connect(directory, slot)?;
         H::keep(&stream);
         let takes_rings = file(directory, slot, RINGS).exists();
         let ring = takes_rings.then(|| Writer::hand(&stream).ok()).flatten();
@@ -794,7 +696,9 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::SOCKET;
     use mlx5_softdev::Request;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -6,7 +6,7 @@ use crate::ground::fault::{self, Fault, Place};
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use mlx5_peers::codec;
 #[cfg(not(feature = "fuzz"))]
-pub(crate) use mlx5_peers::prepare;
+pub(crate) use mlx5_peers::place::prepare;
 pub(crate) use mlx5_peers::{News, connection, slot_of};
 use std::os::fd::AsRawFd;
 

@@ -2,12 +2,11 @@
 
 use crate::ground::fault::Plan;
 use crate::ground::port::{Port, View};
+pub(crate) use mlx5_peers::place::of_environment as directory;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Port as Network, Timestamps, XtsEngine};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The variable with the directory in which devices of several processes find each other.
-pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 /// The variable that says how data encryption keys are imported: `plaintext` (the default), `wrapped` or
 /// `none`.
 pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
@@ -189,15 +188,6 @@ fn choice<T: Copy, const N: usize>(
 /// Returns the file that a variable names, or `None` if the variable is empty or not set.
 fn path(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
-}
-
-/// Returns the directory in which devices find each other. If the environment names none, each user has one
-/// directory.
-pub(crate) fn directory() -> PathBuf {
-    match std::env::var_os(DIRECTORY) {
-        Some(directory) if !directory.is_empty() => directory.into(),
-        _ => std::env::temp_dir().join(format!("mlx5-uverbs-{}", crate::ground::sys::user())),
-    }
 }
 
 #[cfg(test)]

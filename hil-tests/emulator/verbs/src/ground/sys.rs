@@ -269,11 +269,6 @@ pub(crate) fn set_unless(name: &CStr, value: &CStr, ours: impl FnOnce(&[u8]) -> 
     }
 }
 
-/// Returns the number of the user that this process runs as.
-pub(crate) fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
 /// Makes this thread's sleeps end on time. By default the kernel delays their end by up to 50 µs.
 pub(crate) fn wake_on_time() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
