@@ -74,8 +74,8 @@ pub struct Written {
 impl core::fmt::Display for Written {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match CompletionEntry::parse(&self.entry) {
-            Ok(entry) => write!(f, "completion: {}", entry.summary(None))?,
-            Err(error) => write!(f, "completion: {error}")?,
+            Ok(entry) => entry.summary(None).fmt(f)?,
+            Err(error) => error.fmt(f)?,
         }
         match self.cause {
             Some(cause) => write!(f, ": {cause}"),

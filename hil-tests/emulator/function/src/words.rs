@@ -1,10 +1,9 @@
 //! Describes events of the device in words.
 
 use mlx5_mkey::inspect::DeviceContext;
-use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::wire::prm::command::{Opcode, Status};
 use mlx5_record::Queue;
-use mlx5_softdev::Seen;
+use mlx5_softdev::{Seen, Written};
 
 /// Names of the commands that the library does not send (`enum` of `MLX5_CMD_OP_*` in Linux's `mlx5_ifc.h`),
 /// by their opcodes.
@@ -195,12 +194,7 @@ pub fn words(seen: Seen<'_>, device: DeviceContext) -> Option<String> {
             Some(format!("{name}{modifier}{outcome}"))
         }
         Seen::Completion { cqn, entry, cause } => {
-            let words = match CompletionEntry::parse(entry) {
-                Ok(entry) => entry.summary(None).to_string(),
-                Err(error) => error.to_string(),
-            };
-            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            Some(format!("completion queue {cqn:#x}: {words}{cause}"))
+            Some(format!("completion queue {cqn:#x}: {}", Written { cqn, entry: *entry, cause }))
         }
         Seen::Request { queue, transport, block, bytes } => {
             Some(mlx5_record::request(&Queue { number: queue, transport, device }, block, bytes))

@@ -35,7 +35,7 @@ use softdev::capabilities::LOG_MAX_ENTRIES;
 use softdev::factory;
 use softdev::{
     CryptoMode, Device, DeviceProfile, Event, Faults, KeyMaterial, KeySize, LoginState, Memory, Peer,
-    QpState, QpView, Retries, Written,
+    QpState, QpView, Retries,
 };
 
 /// Number of completions that the device keeps for the report of a failure.
@@ -560,7 +560,7 @@ impl Board for SoftBoard {
     }
 
     fn completions(&self) -> Vec<String> {
-        self.device.kept_completions().map(Written::to_string).collect()
+        self.device.kept_completions().map(|written| format!("completion: {written}")).collect()
     }
 
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {

@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn mlx5_uverbs_completions(buffer: *mut u8, room: u
     let words = owner::as_device(|| {
         let mut words = String::new();
         calls::with_devices(|device| {
-            words.extend(device.kept_completions().map(|written| format!("{written}\n")));
+            words.extend(device.kept_completions().map(|written| format!("completion: {written}\n")));
         });
         words
     });

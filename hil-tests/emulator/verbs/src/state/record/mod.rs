@@ -2,7 +2,6 @@
 //! written only if a setting asks for it.
 
 mod journal;
-mod log;
 
 use crate::fabric::slot_of;
 use crate::ground::descriptors;
@@ -17,8 +16,9 @@ use journal::Journal;
 use mlx5_mkey::command::PathMtu;
 use mlx5_record::Queue;
 use mlx5_record::capture::{Capture, Endpoint, Route};
-use mlx5_softdev::{Device, Seen};
+use mlx5_softdev::{Device, Seen, Written};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,9 +60,14 @@ impl Record {
         device.set_tap(move |seen| {
             tally.seen(seen);
             match seen {
-                Seen::Completion { entry, cause: Some(cause), .. } if told => log::failure(entry, &cause),
+                Seen::Completion { cqn, entry, cause: cause @ Some(_) } if told => {
+                    notice::always(&format!("mlx5_0 {}", Written { cqn, entry: *entry, cause }));
+                }
                 Seen::Request { queue, transport, block, bytes } if told => {
-                    log::print(&Queue { number: queue, transport, device: context }, block, bytes);
+                    let queue = Queue { number: queue, transport, device: context };
+                    let text = format!("{}\n", mlx5_record::request(&queue, block, bytes));
+                    // One write, so that the output of other threads does not split the lines.
+                    let _ = std::io::stderr().write_all(text.as_bytes());
                 }
                 _ => {}
             }
