@@ -54,7 +54,7 @@ impl Device<'_> {
     /// Runs a program that compares its data. The program must print all of `proofs`. `name` is that of its
     /// log.
     pub(super) fn compared(&self, name: &str, command: Command, proofs: &[&str]) -> Result<String, String> {
-        self.start(name, command)?.finish(LIMIT)?.proven(proofs)?;
+        self.start(name, command)?.finish(LIMIT)?.proven("program", proofs)?;
         Ok(COMPARED.into())
     }
 

@@ -221,7 +221,7 @@ impl Device<'_> {
 
     /// Runs a program that must print all of `proofs`.
     fn shown(&self, line: &str, proofs: &[&str]) -> Result<String, String> {
-        self.start("shown", self.line(line, ""))?.finish(LIMIT)?.proven(proofs)?;
+        self.start("shown", self.line(line, ""))?.finish(LIMIT)?.proven("program", proofs)?;
         Ok("shows the port".into())
     }
 

@@ -35,7 +35,7 @@ impl Device<'_> {
         command.env("FABRIC", host::executes("mlx5-fabric")?).env("LIBRARY", &self.library);
         command.env("FOLDER", self.folder.join(name));
         let end = self.start(name, command)?.finish(LIMIT)?;
-        end.proven(&[proof])?;
+        end.proven("script", &[proof])?;
         let passed = end.output.lines().filter(|line| line.starts_with("passed ")).count();
         Ok(format!("{passed} programs passed, and {proof}"))
     }

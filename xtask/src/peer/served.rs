@@ -73,7 +73,7 @@ impl Device<'_> {
         // The server is killed at the end of this function.
         let mut server = start("server", served.server)?;
         server.wait_for_port(port, LIMIT)?;
-        start("client", served.client)?.finish(LIMIT)?.proven(served.proofs)?;
+        start("client", served.client)?.finish(LIMIT)?.proven("client", served.proofs)?;
         Ok("passed".into())
     }
 }
