@@ -1,8 +1,9 @@
 //! Generates `mlx5_mkey.h`, the header for C and C++, from the sources of `src/capi`.
 
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
+use std::collections::HashMap;
 use std::fs;
-use xtask::run::root;
+use xtask::run::{At, root};
 
 /// The source files below `src/capi`, in the order in which readers of the header should see them.
 const FILES: &[&str] = &[
@@ -32,55 +33,9 @@ const FILES: &[&str] = &[
     "inspect",
 ];
 
-/// The types of the header: the name in Rust, and the name in C without the prefix `mlx5mk_`.
-const TYPES: &[(&str, &str)] = &[
-    ("Address", "address"),
-    ("Answer", "answer"),
-    ("BadBlock", "bad_block"),
-    ("Clock", "clock"),
-    ("Completion", "completion"),
-    ("Config", "config"),
-    ("ConnectSpec", "connect_spec"),
-    ("Cq", "cq"),
-    ("CryptoSpec", "crypto_spec"),
-    ("Dek", "dek"),
-    ("DekCache", "dek_cache"),
-    ("Device", "device"),
-    ("DigestSpec", "digest_spec"),
-    ("Error", "error"),
-    ("Event", "event"),
-    ("Events", "events"),
-    ("KeySpec", "key_spec"),
-    ("List", "list"),
-    ("ListMkey", "list_mkey"),
-    ("Login", "login"),
-    ("LoginSpec", "login_spec"),
-    ("Mr", "mr"),
-    ("Names", "names"),
-    ("Object", "object"),
-    ("Outstanding", "outstanding"),
-    ("Pd", "pd"),
-    ("Place", "place"),
-    ("Pool", "pool"),
-    ("PoolSpec", "pool_spec"),
-    ("Prepared", "prepared"),
-    ("Psvs", "psvs"),
-    ("Qp", "qp"),
-    ("QpInfo", "qp_info"),
-    ("QpSpec", "qp_spec"),
-    ("Queries", "queries"),
-    ("Range", "range"),
-    ("Request", "request"),
-    ("SignatureSpec", "signature_spec"),
-    ("Size", "size"),
-    ("Store", "store"),
-    ("Stream", "stream"),
-    ("TakenMkey", "mkey"),
-    ("TakenWindow", "window"),
-    ("Uar", "uar"),
-    ("Umem", "umem"),
-    ("Windows", "windows"),
-];
+/// The types whose name in C is not that of Rust in lower case: the name in Rust, and the name in C without
+/// the prefix `mlx5mk_`.
+const RENAMED: [(&str, &str); 2] = [("TakenMkey", "mkey"), ("TakenWindow", "window")];
 
 /// The header that is published with the crate. Whoever builds the library for C from the published crate, as
 /// packagers do by cargo-c, has no generator.
@@ -88,8 +43,13 @@ pub(super) const PUBLISHED: &str = "src/capi/mlx5_mkey.h";
 
 pub(super) fn make() -> Result<String, String> {
     let folder = root().join("src/capi");
-    let page = fs::read_to_string(folder.join("mod.rs")).map_err(|error| format!("src/capi: {error}"))?;
-    let rename = TYPES.iter().map(|(rust, c)| ((*rust).to_owned(), format!("mlx5mk_{c}"))).collect();
+    let page = fs::read_to_string(folder.join("mod.rs")).at("src/capi")?;
+    let files = FILES.iter().map(|file| folder.join(file).with_extension("rs"));
+    let mut rename = HashMap::new();
+    for file in files.clone() {
+        let text = fs::read_to_string(&file).at(&file)?;
+        rename.extend(text.lines().filter_map(declared).map(|name| (name.to_owned(), name_in_c(name))));
+    }
     let config = Config {
         language: Language::C,
         style: Style::Both,
@@ -104,14 +64,33 @@ pub(super) fn make() -> Result<String, String> {
         ..Config::default()
     };
     let mut builder = Builder::new().with_config(config);
-    for file in FILES {
-        builder = builder.with_src(folder.join(file).with_extension("rs"));
+    for file in files {
+        builder = builder.with_src(file);
     }
     let bindings = builder.generate().map_err(|error| error.to_string())?;
     let mut header = Vec::new();
     bindings.write(&mut header);
     let header = String::from_utf8(header).map_err(|error| error.to_string())?;
     Ok(with_defaults(&header))
+}
+
+/// Returns the name of the public struct whose declaration begins in this line.
+fn declared(line: &str) -> Option<&str> {
+    line.strip_prefix("pub struct ")?.split(|character: char| !character.is_alphanumeric()).next()
+}
+
+fn name_in_c(name: &str) -> String {
+    let mut words = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() {
+            words.push('_');
+        }
+        words.extend(character.to_lowercase());
+    }
+    match RENAMED.iter().find(|(rust, _)| *rust == name) {
+        Some((_, c)) => format!("mlx5mk_{c}"),
+        None => format!("mlx5mk{words}"),
+    }
 }
 
 /// A macro that the header has after each field of a struct. In C++ the macro gives the field a default, so
