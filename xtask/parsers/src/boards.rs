@@ -43,7 +43,6 @@ pub struct Description {
     #[serde(default)]
     pub differs: BTreeMap<String, String>,
     /// The name of the board's list of skipped cases.
-    #[serde(default)]
     skips: Option<String>,
     /// The cases that the board must skip, each with the capability that the board lacks. `None` for a board
     /// without a list.
@@ -287,13 +286,10 @@ pub struct Ssh {
     /// The user and the host, as `user@host`.
     pub address: String,
     /// The port of the ssh server. If `None`, ssh's own configuration decides.
-    #[serde(default)]
     pub port: Option<u16>,
     /// The file of the private key. If `None`, ssh's own configuration decides.
-    #[serde(default)]
     pub key: Option<PathBuf>,
     /// The file with the machine's host key. If `None`, ssh's own configuration decides.
-    #[serde(default)]
     pub known_hosts: Option<PathBuf>,
     /// The name of the mlx5 device on that machine.
     pub device: String,
@@ -317,10 +313,8 @@ pub struct Place {
     #[serde(default = "wait_seconds")]
     pub wait_seconds: u32,
     /// The file of the private key. If `None`, ssh's own configuration decides.
-    #[serde(default)]
     pub key: Option<PathBuf>,
     /// The file with the machine's host key. If `None`, ssh's own configuration decides.
-    #[serde(default)]
     pub known_hosts: Option<PathBuf>,
     /// The name of the mlx5 device on the place's machine.
     pub device: String,

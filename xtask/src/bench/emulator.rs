@@ -119,13 +119,19 @@ pub(super) fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
 /// Finds the result in a program's output: microseconds for each iteration, or the average column of a table,
 /// converted from MiB to MB.
 fn result(output: &str) -> Option<f64> {
-    let average = |line: &str| {
-        let columns: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [_, _, _, average, _] = columns[..] else { return None };
-        Some(average * 1.048_576)
-    };
-    let turn = |line: &str| line.strip_suffix(" usec/iter")?.rsplit(' ').next()?.parse().ok();
-    output.lines().find_map(|line| turn(line.trim()).or_else(|| average(line)))
+    let turn = |line: &str| line.trim().strip_suffix(" usec/iter")?.rsplit(' ').next()?.parse().ok();
+    let average = || Some(value(output, "BW average[MB/sec]")? * 1.048_576);
+    output.lines().find_map(turn).or_else(average)
+}
+
+/// Returns the value in a column of perftest's table. Column names are separated by two spaces or more, but
+/// in tables of latencies a single space separates the first two names.
+pub(super) fn value(output: &str, column: &str) -> Option<f64> {
+    let mut lines = output.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
+    let names = lines.next()?.replace('\t', "  ").replace(" #iterations", "  #iterations");
+    let at =
+        names.split("  ").map(str::trim).filter(|name| !name.is_empty()).position(|name| name == column)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -177,8 +183,8 @@ mod tests {
 
     #[test]
     fn results_are_found_in_what_programs_say() {
-        let output = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]\n\
-                   65536      5000             1330.00            1000.00\t\t   0.017856\n";
+        let output = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   \
+                      MsgRate[Mpps]\n 65536      5000       1330.00            1000.00\t\t   0.017856\n";
         assert_eq!(result(output), Some(1048.576));
         assert_eq!(
             result("8192 bytes in 0.41 seconds\n1000 iters in 0.41 seconds = 412.54 usec/iter\n"),

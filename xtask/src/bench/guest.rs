@@ -1,7 +1,7 @@
 //! `cargo xtask bench --guest`: measures the software device as a PCI function under Linux's own driver in a
 //! guest of QEMU, and the same programs without a guest, behind the stand-in for the kernel.
 
-use super::emulator::{CORES, LIMIT, on};
+use super::emulator::{CORES, LIMIT, on, value};
 use crate::peer::Device;
 use std::fmt::Write as _;
 use std::fs;
@@ -169,16 +169,6 @@ fn script() -> String {
         format!("{server}; echo {BEGIN}; {program} 127.0.0.1 || exit 1; echo {END}\nwait\n")
     };
     WORKS.iter().map(one).collect()
-}
-
-/// Returns the value in a column of perftest's table. Column names are separated by two spaces or more, but
-/// in tables of latencies a single space separates the first two names.
-fn value(output: &str, column: &str) -> Option<f64> {
-    let mut lines = output.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
-    let names = lines.next()?.replace('\t', "  ").replace(" #iterations", "  #iterations");
-    let at =
-        names.split("  ").map(str::trim).filter(|name| !name.is_empty()).position(|name| name == column)?;
-    lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
 #[cfg(test)]
