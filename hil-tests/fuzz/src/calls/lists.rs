@@ -12,129 +12,108 @@ use mlx5_mkey::wire::Wqebb;
 /// Bytes of a UMR before its entries: control segments and mkey context.
 const HEAD: usize = 128;
 
-/// The properties of a list in registered memory that the model needs.
-pub(super) trait ListModel {
-    /// Chooses a list. Most lists suit this kind of mkey and fill a multiple of 64 bytes.
-    fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self;
-
-    /// Returns the error with which the library must refuse the entries, or `None`.
-    fn wrong(&self) -> Option<ConfigError>;
-
-    fn count(&self) -> u32;
-
-    /// Returns the number of bytes that the list maps.
-    fn bytes(&self) -> u64;
-
-    fn entry_size(&self) -> Option<KsmEntrySize>;
-
-    /// Asserts that the entries are in memory, padded with zeros to a multiple of 64 bytes, and that the
-    /// request holds their address.
-    fn verify(&self, umr: &Umr<'_>);
-
-    /// With a list in registered memory, the BSFs follow the list there. Calls `read` with a copy of the
-    /// request that contains these BSFs itself.
-    fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>));
+/// Chooses a list. Most lists suit this kind of mkey and fill a multiple of 64 bytes.
+pub(super) fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> OwnedList {
+    let count = match input.below(8) {
+        0 => input.below(300),
+        1 => input.pick(&[0, 3, 64]),
+        2 => input.below(9),
+        _ => 4 + 4 * input.below(2),
+    };
+    let (address, key) = (values::edge(input), values::key(input));
+    let others = [None, KsmEntrySize::new(4096).ok(), KsmEntrySize::new(8192).ok()];
+    let entry_size = if input.one_in(8) { input.pick(&others) } else { kind.entry_size };
+    // Half of the lists divide one range into pieces: such a list takes few bytes of the input.
+    let pieces = input.any::<bool>().then(|| values::klm(input));
+    let mut entry = |number: u32| match pieces {
+        Some(KlmEntry { address, length, key }) => {
+            KlmEntry { address: address.wrapping_add(u64::from(number) << 12), length, key }
+        }
+        None => values::klm(input),
+    };
+    let all: Vec<_> = (0..count).map(&mut entry).collect();
+    let entries = match entry_size {
+        Some(size) => {
+            let of = |entry: &KlmEntry| KsmEntry { address: entry.address, key: entry.key };
+            Entries::Ksm(size, all.iter().map(of).collect())
+        }
+        None => Entries::Klm(all),
+    };
+    let memory = vec![Wqebb([0xa5; 64]); RegisteredList::blocks_for(count as usize)];
+    let past = address % RegisteredList::ALIGNMENT;
+    let refused = RegisteredList::new(&mut [], address, key).err();
+    assert_eq!(refused, (past != 0).then_some(ConfigError::ListAddress { past: past as u16 }));
+    OwnedList { entries, address: address - past, key, memory }
 }
 
-impl ListModel for OwnedList {
-    fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self {
-        let count = match input.below(8) {
-            0 => input.below(300),
-            1 => input.pick(&[0, 3, 64]),
-            2 => input.below(9),
-            _ => 4 + 4 * input.below(2),
-        };
-        let (address, key) = (values::edge(input), values::key(input));
-        let others = [None, KsmEntrySize::new(4096).ok(), KsmEntrySize::new(8192).ok()];
-        let entry_size = if input.one_in(8) { input.pick(&others) } else { kind.entry_size };
-        // Half of the lists divide one range into pieces: such a list takes few bytes of the input.
-        let pieces = input.any::<bool>().then(|| values::klm(input));
-        let mut entry = |number: u32| match pieces {
-            Some(KlmEntry { address, length, key }) => {
-                KlmEntry { address: address.wrapping_add(u64::from(number) << 12), length, key }
-            }
-            None => values::klm(input),
-        };
-        let all: Vec<_> = (0..count).map(&mut entry).collect();
-        let entries = match entry_size {
-            Some(size) => {
-                let of = |entry: &KlmEntry| KsmEntry { address: entry.address, key: entry.key };
-                Entries::Ksm(size, all.iter().map(of).collect())
-            }
-            None => Entries::Klm(all),
-        };
-        let memory = vec![Wqebb([0xa5; 64]); RegisteredList::blocks_for(count as usize)];
-        let past = address % RegisteredList::ALIGNMENT;
-        let refused = RegisteredList::new(&mut [], address, key).err();
-        assert_eq!(refused, (past != 0).then_some(ConfigError::ListAddress { past: past as u16 }));
-        Self { entries, address: address - past, key, memory }
-    }
+/// Returns the error with which the library must refuse the entries, or `None`.
+pub(super) fn wrong(list: &OwnedList) -> Option<ConfigError> {
+    let Entries::Klm(entries) = &list.entries else { return None };
+    let mut lengths = (0..).zip(entries).map(|(index, entry)| (index, entry.length));
+    let (index, length) = lengths.find(|(_, length)| *length == 0 || *length > KlmEntry::MAX_BYTES)?;
+    Some(ConfigError::EntryLength { index, length })
+}
 
-    fn wrong(&self) -> Option<ConfigError> {
-        let Entries::Klm(entries) = &self.entries else { return None };
-        let mut lengths = (0..).zip(entries).map(|(index, entry)| (index, entry.length));
-        let (index, length) = lengths.find(|(_, length)| *length == 0 || *length > KlmEntry::MAX_BYTES)?;
-        Some(ConfigError::EntryLength { index, length })
+pub(super) fn count(list: &OwnedList) -> u32 {
+    match &list.entries {
+        Entries::Klm(entries) => entries.len() as u32,
+        Entries::Ksm(_, entries) => entries.len() as u32,
     }
+}
 
-    fn count(&self) -> u32 {
-        match &self.entries {
-            Entries::Klm(entries) => entries.len() as u32,
-            Entries::Ksm(_, entries) => entries.len() as u32,
+/// Returns the number of bytes that the list maps.
+pub(super) fn length(list: &OwnedList) -> u64 {
+    match &list.entries {
+        Entries::Klm(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
+        Entries::Ksm(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
+    }
+}
+
+pub(super) fn entry_size(list: &OwnedList) -> Option<KsmEntrySize> {
+    match &list.entries {
+        Entries::Klm(_) => None,
+        Entries::Ksm(size, _) => Some(*size),
+    }
+}
+
+/// Asserts that the entries are in memory, padded with zeros to a multiple of 64 bytes, and that the request
+/// holds their address.
+pub(super) fn verify(list: &OwnedList, umr: &Umr<'_>) {
+    let wire = |address: u64, length: u32, key: Key| {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&length.to_be_bytes());
+        bytes[4..8].copy_from_slice(&key.get().to_be_bytes());
+        bytes[8..].copy_from_slice(&address.to_be_bytes());
+        bytes
+    };
+    let mut wanted: Vec<[u8; 16]> = match &list.entries {
+        Entries::Klm(entries) => {
+            entries.iter().map(|entry| wire(entry.address, entry.length, entry.key)).collect()
         }
-    }
+        Entries::Ksm(_, entries) => entries.iter().map(|entry| wire(entry.address, 0, entry.key)).collect(),
+    };
+    wanted.resize(wanted.len().next_multiple_of(4), [0; 16]);
+    let octowords = wanted.len();
+    assert_eq!(bytes(&list.memory)[..octowords * 16], *wanted.as_flattened());
+    assert_eq!(usize::from(umr.control().klm_octowords.get()), octowords);
+    let pointer = umr.pointer().expect("where the list is");
+    let said = (pointer.address.get(), pointer.mkey.get(), pointer.byte_count.get());
+    assert_eq!(said, (list.address, list.key.get(), octowords as u32 * 16));
+}
 
-    fn bytes(&self) -> u64 {
-        match &self.entries {
-            Entries::Klm(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
-            Entries::Ksm(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
-        }
-    }
-
-    fn entry_size(&self) -> Option<KsmEntrySize> {
-        match &self.entries {
-            Entries::Klm(_) => None,
-            Entries::Ksm(size, _) => Some(*size),
-        }
-    }
-
-    fn verify(&self, umr: &Umr<'_>) {
-        let wire = |address: u64, length: u32, key: Key| {
-            let mut bytes = [0; 16];
-            bytes[..4].copy_from_slice(&length.to_be_bytes());
-            bytes[4..8].copy_from_slice(&key.get().to_be_bytes());
-            bytes[8..].copy_from_slice(&address.to_be_bytes());
-            bytes
-        };
-        let mut wanted: Vec<[u8; 16]> = match &self.entries {
-            Entries::Klm(entries) => {
-                entries.iter().map(|entry| wire(entry.address, entry.length, entry.key)).collect()
-            }
-            Entries::Ksm(_, entries) => {
-                entries.iter().map(|entry| wire(entry.address, 0, entry.key)).collect()
-            }
-        };
-        wanted.resize(wanted.len().next_multiple_of(4), [0; 16]);
-        let octowords = wanted.len();
-        assert_eq!(bytes(&self.memory)[..octowords * 16], *wanted.as_flattened());
-        assert_eq!(usize::from(umr.control().klm_octowords.get()), octowords);
-        let pointer = umr.pointer().expect("where the list is");
-        let said = (pointer.address.get(), pointer.mkey.get(), pointer.byte_count.get());
-        assert_eq!(said, (self.address, self.key.get(), octowords as u32 * 16));
-    }
-
-    fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
-        let mut inline = request[..HEAD].to_vec();
-        inline[7] = (8 + 4 * bsfs) as u8;
-        // The copy of the request gets the inline bit, and has no entries.
-        inline[16] |= 0x80;
-        inline[20..22].fill(0);
-        let behind = (self.count() as usize).div_ceil(4) * 64;
-        inline.extend(&bytes(&self.memory)[behind..][..bsfs * 64]);
-        let request = WorkRequest::parse(&inline).expect("a block");
-        let Body::Configure(umr) = request.body() else { panic!("{request:?}") };
-        read(umr);
-    }
+/// With a list in registered memory, the BSFs follow the list there. Calls `read` with a copy of the request
+/// that contains these BSFs itlist.
+pub(super) fn with_bsfs(list: &OwnedList, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
+    let mut inline = request[..HEAD].to_vec();
+    inline[7] = (8 + 4 * bsfs) as u8;
+    // The copy of the request gets the inline bit, and has no entries.
+    inline[16] |= 0x80;
+    inline[20..22].fill(0);
+    let behind = (count(list) as usize).div_ceil(4) * 64;
+    inline.extend(&bytes(&list.memory)[behind..][..bsfs * 64]);
+    let request = WorkRequest::parse(&inline).expect("a block");
+    let Body::Configure(umr) = request.body() else { panic!("{request:?}") };
+    read(umr);
 }
 
 fn bytes(blocks: &[Wqebb]) -> Vec<u8> {

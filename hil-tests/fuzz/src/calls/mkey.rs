@@ -1,7 +1,7 @@
 //! A model of an mkey: its state, and the configurations that the library must accept. The model restates the
 //! rules of the man pages as simply as possible.
 
-use super::lists::{self, ListModel};
+use super::lists;
 use crate::input::Input;
 use hil_scenarios::request::{OwnedLayout, OwnedList};
 use mlx5_mkey::error::{CheckError, ConfigError, ConfigPart};
@@ -260,14 +260,14 @@ impl MkeyModel {
         self.has_list()?;
         let Form::Registered(first) = self.form else { return Err(ConfigError::ListInRequest) };
         // An empty list of any entry size is accepted here: `place` compares sizes only if there are entries.
-        lists::place(&kind, first, list.count(), list.entry_size())?;
+        lists::place(&kind, first, lists::count(list), lists::entry_size(list))?;
         Ok(first)
     }
 
     /// Records appended entries.
     pub(super) fn appended(&mut self, first: u32, list: &OwnedList) {
-        self.length += list.bytes();
-        self.form = Form::Registered(first + list.count());
+        self.length += lists::length(list);
+        self.form = Form::Registered(first + lists::count(list));
     }
 
     /// Returns the expected result of a configuration.
@@ -283,7 +283,7 @@ impl MkeyModel {
             Wanted::InRequest(layout) => (layout, None),
             // A request cannot point to an empty list. The model expects a request that itself contains the
             // empty list.
-            Wanted::Registered(list) if list.count() == 0 => (&nothing, None),
+            Wanted::Registered(list) if lists::count(list) == 0 => (&nothing, None),
             Wanted::Registered(list) => (&nothing, Some(list)),
         };
         if *prepared_for != kind {
@@ -317,8 +317,8 @@ impl MkeyModel {
         };
         let (umr_blocks, length, form) = match (list, layout) {
             (Some(list), _) => {
-                lists::place(&kind, 0, list.count(), list.entry_size())?;
-                (3, list.bytes(), Some(Form::Registered(list.count())))
+                lists::place(&kind, 0, lists::count(list), lists::entry_size(list))?;
+                (3, lists::length(list), Some(Form::Registered(lists::count(list))))
             }
             (None, layout) => {
                 let blocks = 2 + fits(&kind, layout, bsfs, max_inline_data)? + bsfs;

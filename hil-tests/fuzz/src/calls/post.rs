@@ -1,13 +1,13 @@
 //! Steps that post requests. They compare the result of each request with the model, and the bytes in the
 //! ring, as the library's `inspect` module decodes them, with the request.
 
-use super::lists::{self, ListModel};
+use super::lists;
 use super::mkey::{Change, MkeyModel, Wanted};
 use super::window::{self, WindowModel};
 use super::world::{Prepared, World};
 use crate::input::Input;
 use crate::values;
-use hil_scenarios::request::{Data, Flags, Objects, OwnedLayout, OwnedList, Request};
+use hil_scenarios::request::{Data, Flags, Objects, OwnedLayout, Request};
 use hil_scenarios::way::Poster;
 use hil_tests::model::QueueModel;
 use mlx5_mkey::error::{ConfigError, PostError};
@@ -165,7 +165,7 @@ fn choose_new(input: &mut Input<'_>, known: Known<'_>) -> Request {
         } else {
             input.pick(&fitting)
         };
-        Request::ConfigureByPointer(mkey, with, OwnedList::choose(input, &kind))
+        Request::ConfigureByPointer(mkey, with, lists::choose(input, &kind))
     };
     let first = |input: &mut Input<'_>| match input.below(4) {
         0 => values::edge(input) as u32,
@@ -185,9 +185,9 @@ fn choose_new(input: &mut Input<'_>, known: Known<'_>) -> Request {
             let count = if input.one_in(8) { input.below(70) } else { input.below(6) };
             Request::Replace(mkey, first, (0..count).map(|_| values::klm(input)).collect())
         }
-        6..8 => Request::ReplaceByPointer(mkey, first(input), OwnedList::choose(input, &kind)),
+        6..8 => Request::ReplaceByPointer(mkey, first(input), lists::choose(input, &kind)),
         8..12 => configure(input),
-        _ => Request::AppendByPointer(mkey, OwnedList::choose(input, &kind)),
+        _ => Request::AppendByPointer(mkey, lists::choose(input, &kind)),
     }
 }
 
@@ -216,9 +216,9 @@ fn plan(
         Request::ConfigureByPointer(.., list)
         | Request::ReplaceByPointer(.., list)
         | Request::AppendByPointer(_, list)
-            if list.wrong().is_some() =>
+            if lists::wrong(list).is_some() =>
         {
-            return Err(list.wrong().expect("a wrong entry").into());
+            return Err(lists::wrong(list).expect("a wrong entry").into());
         }
         Request::ConfigureByPointer(mkey, with, list) => configure(*mkey, *with, Wanted::Registered(list))?,
         Request::Replace(mkey, first, entries) => {
@@ -236,12 +236,12 @@ fn plan(
             (vec![(RequestKind::MkeyConfigure, 2 + count.div_ceil(4))], None)
         }
         Request::ReplaceByPointer(mkey, first, list) => {
-            known.mkeys[*mkey].replace(*first, list.count(), list.entry_size())?;
-            by_pointer(list.count())
+            known.mkeys[*mkey].replace(*first, lists::count(list), lists::entry_size(list))?;
+            by_pointer(lists::count(list))
         }
         Request::AppendByPointer(mkey, list) => {
             known.mkeys[*mkey].append(list)?;
-            by_pointer(list.count())
+            by_pointer(lists::count(list))
         }
         Request::BindWindow(window, range, _, start) => {
             known.windows[*window].plan(range, *start)?;
@@ -406,8 +406,8 @@ fn note(
         (Request::InvalidateMkey(_), _) => mkey.invalidated(),
         (_, Some(change)) => mkey.apply(change),
         (Request::Replace(_, first, entries), None) => mkey.replaced(*first, entries.len() as u32),
-        (Request::ReplaceByPointer(_, first, list), None) => mkey.replaced(*first, list.count()),
-        (Request::AppendByPointer(_, list), None) if list.count() > 0 => {
+        (Request::ReplaceByPointer(_, first, list), None) => mkey.replaced(*first, lists::count(list)),
+        (Request::AppendByPointer(_, list), None) if lists::count(list) > 0 => {
             let first = mkey.append(list).expect("it was posted");
             mkey.appended(first, list);
             grown = Some((mkey.length(), first));
@@ -552,20 +552,20 @@ impl World<'_> {
             }
             (Request::ReplaceByPointer(_, first, list), Body::Configure(umr)) => {
                 lists::verify_part(&umr, *first, None);
-                if list.count() > 0 {
-                    list.verify(&umr);
+                if lists::count(list) > 0 {
+                    lists::verify(list, &umr);
                 }
             }
             (Request::AppendByPointer(_, list), Body::Configure(umr)) => {
                 let Some((length, first)) = posted.grown else {
-                    return assert_eq!((list.count(), umr.mask().into_bits()), (0, 0));
+                    return assert_eq!((lists::count(list), umr.mask().into_bits()), (0, 0));
                 };
                 lists::verify_part(&umr, first, Some(length));
-                list.verify(&umr);
+                lists::verify(list, &umr);
             }
             (Request::ConfigureByPointer(mkey, with, list), Body::Configure(umr)) => {
                 let change = posted.change.as_ref().expect("a configuration changes an mkey");
-                if list.count() == 0 {
+                if lists::count(list) == 0 {
                     let nothing = OwnedLayout::List(Vec::new());
                     return self.verify_umr(&umr, *mkey, &self.known_prepared[*with], &nothing, change);
                 }
@@ -573,8 +573,8 @@ impl World<'_> {
                 assert_eq!((umr.access(), umr.length()), (config.access, Some(change.length)));
                 assert_eq!(umr.error_count(), change.count.map(|count| count & 1 != 0));
                 assert_eq!(u32::from(umr.control().bsf_octowords.get()), change.bsfs * 4);
-                list.verify(&umr);
-                list.with_bsfs(request.bytes(), change.bsfs as usize, |umr| {
+                lists::verify(list, &umr);
+                lists::with_bsfs(list, request.bytes(), change.bsfs as usize, |umr| {
                     verify_bsfs(&umr, &self.known[*mkey], kind, change);
                 });
             }
