@@ -27,9 +27,8 @@ fn grant(fixture: &mut MkeyFixture<'_>, access: Access) -> Verdict {
 
 /// The man page's example: one configuration grants remote READ, a second remote WRITE. Only WRITE remains.
 fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     grant(&mut fixture, Access::REMOTE_READ)?;
     fixture.out(Tx::PeerRead, 0, &data)?;
     grant(&mut fixture, Access::REMOTE_WRITE)?;
@@ -43,9 +42,8 @@ fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
 
 /// An mkey without any access flag can be read only by its owner. No request can remove this right.
 fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     grant(&mut fixture, Access::NONE)?;
     fixture.out(Tx::Send, 0, &data)?;
     fixture.out(Tx::Write, 0, &data)?;
@@ -59,8 +57,7 @@ fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
 /// A peer's RDMA READ without the right to it fails at the peer. At the responder, its posted receive request
 /// fails as well, and an event reports the violation.
 fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&pattern(BYTES, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &pattern(BYTES, 1))?;
     grant(&mut fixture, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let buffer = fixture.pair.region(&[0; BYTES]);
     fixture.pair.receive(77, &[buffer.sge()])?;
@@ -87,9 +84,8 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
 fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     const FLAGS: [Access; 4] =
         [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 3);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     for set in 0..16u8 {
         let chosen = FLAGS.iter().enumerate().filter(|(bit, _)| set >> bit & 1 != 0);
         let access = chosen.fold(Access::NONE, |all, (_, flag)| all | *flag);

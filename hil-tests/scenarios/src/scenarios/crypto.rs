@@ -46,8 +46,7 @@ fn dek(fixture: &mut MkeyFixture<'_>, key: &[u8]) -> DekId {
 /// Configures an mkey with crypto properties over memory that is plain or encrypted, as their direction
 /// requires. Then moves all data out of the mkey and into it, and checks the bytes.
 fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
-    let images = expected::images(data, None, Some((crypto, key)));
-    fixture.install(&images.memory, None, Some(crypto))?;
+    let images = fixture.install_images(data, None, Some((crypto, key)))?;
     fixture.both_ways(&images)
 }
 
@@ -98,8 +97,7 @@ fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
 /// An mkey that was created for crypto refuses all transfers until it has crypto properties. Layout and
 /// rights are not enough.
 fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, CRYPTO);
-    fixture.install(&pattern(512, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, CRYPTO, &pattern(512, 1))?;
     nothing_moves(&mut fixture, "unconfigured crypto", 512)?;
     let dek = dek(&mut fixture, &KEY_128);
     let new = crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek);
@@ -368,8 +366,7 @@ fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
         for direction in [EncryptOnTx, DecryptOnTx] {
             let new = crypto(direction, AfterCryptoOnTx, data_unit, dek);
             let data = part(&data, 0..4 * unit);
-            let images = expected::images(data, None, Some((&new, &KEY_128)));
-            fixture.install(&images.memory, None, Some(&new))?;
+            let images = fixture.install_images(data, None, Some((&new, &KEY_128)))?;
             for (from, to) in [(1, 4), (2, 3), (3, 4), (0, 2)] {
                 let (from, to) = (from * unit, to * unit);
                 let wire = part(&images.wire, from..to);
@@ -471,7 +468,6 @@ fn m74_data_units_of_1_mib(board: &mut dyn Board) -> Verdict {
     if fixture.pair.board.capabilities().xts == Some(XtsEngine::SingleBlock) {
         return Ok(());
     }
-    let images = expected::images(&pattern((1 << 20) + 4096, 2), None, Some((&new, &KEY_256)));
-    fixture.install(&images.memory, None, Some(&new))?;
+    let images = fixture.install_images(&pattern((1 << 20) + 4096, 2), None, Some((&new, &KEY_256)))?;
     fixture.out(Tx::Write, 0, &images.wire)
 }

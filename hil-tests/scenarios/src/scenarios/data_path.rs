@@ -184,8 +184,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
 fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
     use MaskedAtomic::{CompareSwap32, CompareSwap64, FetchAdd32, FetchAdd64};
     const START: u64 = 0x7fff_00aa_1234_80ff;
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&START.to_le_bytes(), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &START.to_le_bytes())?;
     fixture.change(&MkeyConfig::UNCHANGED, &[entry(&fixture.memory, 0..8)])?;
     let old = fixture.pair.region(&[0; 8]);
     let short = |compare, compare_mask| CompareSwap32 { compare, compare_mask, swap: !0, swap_mask: 0xff00 };
@@ -230,8 +229,7 @@ fn m86_atomics_under_masks(board: &mut dyn Board) -> Verdict {
 
 /// An RDMA WRITE and a SEND with inline data store their data through the receiver's mkey.
 fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&pattern(300, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &pattern(300, 1))?;
     for length in [1, 11, 12, 13, 28, 60, 61, 300] {
         let data = pattern(length, length as u8);
         let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
@@ -349,16 +347,14 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
 
 /// A message that is longer than a packet moves through an mkey.
 fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(200_001, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     fixture.both_ways(&expected::Images { memory: data.clone(), wire: data })
 }
 
 /// A message that is longer than its receive buffer fails on both sides, each with its own syndrome.
 fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&pattern(64, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &pattern(64, 1))?;
     let source = fixture.pair.region(&[9; 64]);
     let short = Sge { address: 0, length: 63, lkey: fixture.pair.key(fixture.mkey) };
     fixture.pair.receive(1, &[short])?;

@@ -72,9 +72,8 @@ fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
 /// own domain can use it at the same time.
 fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(LENGTH, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let images = expected::Images { memory: data.clone(), wire: data };
     fixture.both_ways(&images)?;
     fixture.pair.board.enter(ProtectionDomain::First);
@@ -137,9 +136,8 @@ fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
 /// named key.
 fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> Verdict {
     board.enter(ProtectionDomain::Second);
-    let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     let data = pattern(LENGTH, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, MkeySpec { remote_invalidate: true, ..PLAIN }, &data)?;
     fixture.pair.board.enter(ProtectionDomain::First);
     fixture.pair.reconnect();
     let key = fixture.pair.key(fixture.mkey);

@@ -3,7 +3,7 @@
 
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec};
-use crate::expected::Images;
+use crate::expected::{Images, images};
 use crate::qp_pair::{Moved, QpPairFixture, Region, Rx, Tx, Verdict, Within, text};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
@@ -217,6 +217,31 @@ impl<'b> MkeyFixture<'b> {
         Self { pair, mkey, memory, spec }
     }
 
+    /// Connects two ends, and installs an mkey over these bytes, without signature and crypto properties.
+    ///
+    /// # Errors
+    /// If the device refuses the configuration.
+    pub(super) fn plain(board: &'b mut dyn Board, spec: MkeySpec, memory: &[u8]) -> Result<Self, String> {
+        let mut fixture = Self::new(board, spec);
+        fixture.install(memory, None, None)?;
+        Ok(fixture)
+    }
+
+    /// Connects two ends, and installs an mkey with this signature, whose memory contains `data`. Returns the
+    /// bytes in memory and on the wire, too.
+    ///
+    /// # Errors
+    /// If the device refuses the configuration.
+    pub(super) fn signed(
+        board: &'b mut dyn Board,
+        data: &[u8],
+        signature: &BlockSignature,
+    ) -> Result<(Self, Images), String> {
+        let mut fixture = Self::new(board, SIGNATURE);
+        let images = fixture.install_images(data, Some(signature), None)?;
+        Ok((fixture, images))
+    }
+
     /// Replaces the mkey by a new one. Call this after a violated assumption: the device may have reported a
     /// signature error for the old mkey, and the old mkey's state is unknown.
     pub(super) fn renew_mkey(&mut self) {
@@ -233,6 +258,19 @@ impl<'b> MkeyFixture<'b> {
     ) -> Verdict {
         let signature = signature.copied().map_or(SignatureChange::Reset, SignatureChange::Set);
         self.install_as(memory, &MkeyConfig { signature, crypto: crypto.copied(), ..ALL_RIGHTS })
+    }
+
+    /// Installs the bytes that `data` (plaintext without signatures) have in memory with this signature and
+    /// these crypto properties and key. Returns the bytes in memory and on the wire.
+    pub(super) fn install_images(
+        &mut self,
+        data: &[u8],
+        signature: Option<&BlockSignature>,
+        crypto: Option<(&Crypto, &[u8])>,
+    ) -> Result<Images, String> {
+        let images = images(data, signature, crypto);
+        self.install(&images.memory, signature, crypto.map(|(crypto, _)| crypto))?;
+        Ok(images)
     }
 
     /// Writes the bytes to new memory, and configures the mkey over it as [`MkeyFixture::install`] does, with

@@ -69,9 +69,8 @@ pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
 
 /// All transfers through an mkey fail after LOCAL_INV. A complete configuration makes its key usable again.
 fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     invalidate(&mut fixture)?;
     refuses_all(&mut fixture, 100)?;
     let new = pattern(100, 2);
@@ -85,8 +84,7 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
     let mut fixture = MkeyFixture::new(board, BOTH);
     let crypto = cipher_over_dif(fixture.pair.board);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
-    let images = expected::images(&pattern(512, 1), Some(&signature), Some((&crypto, &KEY_128)));
-    fixture.install(&images.memory, Some(&signature), Some(&crypto))?;
+    let images = fixture.install_images(&pattern(512, 1), Some(&signature), Some((&crypto, &KEY_128)))?;
     invalidate(&mut fixture)?;
     let entries = fixture.entries();
     let whole = MkeyConfig { signature: SignatureChange::Set(signature), crypto: Some(crypto), ..ALL_RIGHTS };
@@ -109,9 +107,8 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
 /// Of requests that are published together, the one before a LOCAL_INV of the mkey succeeds, and the one
 /// after it fails.
 fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let target = fixture.pair.region(&[0; 128]);
     let sge = Sge { address: 0, length: 64, lkey: fixture.pair.key(fixture.mkey) };
     let remote = |offset| Remote { address: target.address + offset, rkey: target.key };
@@ -141,8 +138,8 @@ pub(super) fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result
 /// The peer invalidates a key by SEND with invalidation. The receiver's completion names the key, which then
 /// refuses all transfers.
 fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
-    fixture.install(&pattern(64, 1), None, None)?;
+    let mut fixture =
+        MkeyFixture::plain(board, MkeySpec { remote_invalidate: true, ..PLAIN }, &pattern(64, 1))?;
     let key = fixture.pair.key(fixture.mkey);
     let (near, far) = send_invalidate(&mut fixture, key)?;
     ensure_eq!(near, Outcome::Received { message: Message::SendInvalidate(key), bytes: 8 }, "receiver");
@@ -157,9 +154,8 @@ fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
 /// The peer cannot invalidate an mkey that was created without this permission: its key stays usable, and
 /// sender and receiver get an error.
 fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let key = fixture.pair.key(fixture.mkey);
     refuses_invalidation(&mut fixture, key)?;
     fixture.out_each(0, &data)
@@ -203,9 +199,8 @@ fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict
 /// The owner of an mkey chooses the low byte of its key, the tag. After the configuration with a new tag the
 /// old key is refused and the new one works, with or without an invalidation in between.
 fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let old = fixture.pair.mkeys.get(fixture.mkey).cloned().ok_or("no such mkey")?;
     for tag in [0x5a, 0xff, 0x01] {
         let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
@@ -323,8 +318,7 @@ fn r032_a_key_without_a_configuration(board: &mut dyn Board) -> Verdict {
 
 /// A key whose index belongs to no mkey refuses all transfers.
 fn r048_a_key_that_nobody_made(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&pattern(64, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &pattern(64, 1))?;
     let attributes = MkeyAttributes::plain(Key::from_raw(0xffff_fe00), 8);
     fixture.pair.mkeys.push(Mkey::new(attributes));
     fixture.mkey = fixture.pair.mkeys.len() - 1;

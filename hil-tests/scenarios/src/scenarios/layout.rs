@@ -173,9 +173,8 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
 /// A configuration that sets nothing changes nothing. On a new mkey it makes the key valid, with a space of 0
 /// bytes.
 fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     fixture.out_each(0, &data)?;
     let empty = fixture.pair.mkey(PLAIN);
@@ -186,8 +185,7 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
 /// The device reads the memory of an mkey each time when a request uses the mkey, and not when the mkey is
 /// configured.
 fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&pattern(200, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &pattern(200, 1))?;
     for (salt, way) in (2..).zip(Tx::ALL) {
         let new = pattern(200, salt);
         fixture.write(&new);
@@ -198,8 +196,7 @@ fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
 
 /// After a new, shorter layout over other memory, no request can access the memory of the old layout.
 fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.install(&pattern(300, 1), None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &pattern(300, 1))?;
     let data = pattern(80, 2);
     let other = fixture.pair.region(&data);
     fixture.change(&MkeyConfig::UNCHANGED, &[entry(&other, 0..80)])?;
@@ -213,9 +210,8 @@ fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
 /// Address k in a request is byte k of the mkey's space. A request whose range exceeds the space moves no
 /// byte at all.
 fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     for offset in [0, 1, 17, 63] {
         fixture.out_each(offset, part(&data, offset as usize..64))?;
     }

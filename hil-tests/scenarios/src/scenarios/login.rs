@@ -3,7 +3,6 @@
 use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, flipped, pattern};
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, Commissioned, DekSpec};
-use crate::expected;
 use crate::qp_pair::{Verdict, Within};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
@@ -45,8 +44,7 @@ fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
 
 /// Configures the mkey with these crypto properties, and checks a data unit that moves out of it and into it.
 fn works(fixture: &mut MkeyFixture<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
-    let images = expected::images(&pattern(512, 1), None, Some((crypto, spec.key)));
-    fixture.install(&images.memory, None, Some(crypto))?;
+    let images = fixture.install_images(&pattern(512, 1), None, Some((crypto, spec.key)))?;
     fixture.both_ways(&images)
 }
 
@@ -70,8 +68,7 @@ fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let (dek, other) = (load(&mut fixture, spec)?, load(&mut fixture, tagged)?);
     let crypto = with(dek, spec);
-    let images = expected::images(&pattern(512, 2), None, Some((&crypto, spec.key)));
-    fixture.install(&images.memory, None, Some(&crypto))?;
+    let images = fixture.install_images(&pattern(512, 2), None, Some((&crypto, spec.key)))?;
     fixture.both_ways(&images)?;
     ensure!(logins(&mut fixture)?.logged_in(), "no login, though keys could be loaded");
     lose(logins(&mut fixture)?)?;

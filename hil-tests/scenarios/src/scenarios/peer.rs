@@ -1,13 +1,13 @@
 //! Operations that the peer begins: operations that the queue pair denies, receives and their byte counts,
 //! solicited events, atomics, invalidations.
 
-use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, same};
+use super::fixture::{DIF, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, same};
 use super::keys::{refuses_invalidation, send_invalidate};
 use super::scenario::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, EndSpec, MkeySpec, QpEvent};
 use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict, Within, text};
-use crate::{ensure, ensure_eq, expected};
+use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature};
@@ -43,9 +43,8 @@ fn is_denied(fixture: &mut MkeyFixture<'_>, what: &str, failed: Option<Failure>)
 /// An operation of the peer that its key allows still fails if the queue pair denies the operation.
 fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 64;
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let (data, new) = (words(), pattern(BYTES, 2));
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     for denied in [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC] {
         let spec = EndSpec { denied, ..EndSpec::default() };
         fixture.pair.reconnect_as(spec);
@@ -114,9 +113,7 @@ fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
         ("memory", BlockSignature::memory(own)),
         ("both", BlockSignature::both(own, other)),
     ] {
-        let mut fixture = MkeyFixture::new(board, SIGNATURE);
-        let images = expected::images(&data, Some(&signature), None);
-        fixture.install(&images.memory, Some(&signature), None)?;
+        let (mut fixture, images) = MkeyFixture::signed(board, &data, &signature)?;
         let far = fixture.pair.region(&images.wire);
         let length = images.wire.len() as u32;
         let inside = Sge { address: 0, length, lkey: fixture.pair.key(fixture.mkey) };
@@ -167,9 +164,8 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
 /// Assumption: the address in the mkey's space has to be aligned, not the address in memory. The syndrome is
 /// an assumption too.
 fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = words();
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let entries = [entry(&fixture.memory, 0..64)];
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
     for address in [1, 4, 7, 12] {
@@ -190,9 +186,8 @@ fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
 
 /// The peer cannot invalidate a key by its index with a wrong tag.
 fn r012_the_peer_needs_the_tag_to_invalidate(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, MkeySpec { remote_invalidate: true, ..PLAIN }, &data)?;
     let key = fixture.pair.key(fixture.mkey);
     for tag in [key.tag() ^ 1, key.tag() ^ 0x80, key.tag().wrapping_add(3)] {
         refuses_invalidation(&mut fixture, Key::new(key.index(), tag))?;

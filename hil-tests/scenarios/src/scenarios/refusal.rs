@@ -7,7 +7,7 @@ use super::fixture::{
 };
 use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
-use crate::expected::{self, Images};
+use crate::expected::Images;
 use crate::qp_pair::{Rx, Tx, Verdict, Within, ids, text};
 use crate::{ensure, ensure_eq};
 use alloc::format;
@@ -75,9 +75,8 @@ fn too_many<const LIST: usize, const STREAMS: usize>(
     entries: u32,
     max: u32,
 ) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, MkeySpec { entries, ..PLAIN });
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, MkeySpec { entries, ..PLAIN }, &data)?;
     let entries = [entry(&fixture.memory, 0..1); LIST];
     let change = MkeyConfig::UNCHANGED;
     let error = config(ConfigError::TooManyEntries { max });
@@ -101,8 +100,7 @@ fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
-    let images = expected::images(&pattern(512, 1), Some(&signature), None);
-    fixture.install(&images.memory, Some(&signature), None)?;
+    let images = fixture.install_images(&pattern(512, 1), Some(&signature), None)?;
     let huge =
         KlmEntry { address: fixture.memory.address, length: KlmEntry::MAX_BYTES, key: fixture.memory.key };
     let entries = [huge, huge];
@@ -124,9 +122,8 @@ fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
 
 /// The library refuses a signature for an mkey that was created without signatures.
 fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let signature = SignatureChange::Set(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
     let change = MkeyConfig { access: Some(Access::NONE), signature, ..MkeyConfig::UNCHANGED };
     refused(&mut fixture, "signature", &change, Layout::Unchanged, config(ConfigError::NotASignatureMkey))?;
@@ -135,9 +132,8 @@ fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
 
 /// The library refuses crypto properties for an mkey that was created without crypto.
 fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    fixture.install(&data, None, None)?;
+    let mut fixture = MkeyFixture::plain(board, PLAIN, &data)?;
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::AfterCryptoOnTx;
     let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B512, dek);
@@ -160,14 +156,12 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
         let good = crypto(direction, inside, BlockSize::B520, dek);
         let bad = crypto(direction, outside, BlockSize::B512, dek);
         let data = pattern(1024, 1);
-        let images = expected::images(&data, Some(&both), Some((&good, &KEY_128)));
-        fixture.install(&images.memory, Some(&both), Some(&good))?;
+        let images = fixture.install_images(&data, Some(&both), Some((&good, &KEY_128)))?;
         let error = config(ConfigError::BothSignaturesOutsideCipher);
         let change = MkeyConfig { crypto: Some(bad), ..MkeyConfig::UNCHANGED };
         refused(&mut fixture, "crypto behind the signatures", &change, Layout::Unchanged, error)?;
         fixture.both_ways(&images)?;
-        let images = expected::images(&data, None, Some((&bad, &KEY_128)));
-        fixture.install(&images.memory, None, Some(&bad))?;
+        let images = fixture.install_images(&data, None, Some((&bad, &KEY_128)))?;
         let change = MkeyConfig { signature: SignatureChange::Set(both), ..MkeyConfig::UNCHANGED };
         refused(&mut fixture, "signatures behind the crypto", &change, Layout::Unchanged, error)?;
         fixture.both_ways(&images)?;
@@ -193,9 +187,7 @@ fn protect(
     crypto: Option<Crypto>,
 ) -> Result<Images, String> {
     let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY_128[..]));
-    let images = expected::images(data, signature.as_ref(), cipher);
-    fixture.install(&images.memory, signature.as_ref(), crypto.as_ref())?;
-    Ok(images)
+    fixture.install_images(data, signature.as_ref(), cipher)
 }
 
 /// Returns kinds of mkey that differ from this one in a single property: the number of entries, signature
@@ -288,8 +280,7 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
 fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
-    let images = expected::images(&pattern(1024, 1), Some(&signature), None);
-    fixture.install(&images.memory, Some(&signature), None)?;
+    let images = fixture.install_images(&pattern(1024, 1), Some(&signature), None)?;
     let bad = flipped(&images.wire, 520, 1);
     for round in 0..3 {
         let error = fixture.take_bad(Rx::Receive, &bad).within(format_args!("round {round}"))?;
@@ -311,8 +302,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));
     let old = BlockSignature::wire(first);
-    let images = expected::images(&pattern(1024, 1), Some(&old), None);
-    fixture.install(&images.memory, Some(&old), None)?;
+    let images = fixture.install_images(&pattern(1024, 1), Some(&old), None)?;
     let new = BlockSignature::both(second, first);
     let change = MkeyConfig { signature: SignatureChange::Set(new), ..MkeyConfig::UNCHANGED };
     for free in 0..5u16 {
@@ -332,8 +322,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
         ensure_eq!(fixture.pair.near.counters().free_blocks, SEND_BLOCKS as u32, "free blocks in the end");
         fixture.out(Tx::Send, 0, &images.wire).within(format_args!("with {free} blocks free"))?;
     }
-    let images = expected::images(&pattern(1024, 2), Some(&new), None);
-    fixture.install(&images.memory, Some(&new), None)?;
+    let images = fixture.install_images(&pattern(1024, 2), Some(&new), None)?;
     let wire = fixture.pair.tx(Tx::Write, fixture.mkey, 0, images.wire.len())?.ok()?;
     same(&wire, &images.wire)
 }

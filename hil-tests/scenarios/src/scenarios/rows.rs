@@ -237,8 +237,7 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     }
     // The library refuses a layout longer than a data unit, and the earlier configuration still works.
     let crypto = crypto(EncryptOnTx, AfterCryptoOnTx, BlockSize::B512, dek);
-    let images = expected::images(&data, None, Some((&crypto, &KEY_128)));
-    fixture.install(&images.memory, None, Some(&crypto))?;
+    let images = fixture.install_images(&data, None, Some((&crypto, &KEY_128)))?;
     let long = fixture.pair.region(&[0; 513]);
     let entries = [super::fixture::entry(&long, 0..513)];
     let refused =

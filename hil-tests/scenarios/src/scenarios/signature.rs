@@ -147,8 +147,7 @@ fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> 
         let data = pattern(blocks * block_size.bytes() as usize, blocks as u8);
         for signature in KINDS {
             let block = arrange(Domain { signature, block_size });
-            let images = expected::images(&data, Some(&block), None);
-            fixture.install(&images.memory, Some(&block), None)?;
+            let images = fixture.install_images(&data, Some(&block), None)?;
             fixture.both_ways(&images).within(format_args!("{signature:?}, {block_size:?}"))?;
         }
     }
@@ -237,8 +236,7 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         let small = Domain { signature, block_size: BlockSize::B512 };
         let large = Domain { signature: output, block_size: BlockSize::B4096 };
         for block in [BlockSignature::both(small, large), BlockSignature::both(large, small)] {
-            let images = expected::images(&data, Some(&block), None);
-            fixture.install(&images.memory, Some(&block), None)?;
+            let images = fixture.install_images(&data, Some(&block), None)?;
             fixture.both_ways(&images).within(format_args!("{block:?}"))?;
         }
     }

@@ -104,10 +104,8 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
 
 /// New rights keep layout and signature. A new layout keeps rights and signature.
 fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
-    let images = expected::images(&data, Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &data, &WIRE)?;
     let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
     fixture.change(&rights, Layout::Unchanged)?;
     fixture.out_each(0, &images.wire)?;
@@ -269,9 +267,7 @@ fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict
 
 /// A new layout keeps the signature: the device signs and checks the data of the new layout.
 fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(1024, 1), &WIRE)?;
     fixture.out(Tx::Send, 0, &images.wire)?;
     let other = expected::images(&pattern(2048, 2), Some(&WIRE), None);
     fixture.install_as(&other.memory, &MkeyConfig::UNCHANGED)?;
@@ -298,8 +294,7 @@ fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     }
     let data = pattern(1040, 2);
     let block = BlockSignature::wire(crc64);
-    let images = expected::images(&data, Some(&block), None);
-    fixture.install(&images.memory, Some(&block), None)?;
+    let images = fixture.install_images(&data, Some(&block), None)?;
     fixture.both_ways(&images)
 }
 
@@ -324,8 +319,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let (memory, wire) = (domain(Signature::Crc64Xp10(Seed::Ones)), domain(Signature::T10Dif(DIF)));
     let signature = BlockSignature::both(memory, wire);
     let data = pattern(512, 1);
-    let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY_128)));
-    fixture.install(&images.memory, Some(&signature), Some(&crypto))?;
+    let images = fixture.install_images(&data, Some(&signature), Some((&crypto, &KEY_128)))?;
     let cuts = [0, 100, 200, 300, 400, 520];
     let entries: Vec<KlmEntry> = cuts
         .windows(2)
@@ -384,8 +378,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
         for block in
             [BlockSignature::wire(first), BlockSignature::memory(first), BlockSignature::both(first, second)]
         {
-            let images = expected::images(&data, Some(&block), None);
-            fixture.install(&images.memory, Some(&block), None)?;
+            let images = fixture.install_images(&data, Some(&block), None)?;
             fixture.both_ways(&images).within(format_args!("tags {app_tag:#x}, {ref_tag:#x}"))?;
         }
     }
@@ -394,9 +387,7 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
 
 /// After the first configuration of an mkey, the device already reports a wrong block in the first transfer.
 fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(512, 1), &WIRE)?;
     let error = fixture.take_bad(Rx::Receive, &flipped(&images.wire, 516, 1))?;
     reports(&error, SignatureErrorKind::RefTag, DomainKind::Wire, 0, 520)
 }
@@ -429,9 +420,7 @@ fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdi
 /// After a signature error, any configuration makes the device report errors again, even if it keeps the
 /// current signature.
 fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(1024, 1), &WIRE)?;
     for round in 0..4usize {
         let error = fixture.take_bad(Rx::Receive, &flipped(&images.wire, round % 2 * 520 + 512, 1))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, (round % 2) as u64, 520)?;
@@ -468,10 +457,8 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
 /// By every method, a transfer with wrong data completes successfully and the data arrive. The signature
 /// error is reported separately.
 fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(1024, 1), &WIRE)?;
     let bad = flipped(&images.wire, 700, 1);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
     for way in Rx::ALL {
         fixture.set_signature(&WIRE)?;
         let error = fixture.take_bad(way, &bad)?;
@@ -492,9 +479,7 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
 /// Two requests that are published together transfer wrong data and invalidate the mkey. Completions are
 /// polled only afterwards. The signature error still gives the block and the values.
 fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(1024, 1), &WIRE)?;
     let far = fixture.pair.region(&flipped(&images.wire, 700, 1));
     let sge = Sge { address: 0, length: far.length as u32, lkey: fixture.pair.key(fixture.mkey) };
     let near = &mut fixture.pair.near;
@@ -513,9 +498,7 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
 /// If several blocks are wrong, in one transfer and in the next, the first one is reported. A second check
 /// reports no error.
 fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(4 * 512, 1), &WIRE)?;
     let two = flipped(&flipped(&images.wire, 520 + 512, 1), 2 * 520 + 519, 1);
     fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &two)?.ok()?;
     fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &flipped(&images.wire, 5, 1))?.ok()?;
@@ -577,12 +560,8 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
         let own = domain(Signature::T10Dif(DIF));
         let other = domain(Signature::T10Dif(T10Dif { app_tag: 1, ref_tag: 0, ..DIF }));
         for signature in [WIRE, BlockSignature::both(own, other)] {
-            let images = expected::images(
-                &pattern(4 * 512, 1),
-                Some(&signature),
-                cipher.map(|cipher| (cipher, &KEY_128[..])),
-            );
-            fixture.install(&images.memory, Some(&signature), cipher)?;
+            let cipher = cipher.map(|cipher| (cipher, &KEY_128[..]));
+            let images = fixture.install_images(&pattern(4 * 512, 1), Some(&signature), cipher)?;
             for cut in [520, 2 * 520, 3 * 520] {
                 let (first, second) =
                     (part(&images.wire, 0..cut), part(&images.wire, cut..images.wire.len()));
@@ -608,9 +587,8 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
 /// its own block number and tweak.
 fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     with_and_without_cipher(board, |fixture, cipher| {
-        let images =
-            expected::images(&pattern(4 * 512, 1), Some(&WIRE), cipher.map(|cipher| (cipher, &KEY_128[..])));
-        fixture.install(&images.memory, Some(&WIRE), cipher)?;
+        let cipher = cipher.map(|cipher| (cipher, &KEY_128[..]));
+        let images = fixture.install_images(&pattern(4 * 512, 1), Some(&WIRE), cipher)?;
         let key = fixture.pair.key(fixture.mkey);
         let sges =
             [Sge { address: 1560, length: 520, lkey: key }, Sge { address: 0, length: 1560, lkey: key }];
@@ -631,9 +609,7 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
 /// The offset counts bytes as they are on the wire, with signatures, although memory has none (DEVICE.md,
 /// "Offset of a signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(4 * 512, 1), &WIRE)?;
     fixture.take(Rx::PeerWrite, 0, part(&images.wire, 0..1040))?;
     let second = flipped(part(&images.wire, 1040..2080), 520 + 9, 1);
     fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 1040, &second)?.ok()?;
@@ -646,9 +622,7 @@ fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
 ///
 /// Assumption: no source states which of the two happens. Real devices may do either.
 fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
-    let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let (mut fixture, images) = MkeyFixture::signed(board, &pattern(1024, 1), &WIRE)?;
     for length in [100, 512, 519, 521, 1039] {
         let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, length)?;
         let right = if moved.requester.is_some() {
@@ -758,8 +732,7 @@ fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict
     ensure_eq!(ids(&fixture.pair.complete_near(3)?), [1, 2, 3], "completions");
     ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "where the queue stands");
     fixture.no_error("good data")?;
-    let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
-    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let images = fixture.install_images(&pattern(512, 1), Some(&WIRE), None)?;
     fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 1, 1))?;
     let stands = fixture.pair.board.drained_at(&fixture.pair.near);
     if !assumed(fixture.pair.board, "where the queue stands behind the peer's data", stands, None)? {

@@ -119,8 +119,7 @@ fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Ver
         ("wire signature, cipher in memory", DecryptOnTx, BeforeCryptoOnTx, BlockSignature::wire(own)),
     ] {
         let new = crypto(direction, order, BlockSize::B512, dek);
-        let images = expected::images(&data, Some(&signature), Some((&new, &KEY_128)));
-        fixture.install(&images.memory, Some(&signature), Some(&new))?;
+        let images = fixture.install_images(&data, Some(&signature), Some((&new, &KEY_128)))?;
         let found = send(&mut fixture, Tx::Send, 0, images.wire.len());
         let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{what}, out"), &format!("{}{error}", compared(found, &images.wire)));

@@ -8,7 +8,7 @@ use super::super::fixture::{
 };
 use super::measurement::{Measurement, Tell, compared, fitting, hex, measurement, outcome, told};
 use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
-use crate::expected::{self, Images};
+use crate::expected::Images;
 use crate::qp_pair::{CONFIGURE, QpPairFixture, Rx, Tx, Verdict, text};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -60,8 +60,7 @@ fn protected<'b>(
         }
     }
     let with_key = cipher.as_ref().map(|cipher| (cipher, &KEY_128[..]));
-    let images = expected::images(memory, signature.as_ref(), with_key);
-    fixture.install(&images.memory, signature.as_ref(), cipher.as_ref())?;
+    let images = fixture.install_images(memory, signature.as_ref(), with_key)?;
     Ok((fixture, images))
 }
 
