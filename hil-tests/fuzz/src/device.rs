@@ -60,6 +60,7 @@ impl World {
             ..DeviceProfile::default()
         };
         let mut host = Host::with(profile, |_| {});
+        host.device.set_copies(host.q[A].qpn, true).unwrap();
         let (at, region) = host.filled(&pattern(REGION, 3));
         let aside = host.alloc(4096);
         host.put(aside, &pattern(4096, 9));
@@ -147,6 +148,10 @@ impl World {
         if opcode == 0x25 {
             wqe = wqe
                 .with(&[0x80_u8, 0, 0, 0, 0, 4 * (imm as u8 & 1), 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
+        }
+        // An MMO request is a copy if its opcode modifier is 1. The device refuses other modifiers.
+        if opcode == 0x2f {
+            wqe.0[0] = 1;
         }
         for _ in 0..input.below(59) {
             wqe.0.extend(self.word(input).to_be_bytes());

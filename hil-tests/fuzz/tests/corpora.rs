@@ -82,3 +82,10 @@ fn random_commands_come_to_what_the_device_has_left() {
 fn random_steps_leave_the_function_whole() {
     call_randomly("function", 300);
 }
+
+/// Every input selects a sequence of requests, bytes in rings, messages and states of the software device, so
+/// random bytes can be inputs.
+#[test]
+fn random_rings_and_messages_write_nothing_that_no_key_maps() {
+    call_randomly("device", 1000);
+}
