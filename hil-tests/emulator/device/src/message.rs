@@ -234,6 +234,14 @@ pub enum Message {
     },
 }
 
+impl Message {
+    /// Returns the number of the destination's queue pair.
+    pub const fn to(&self) -> u32 {
+        let (Self::Request { to, .. } | Self::Unanswered { to, .. } | Self::Response { to, .. }) = self;
+        *to
+    }
+}
+
 /// Returns whether `sequence` belongs to the first request of a queue pair after a reset.
 pub const fn is_first(sequence: u32) -> bool {
     sequence & COUNT == 0

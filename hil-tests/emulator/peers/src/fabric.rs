@@ -317,11 +317,7 @@ impl<H: Host> Fabric<H> {
         if H::visit(Place::Message) == Some(Fault::Lost) && matches!(message, Message::Request { .. }) {
             return unreachable(message);
         }
-        let to = match message {
-            Message::Request { to, .. } | Message::Unanswered { to, .. } | Message::Response { to, .. } => {
-                slot_of(*to)
-            }
-        };
+        let to = slot_of(message.to());
         let Some(peer) = self.peer(to) else { return unreachable(message) };
         match message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),

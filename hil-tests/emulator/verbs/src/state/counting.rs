@@ -52,10 +52,7 @@ impl Tally {
         match seen {
             Seen::Sent(message) => {
                 self.sent(message);
-                let (Message::Request { to, .. }
-                | Message::Unanswered { to, .. }
-                | Message::Response { to, .. }) = message;
-                if slot_of(*to) == self.slot {
+                if slot_of(message.to()) == self.slot {
                     self.received(message);
                 }
             }

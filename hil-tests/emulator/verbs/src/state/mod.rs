@@ -39,7 +39,7 @@ use crate::state::record::Record;
 use doorbells::{Doorbells, Rung};
 use mlx5_peers::Waiting;
 use mlx5_softdev::factory;
-use mlx5_softdev::{CryptoMode, Device, DeviceProfile, Error, Message, Numbered, Peer, QpState};
+use mlx5_softdev::{CryptoMode, Device, DeviceProfile, Error, Numbered, Peer, QpState};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -341,11 +341,7 @@ impl State {
         self.device.modify(number, state)?;
         if state == QpState::Reset {
             // Messages that arrived before the reset are void.
-            self.waiting.retain(|message| match message {
-                Message::Request { to, .. }
-                | Message::Unanswered { to, .. }
-                | Message::Response { to, .. } => *to != number,
-            });
+            self.waiting.retain(|message| message.to() != number);
         }
         Ok(())
     }
