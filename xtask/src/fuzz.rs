@@ -1,5 +1,9 @@
-//! `cargo xtask fuzz`: has libFuzzer call the targets of `hil-tests/fuzz`. Reports the number of calls.
+//! `cargo xtask fuzz`: has libFuzzer call the targets of `hil-tests/fuzz`. Reports the number of calls and
+//! the coverage.
 
+mod coverage;
+
+use coverage::Coverage;
 use std::fs::{self, File};
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -13,7 +17,8 @@ pub(crate) const HELP: &str = "\
 cargo xtask fuzz [--seconds N] [TARGET…]
 
 Has libFuzzer call targets with generated inputs, until the time is over or an input fails. Prints
-the number of calls of each target.
+the number of calls of each target, and the coverage of src/queue and src/inspect: of all lines at
+which a branch begins, the number that was reached. Functions without compiled code do not count.
 
   --seconds N   duration for each target (default: 10). Targets run side by side, one on each
                 processor. From 1800 on, few calls are an error: fewer than 100,000,000 of all
@@ -30,6 +35,9 @@ const SECONDS: u64 = 10;
 
 /// The sum of the targets' durations in the step `fuzz` of `cargo xtask test`, in seconds.
 const SECONDS_OF_TESTS: u64 = 60;
+
+/// Folders of the library for which the coverage is reported.
+const FOLDERS: [&str; 2] = ["src/queue", "src/inspect"];
 
 /// The duration for each target, in seconds, from which on too few calls are an error.
 const LONG: u64 = 1800;
@@ -78,15 +86,28 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
     debian::install(CXX)?;
     let fuzzer = Fuzzer::build()?;
     let (mut found, mut counts) = (Vec::new(), Vec::new());
+    let mut coverage = Coverage::default();
     for (target, ended) in fuzzer.run_all(targets, seconds) {
-        match ended {
-            Some(executions) => counts.push((target.name, executions)),
-            None => found.push(target.name),
+        let Some(executions) = ended else {
+            found.push(target.name);
+            continue;
+        };
+        counts.push((target.name, executions));
+        if target.part == Part::Core {
+            coverage.add(&fuzzer.reached(target)?);
         }
     }
     for (part, _, unit) in FEWEST {
         if let Some(sum) = sum(part, &counts) {
             println!("{:<13} {sum:>12} {unit}", "");
+        }
+    }
+    if targets.iter().any(|target| target.part == Part::Core) {
+        for (folder, reached, all) in coverage.of(&fuzzer.program, &FOLDERS)? {
+            println!(
+                "{folder:<13} {reached:>5} of {all} lines at which a branch begins ({} %)",
+                reached * 100 / all.max(1)
+            );
         }
     }
     if !found.is_empty() {
@@ -144,6 +165,11 @@ impl Fuzzer {
         Ok(Self { program, folder })
     }
 
+    /// Returns the folder of the inputs of a target.
+    fn corpus(&self, target: &Target) -> PathBuf {
+        self.folder.join("corpus").join(target.name)
+    }
+
     fn command(&self, target: &Target) -> Command {
         let mut command = program(&self.program.to_string_lossy(), &[]);
         command.env("FUZZ_TARGET", target.name);
@@ -175,8 +201,7 @@ impl Fuzzer {
 
     /// Fuzzes a target. Returns the number of calls.
     fn run(&self, target: &Target, seconds: u64) -> Result<u64, String> {
-        let corpus = self.folder.join("corpus").join(target.name);
-        let found = self.folder.join("found");
+        let (corpus, found) = (self.corpus(target), self.folder.join("found"));
         let folders = [&corpus, &found].into_iter().try_for_each(fs::create_dir_all);
         let log = self.folder.join(format!("{}.log", target.name));
         let out = folders.and_then(|()| File::create(&log)).map_err(|error| error.to_string())?;
@@ -211,6 +236,13 @@ impl Fuzzer {
             }
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// Returns the coverage of a target's inputs, a line for each edge.
+    fn reached(&self, target: &Target) -> Result<String, String> {
+        let mut command = self.command(target);
+        command.env("FUZZ_COVERAGE", self.corpus(target));
+        answer(command)
     }
 }
 

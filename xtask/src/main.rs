@@ -50,7 +50,7 @@ cargo xtask TASK
                         compare random requests with those of the installed libmlx5
   audit                 check licences, sources and advisories of all crates; find unused
                         dependencies
-  bench [--record | --readme | --emulator | --guest]
+  bench [--json | --svg FILE | --record | --readme | --emulator | --guest]
                         count the instructions of each request: of the library, of libmlx5 and of
                         a bare copy; measure the software device, alone or under a guest's driver
   emulate [options] -- COMMAND…

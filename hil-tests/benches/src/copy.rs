@@ -71,6 +71,22 @@ impl BareCopy {
             publisher.send(*producer, control);
         }
     }
+
+    /// Copies requests of any size, block by block.
+    #[inline(never)]
+    fn copy_blocks(&mut self, requests: usize, blocks: usize) {
+        let Self { ring, ready, publisher, producer } = self;
+        let ring = black_box(ring.as_mut_ptr());
+        for ready in first(ready, requests) {
+            let slot = slot(ring, *producer);
+            for (at, block) in ready.iter().take(blocks).enumerate() {
+                // SAFETY: `slot` has `LONGEST` blocks or more, and `ready` has `LONGEST`.
+                unsafe { copy_octowords(core::ptr::from_ref(block).cast(), slot.add(at * 4), 4) };
+            }
+            *producer = producer.wrapping_add(blocks as u32);
+            publisher.send(*producer, first_word(ready));
+        }
+    }
 }
 
 /// Returns the ready blocks for `requests` requests. The compiler cannot know their contents.
@@ -123,6 +139,7 @@ impl Side for BareCopy {
         let psvs = usize::from(work.kind().has_signature());
         match (work, work.blocks() - psvs, psvs) {
             (Work::RdmaWrite, ..) => copy!(3, false),
+            (Work::Entries(_), blocks, _) => self.copy_blocks(requests, blocks),
             (_, 3, 0) => copy!(12, false),
             (_, 4, 0) => copy!(16, false),
             (_, 6, 0) => copy!(24, false),

@@ -170,6 +170,9 @@ pub enum Work {
     ReconfigureTweak,
     /// Only a new reference tag, for an mkey of [`Work::T10Dif1`].
     ReconfigureRefTag,
+    /// A list of this number of entries, which the compiler does not know. `cargo xtask bench --svg` draws a
+    /// diagram of the counts for all lengths of lists.
+    Entries(u8),
 }
 
 /// The properties of an mkey that a work configures.
@@ -285,6 +288,7 @@ impl Work {
             Self::ReconfigureList4 => ("reconfigure_list4", Plain, 4, ONE_AND_MANY),
             Self::ReconfigureTweak => ("reconfigure_tweak", Encrypted, 4, ONE_AND_MANY),
             Self::ReconfigureRefTag => ("reconfigure_ref_tag", Signed, 1, ONE_AND_MANY),
+            Self::Entries(entries) => ("entries", Plain, entries as usize, ONE),
         }
     }
 
@@ -420,7 +424,10 @@ impl Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.row().0)
+        match self {
+            Self::Entries(entries) => write!(f, "entries{entries}"),
+            _ => f.write_str(self.row().0),
+        }
     }
 }
 

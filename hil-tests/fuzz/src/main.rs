@@ -2,6 +2,8 @@
 #![no_main]
 #![allow(unsafe_code, missing_docs, clippy::expect_used, clippy::panic)]
 
+mod coverage;
+
 use hil_fuzz::{Functions, functions, targets};
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
@@ -16,6 +18,10 @@ fuzz_target!(
         let _ = TARGET.set(target);
         if let Some(folder) = std::env::var_os("FUZZ_SEEDS") {
             write_seeds(&target, &folder);
+            std::process::exit(0);
+        }
+        if let Some(folder) = std::env::var_os("FUZZ_COVERAGE") {
+            coverage::print(&target, &folder);
             std::process::exit(0);
         }
     },

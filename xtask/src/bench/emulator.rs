@@ -60,7 +60,8 @@ pub(super) struct Measured {
     pub(super) missed: Vec<String>,
 }
 
-pub(super) fn measure() -> Result<Measured, String> {
+/// Measures all works. `json` selects JSON instead of a table.
+pub(super) fn measure(json: bool) -> Result<Measured, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
     let folder = run::temporary("emulator")?;
@@ -77,7 +78,7 @@ pub(super) fn measure() -> Result<Measured, String> {
         }
     }
     let ratios: Vec<Ratio> = RATIOS.iter().map(|wanted| Ratio::of(&rows, wanted)).collect();
-    let text = table(&rows, &ratios);
+    let text = if json { object(&rows) } else { table(&rows, &ratios) };
     let missed = ratios.iter().filter(|ratio| !ratio.holds).map(|ratio| ratio.line.clone()).collect();
     Ok(Measured { text, missed })
 }
@@ -138,6 +139,11 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn object(rows: &[Row]) -> String {
+    let row = |(work, values): &Row| format!("{{\"work\": \"{work}\", \"value\": {:.2}}}", median(values));
+    format!("{{\"rows\": [\n{}\n]}}\n", rows.iter().map(row).collect::<Vec<_>>().join(",\n"))
 }
 
 fn table(rows: &[Row], ratios: &[Ratio]) -> String {
@@ -214,5 +220,6 @@ mod tests {
         }
         // A ratio without values is outside its bound.
         assert!(!Ratio::of(&[], &RATIOS[0]).holds);
+        assert!(object(&rows[..1]).contains("{\"work\": \"write_bw_64k_mb_s\", \"value\": 50.00}"));
     }
 }

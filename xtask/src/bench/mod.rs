@@ -3,6 +3,7 @@
 mod emulator;
 mod goals;
 mod guest;
+mod plot;
 mod record;
 mod table;
 mod times;
@@ -22,8 +23,8 @@ use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
 
 pub(crate) const HELP: &str = "\
-cargo xtask bench [--host] [--record | --record-times | --readme]
-cargo xtask bench --emulator
+cargo xtask bench [--host] [--json | --svg FILE | --record | --record-times | --readme]
+cargo xtask bench --emulator [--json]
 cargo xtask bench --guest
 
 Counts the instructions of each request under callgrind, for five sides:
@@ -47,6 +48,13 @@ rounds in which the stripped libmlx5 and the library take turns in one process. 
 the machine and on its load, which are printed beside it. No test compares times.
 
   --host       count on this machine only
+  --json       print one object, {\"machine\", \"date\", \"load\", \"rows\": [{\"work\", \"batch\",
+               \"arch\", \"profile\": \"release\"|\"lto\", \"ours\",
+               \"libmlx5\", \"libmlx5_stripped\", \"copy\", \"floor\", \"time\"}]}:
+               instructions for each request, null if the side does not perform the work; time has
+               nanoseconds of the library and of the stripped libmlx5 in their best runs, the ratio
+               of these two, and the median ratio of all rounds, null if not measured
+  --svg FILE   plot instructions against the number of scatter entries
   --record     write the counts to hil-tests/benches; `cargo xtask test bench` compares with them
   --record-times
                time the release profile on this machine and write the times to
@@ -56,7 +64,8 @@ the machine and on its load, which are printed beside it. No test compares times
                processes on two cores: RDMA WRITEs in MB/s (perftest), a polled ping-pong in
                microseconds (ibv_rc_pingpong), mkeys created and destroyed in a second. The same
                rounds measure TCP, a pair of sockets, and memcpy. Fails if a ratio is outside its
-               bound; the bounds are for a quiet machine with two cores
+               bound; the bounds are for a quiet machine with two cores. With --json:
+               {\"rows\": [{\"work\", \"value\"}]}
   --guest      measure the PCI function under Linux's own driver in an emulated guest: from doorbell
                to completion, MB/s, posts a second (perftest). The same programs on the stand-in,
                without a guest, and the time in the device for each doorbell, show what of it is the
@@ -118,10 +127,13 @@ const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERM
 /// Counts instructions or measures times, as `arguments` say. Prints the result, or writes it to the file
 /// that an option names.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let [only] = arguments
-        && only == "--emulator"
-    {
-        return match emulator::measure() {
+    if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
+        let measured = match rest {
+            [] => emulator::measure(false),
+            [json] if json == "--json" => emulator::measure(true),
+            _ => return run::misuse(HELP),
+        };
+        return match measured {
             Ok(Measured { text, missed }) if missed.is_empty() => run::print(&text, 0),
             Ok(Measured { text, missed }) => {
                 let status = run::print(&text, 1);
@@ -142,10 +154,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (host, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| *argument == "--host");
     let counted = || if host.is_empty() { everywhere() } else { native() };
+    let timed = || counted().and_then(|counts| with_times(counts.rows));
     let result = match rest[..] {
-        [] => counted()
-            .and_then(|counts| with_times(counts.rows))
-            .map(|rows| format!("{}{}", table::text(&rows), footnote())),
+        [] => timed().map(|rows| format!("{}{}", table::text(&rows), footnote())),
+        ["--json"] => timed().map(|rows| table::json(&rows, &Conditions::now())),
+        ["--svg", file] => draw(file),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
         ["--record-times"] => time(Profile::Release).and_then(times::write),
         ["--readme"] => {
@@ -241,6 +254,15 @@ fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<us
 
 fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
     faults.iter().try_for_each(|fault| writeln!(out, "{fault}")).map_err(|error| error.to_string())
+}
+
+/// Counts for each number of scatter entries, and draws the counts into an SVG file. Returns the slopes as
+/// text.
+fn draw(file: &str) -> Result<String, String> {
+    let rows = count(Profile::Lto, &["plot"], Libmlx5::Stripped)?;
+    let picture = plot::svg(&rows)?;
+    fs::write(file, picture).map_err(|error| format!("{file}: {error}"))?;
+    plot::slopes(&rows)
 }
 
 /// Builds the benchmark program and returns its path. The program is copied, because cargo builds both

@@ -1,6 +1,6 @@
-//! Counts as a table for people, and as tables of two READMEs.
+//! Counts as a table for people, as JSON for programs, and as tables of two READMEs.
 
-use super::record::{Profile, Row};
+use super::record::{Profile, Row, SIDES, Time};
 use super::times::{Conditions, Timed, Times};
 use std::fmt::Write as _;
 use std::fs;
@@ -32,6 +32,36 @@ pub(super) fn text(rows: &[Row]) -> String {
 /// Returns a number with `digits` decimal digits, or a dash.
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
+}
+
+pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
+    let value = |value: Option<f64>| value.map_or("null".into(), |value| format!("{value:.1}"));
+    let row = |row: &Row| {
+        let Row { arch, profile, work, batch, counts, time } = row;
+        let profile = profile.name();
+        let counts: String = SIDES
+            .iter()
+            .zip(counts)
+            .map(|(side, count)| format!(", \"{side}\": {}", value(*count)))
+            .collect();
+        let time = time.map_or("null".into(), |Time { ours, libmlx5, best, median }| {
+            format!(
+                "{{\"ours\": {ours:.1}, \"libmlx5_stripped\": {libmlx5:.1}, \"best\": {best:.2}, \
+                 \"median\": {median:.2}}}"
+            )
+        });
+        format!(
+            "{{\"work\": \"{work}\", \"batch\": {batch}, \"arch\": \"{arch}\", \
+             \"profile\": \"{profile}\"{counts}, \"time\": {time}}}"
+        )
+    };
+    let rows: Vec<String> = rows.iter().map(row).collect();
+    let Conditions { machine, date, load } = conditions;
+    let machine = machine.replace(['"', '\\'], " ");
+    format!(
+        "{{\"machine\": \"{machine}\", \"date\": \"{date}\", \"load\": \"{load}\", \"rows\": [\n{}\n]}}\n",
+        rows.join(",\n")
+    )
 }
 
 const BEGIN: &str = "<!-- counts: written by `cargo xtask bench --readme` -->\n";
@@ -163,5 +193,26 @@ mod tests {
             assert!(text == wanted, "{}: cargo xtask bench --readme", readme.0);
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_program_can_read_it() {
+        let row = Row {
+            arch: "x86_64".into(),
+            profile: Profile::Lto,
+            work: "completion1".into(),
+            batch: 1,
+            counts: [Some(30.0), Some(206.5), Some(196.5), None, Some(48.0)],
+            time: Some(Time { ours: 10.0, libmlx5: 32.5, best: 3.25, median: 3.0 }),
+        };
+        let conditions =
+            Conditions { machine: "a \"CPU\"".into(), date: "2026-11-25".into(), load: "1 2 3".into() };
+        let expected = "{\"machine\": \"a  CPU \", \"date\": \"2026-11-25\", \"load\": \"1 2 3\", \
+                        \"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
+                        \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 206.5, \
+                        \"libmlx5_stripped\": 196.5, \"copy\": null, \"floor\": 48.0, \
+                        \"time\": {\"ours\": 10.0, \"libmlx5_stripped\": 32.5, \"best\": 3.25, \
+                        \"median\": 3.00}}\n]}\n";
+        assert_eq!(json(&[row], &conditions), expected);
     }
 }

@@ -365,6 +365,7 @@ pub(crate) const UNSAFE: &[&str] = &[
     "hil-tests/freestanding/src/commands.rs",
     "hil-tests/freestanding/src/foreign.rs",
     "hil-tests/freestanding/src/lib.rs",
+    "hil-tests/fuzz/src/coverage.rs",
     "hil-tests/fuzz/src/main.rs",
     "hil-tests/fuzz/src/memory.rs",
     "hil-tests/fuzz/tests/exhaustive.rs",

@@ -1,11 +1,12 @@
 //! The program that does the work of the benchmarks, to be counted by callgrind or timed: see `cargo xtask
 //! bench`.
 //!
-//! `bench count [SIDE…]` runs the work in the table of counts, and prints a line for each dump that callgrind
-//! writes: work, requests in a batch, side, requests. `bench time [WORK…]` compares the library and libmlx5.
-//! Each line has the work, the requests in a batch, the nanoseconds for a request of the library and of
-//! libmlx5 in their best runs, the ratio of these two (libmlx5 to library), and the median of the ratios of
-//! all rounds. The environment decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
+//! `bench count [SIDE…]` runs the work in the table of counts. `bench plot` runs lists of all lengths, for
+//! the diagram of `cargo xtask bench --svg`. Both print a line for each dump that callgrind writes: work,
+//! requests in a batch, side, requests. `bench time [WORK…]` compares the library and libmlx5. Each line has
+//! the work, the requests in a batch, the nanoseconds for a request of the library and of libmlx5 in their
+//! best runs, the ratio of these two (libmlx5 to library), and the median of the ratios of all rounds. The
+//! environment decides whether libmlx5 is as installed or stripped ([`STRIPPED`]).
 //!
 //! Two commands measure a machine and its device, without libmlx5's side. `bench own` prints for each work of
 //! the library the requests in a batch, the nanoseconds for a request in the best run, and its instructions,
@@ -26,7 +27,7 @@ use libmlx5::Libmlx5;
 use mlx5_bench::copy::BareCopy;
 use mlx5_bench::floor::Floor;
 use mlx5_bench::ours::{Ours, OursMemory};
-use mlx5_bench::{Fault, Side, Work};
+use mlx5_bench::{Fault, MAX_ENTRIES, Side, Work};
 use std::error::Error;
 use std::hint::black_box;
 use std::io::ErrorKind;
@@ -44,11 +45,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
-        ["count", ref sides @ ..] => count_all(sides),
+        ["count", ref sides @ ..] => count_all(Work::ALL.iter().copied(), sides),
+        ["plot"] => count_all((1..=MAX_ENTRIES as u8).map(Work::Entries), &["ours", "libmlx5", "copy"]),
         ["time", ref works @ ..] => time_all(works),
         ["own"] => own(),
         ["loopback", device] => loopback::measure(device),
-        _ => Err("usage: bench count [SIDE…]|time [WORK…]|own|loopback DEVICE".into()),
+        _ => Err("usage: bench count [SIDE…]|plot|time [WORK…]|own|loopback DEVICE".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 /// Counts work on the named sides, or on all sides.
-fn count_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
+fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
     let mut memory = OursMemory::default();
     let mut sides: Vec<(&str, Box<dyn Side + '_>)> = Vec::new();
@@ -79,7 +81,7 @@ fn count_all(wanted: &[&str]) -> Result<(), Box<dyn Error>> {
     if is_wanted("floor") {
         sides.push(("floor", Box::new(Floor::default())));
     }
-    for work in Work::ALL.iter().copied() {
+    for work in works {
         for batch in work.batches() {
             let mut blocks = None;
             for (name, side) in sides.iter_mut().filter(|(_, side)| side.does(work, *batch)) {
