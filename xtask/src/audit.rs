@@ -43,7 +43,6 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the folder in which cargo-deny keeps its databases.
 fn databases() -> Result<PathBuf, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));

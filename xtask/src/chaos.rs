@@ -258,7 +258,6 @@ impl<'p> Pair<'p> {
         Ok(())
     }
 
-    /// Returns the log files of all programs, sorted by name.
     fn logs(&self) -> Vec<PathBuf> {
         let logs = fs::read_dir(self.folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut logs: Vec<_> =
@@ -267,7 +266,6 @@ impl<'p> Pair<'p> {
         logs
     }
 
-    /// Appends the logs of all programs to a message.
     fn tell(&self, error: &str) -> String {
         let logs = self.logs();
         let text = logs

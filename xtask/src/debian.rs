@@ -1,7 +1,7 @@
 //! Debian packages that tasks need. Tools that run on this machine are installed. Packages for the Arm cores,
 //! and large sets of packages, are only unpacked, below `target`.
 
-use crate::run::{At, answer, check, program, root};
+use crate::run::{self, At, answer, check, program, root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -251,9 +251,7 @@ impl Archive {
             return Ok(contents);
         }
         let archives = folder.join("archives");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).at(&folder)?;
-        }
+        run::empty(&folder)?;
         for name in [&archives.join("partial"), &contents] {
             fs::create_dir_all(name).at(&folder)?;
         }

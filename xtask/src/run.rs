@@ -168,6 +168,14 @@ pub fn itself() -> Result<&'static Path, String> {
     place.as_deref().map_err(String::clone)
 }
 
+/// Makes a folder without any file. The files of an existing folder are removed.
+pub fn empty(folder: &Path) -> Result<(), String> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).at(folder)?;
+    }
+    fs::create_dir_all(folder).at(folder)
+}
+
 /// Returns the path of a file that cargo has built. `folder` is the path of the build profile's folder below
 /// cargo's target folder.
 pub fn built(folder: &str, name: &str) -> Result<PathBuf, String> {

@@ -23,10 +23,7 @@ pub(crate) fn run() -> Result<(), String> {
     let packed = package::pack(target)?;
     for name in ["newest", "oldest"] {
         let folder = place.join(name);
-        if folder.exists() {
-            fs::remove_dir_all(&folder).at(&folder)?;
-        }
-        fs::create_dir_all(&folder).at(&folder)?;
+        run::empty(&folder)?;
         package::unpack(&packed.file, &folder)?;
         let copy = folder.join(&packed.name);
         let manifest = copy.join("Cargo.toml");

@@ -195,10 +195,7 @@ fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, S
     let name = format!("mlx5-{kind}-{}-{architecture}", env!("CARGO_PKG_VERSION"));
     let dist = root().join("target/dist");
     let folder = dist.join(&name);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).at(&folder)?;
-    }
-    fs::create_dir_all(&folder).at(&folder)?;
+    run::empty(&folder)?;
     match content {
         Content::Validation => put_validation(&toolchain, triple, &folder)?,
         Content::Emulator => put_emulator(triple, &folder)?,

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::run::{At, answer, cargo, check, program, root};
+use xtask::run::{self, At, answer, cargo, check, program, root};
 use xtask::{debian, host};
 
 const SUMS: &str = "SHA256SUMS";
@@ -70,10 +70,7 @@ const DEVELOPMENT: Package<'_> = Package {
 pub(super) fn make(target: &Target) -> Result<Vec<PathBuf>, String> {
     let dist = root().join("target/dist");
     let folder = dist.join("deb");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).at(&folder)?;
-    }
-    fs::create_dir_all(&folder).at(&folder)?;
+    run::empty(&folder)?;
     let files = [
         emulator(target, &folder.join(EMULATOR.name))?,
         library(target, &folder.join(LIBRARY.name))?,

@@ -19,7 +19,6 @@ fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// Returns the text of a file in an archive.
 fn content(archive: &Path, name: &str) -> String {
     let output =
         Command::new("tar").args(["--wildcards", "-xzOf"]).arg(archive).arg(format!("*/{name}")).output();

@@ -110,9 +110,7 @@ impl Installed {
         let folder = root().join("target/capi").join(architecture.name());
         let built = architecture.build()?;
         let (include, lib) = (folder.join("include"), folder.join("lib"));
-        if folder.exists() {
-            fs::remove_dir_all(&folder).at(&folder)?;
-        }
+        run::empty(&folder)?;
         for folder in [&include, &lib.join("pkgconfig")] {
             fs::create_dir_all(folder).at(folder)?;
         }
@@ -138,9 +136,7 @@ impl Installed {
             debian::Dependencies::Included,
         )?;
         let folder = root().join("target/capi/cinstall");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).at(&folder)?;
-        }
+        run::empty(&folder)?;
         // cargo-c was unpacked, not installed: its own dynamic loader starts it with its own libraries.
         let mut install = program(&tool.join("usr/lib64/ld-linux-x86-64.so.2").to_string_lossy(), &[]);
         install.arg("--library-path").arg(tool.join("usr/lib/x86_64-linux-gnu"));

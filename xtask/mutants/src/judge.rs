@@ -39,7 +39,6 @@ const SAME: [(&str, &str); 5] = [
     ("RUSTC_BOOTSTRAP", "1"),
 ];
 
-/// The result of running tests on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
@@ -94,7 +93,6 @@ impl Judge {
         &self.built.name
     }
 
-    /// Returns whether a test executes the code of a mutant.
     pub(crate) fn reaches(&self, mutant: u32) -> bool {
         self.tests.iter().any(|test| test.reached.contains(&mutant))
     }

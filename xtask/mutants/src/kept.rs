@@ -35,7 +35,6 @@ pub(crate) struct Kept {
     pub(crate) survivors: Vec<(Mutant, String)>,
 }
 
-/// The list of survivors: an entry for each file, by its name.
 pub(crate) type List = BTreeMap<String, Kept>;
 
 impl Counts {

@@ -238,7 +238,6 @@ fn update(
     Ok(chosen)
 }
 
-/// Returns the reason why a mutant is never run.
 fn excluded(mutant: &Mutant) -> Option<&'static str> {
     mutant.function.contains("defmt::Format").then_some("code of a feature that tests do not enable")
 }

@@ -8,7 +8,6 @@ use std::fs;
 use std::path::PathBuf;
 use xtask::run::{answer, program, root};
 
-/// The result of running tests on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Outcome {
     /// The number of stages of tests that have not noticed the mutant. Later stages have not run yet.
@@ -35,7 +34,6 @@ pub(crate) struct Source {
     pub(crate) rows: Vec<(Mutant, Outcome)>,
 }
 
-/// The results of all files, by file name.
 pub(crate) type Results = BTreeMap<String, Source>;
 
 impl Outcome {
@@ -64,7 +62,6 @@ fn path() -> PathBuf {
     root().join("target/mutants/results.json")
 }
 
-/// Reads the results of earlier runs, if there are any.
 pub(crate) fn read() -> Result<Results, String> {
     let path = path();
     if !path.exists() {

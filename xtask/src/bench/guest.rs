@@ -106,7 +106,6 @@ fn socket() -> Result<f64, String> {
     trip(UnixStream::pair()).map_err(|error: std::io::Error| error.to_string())
 }
 
-/// Measures all works in the guest and behind the stand-in for the kernel, and returns a table.
 pub(super) fn measure() -> Result<String, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
@@ -161,7 +160,6 @@ fn shares(message: f64, device: f64, socket: f64) -> String {
     )
 }
 
-/// Returns the script of the guest: server and client of each work.
 fn script() -> String {
     let one = |work: &Work| {
         let program = work.program.join(" ");

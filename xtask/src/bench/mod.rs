@@ -280,8 +280,7 @@ fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<R
     let program = program(profile)?;
     let folder = run::root().join("target/bench");
     // Dumps of an earlier run must not be mixed with the dumps of this run.
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).at(&folder)?;
+    run::empty(&folder)?;
     let dump = folder.join("dump");
     let mut words = vec![
         "valgrind".into(),

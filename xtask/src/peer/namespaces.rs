@@ -16,12 +16,10 @@ impl Device<'_> {
         self.script("namespaces", "two namespaces reach each other, a third is refused")
     }
 
-    /// Runs programs over two devices of one network namespace.
     pub(super) fn two_devices(&self) -> Result<String, String> {
         self.script("devices", "two devices reach each other, and rdma_cm finds each by its address")
     }
 
-    /// Runs programs over InfiniBand ports.
     pub(super) fn infiniband(&self) -> Result<String, String> {
         self.script("infiniband", "InfiniBand ports reach each other by LID and by GID")
     }

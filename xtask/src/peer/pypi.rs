@@ -44,7 +44,6 @@ fn script(bin: &Path, name: &str) -> [PathBuf; 2] {
     [bin.join("python"), root().join(PROGRAMS).join(name)]
 }
 
-/// Installs the packages below `target`, and returns their folder.
 fn install() -> Result<PathBuf, String> {
     debian::install(debian::PIP)?;
     debian::install(debian::MOONCAKE)?;

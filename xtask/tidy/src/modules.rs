@@ -276,7 +276,6 @@ impl<'s> Crate<'s> {
         used.iter().filter_map(known).collect()
     }
 
-    /// Returns all uses of modules by other modules.
     pub(crate) fn uses(&self) -> impl Iterator<Item = Use<'_>> {
         self.modules.iter().flat_map(|(path, module)| {
             let file = &*module.source.name;

@@ -96,7 +96,6 @@ impl Access {
         self.base.0 == Origin::Sum
     }
 
-    /// Returns the offset in the address operand.
     fn offset(&self) -> i64 {
         let inner = self.place.trim_start_matches('[').split(']').next().unwrap_or_default();
         inner.split_once(", #").and_then(|(_, offset)| offset.parse().ok()).unwrap_or_default()
@@ -194,7 +193,6 @@ impl<'t> Registers<'t> {
     }
 }
 
-/// The steps of a function.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,

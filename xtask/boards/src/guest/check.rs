@@ -197,7 +197,6 @@ impl Part {
         }
     }
 
-    /// Returns a description of this guest for the output.
     fn words(&self, guest: &Guest) -> String {
         let kernel = guest.kernel.as_deref().unwrap_or("12");
         let fails = if self.faults.is_empty() { "" } else { ", a device that fails" };

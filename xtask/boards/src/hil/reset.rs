@@ -48,7 +48,6 @@ fn rshim(file: &Path) -> Result<(), String> {
     file.write_all(b"SW_RESET 1\n").map_err(explain)
 }
 
-/// A reset pulse on a GPIO line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pulse {
     active_low: bool,

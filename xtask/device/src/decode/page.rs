@@ -147,7 +147,6 @@ fn map(page: &mut String, pieces: &[Piece<'_>], options: &Options) -> fmt::Resul
     Ok(())
 }
 
-/// Draws the blocks of one piece on the map.
 fn group(page: &mut String, number: usize, piece: &Piece<'_>, options: &Options) -> fmt::Result {
     let worst = piece.worst(&options.device).map_or("", Severity::name);
     let title = match piece {

@@ -273,7 +273,6 @@ impl Machine<'_> {
 mod tests {
     use super::*;
 
-    /// Makes a folder that contains these files of a machine.
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {

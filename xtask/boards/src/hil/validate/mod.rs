@@ -140,10 +140,7 @@ fn build() -> Result<PathBuf, String> {
         vec![(PROGRAMS[0], host::executes("hil")?), (PROGRAMS[1], run::built("release", "bench")?)];
     programs.extend(host::STORAGE.map(|name| (name, storage.join(name))));
     let folder = run::root().join("target/validate/programs");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).at(&folder)?;
-    }
-    fs::create_dir_all(&folder).at(&folder)?;
+    run::empty(&folder)?;
     for (name, path) in programs {
         symlink(path, folder.join(name)).at(&folder)?;
     }
