@@ -152,33 +152,30 @@ fn numbers_are_used_again_late_or_at_once() {
     let attributes = host.q[A].attributes;
     host.device.destroy_qp(host.q[A].qpn).unwrap();
     assert_eq!(host.device.create_qp(attributes), Ok(host.q[A].qpn));
-    let domains = [(); 2].map(|()| {
-        let domain = host.device.alloc_pd().unwrap();
-        host.device.dealloc_pd(domain).unwrap();
-        domain
-    });
-    let psvs = [(); 2].map(|()| {
-        let psv = host.device.create_psvs(pd, 1).unwrap()[0];
-        host.device.destroy_psv(psv).unwrap();
-        psv
-    });
-    let deks = [(); 2].map(|()| {
-        let dek = host.device.create_dek(dek(pd)).unwrap();
-        host.device.destroy_dek(dek).unwrap();
-        dek
-    });
-    let cqs = [(); 2].map(|()| {
-        let cq = host.device.create_cq(CQ).unwrap();
-        host.device.destroy_cq(cq).unwrap();
-        cq
-    });
-    let srqs = [(); 2].map(|()| {
-        let srq = host.device.create_srq(srq(pd)).unwrap();
-        host.device.destroy_srq(srq).unwrap();
-        srq
-    });
-    for (kind, [first, second]) in [domains, psvs, deks, cqs, srqs].into_iter().enumerate() {
-        assert_eq!(first, second, "kind {kind}");
+    let kinds: [fn(&mut Host) -> u32; 5] = [
+        |host| {
+            let domain = host.device.alloc_pd().unwrap();
+            host.device.dealloc_pd(domain).map(|()| domain).unwrap()
+        },
+        |host| {
+            let psv = host.device.create_psvs(host.pd, 1).unwrap()[0];
+            host.device.destroy_psv(psv).map(|()| psv).unwrap()
+        },
+        |host| {
+            let dek = host.device.create_dek(dek(host.pd)).unwrap();
+            host.device.destroy_dek(dek).map(|()| dek).unwrap()
+        },
+        |host| {
+            let cq = host.device.create_cq(CQ).unwrap();
+            host.device.destroy_cq(cq).map(|()| cq).unwrap()
+        },
+        |host| {
+            let srq = host.device.create_srq(srq(host.pd)).unwrap();
+            host.device.destroy_srq(srq).map(|()| srq).unwrap()
+        },
+    ];
+    for (kind, make) in kinds.into_iter().enumerate() {
+        assert_eq!(make(&mut host), make(&mut host), "kind {kind}");
     }
 }
 

@@ -113,23 +113,18 @@ impl Driver {
 
     /// Writes 8 bytes to an address of a key, on the user's queue pair. `Err` is the syndrome of the request.
     fn write(&mut self, key: Key, at: u64) -> Result<(), Syndrome> {
-        let host = self.host();
-        let source = host.alloc(4096);
-        host.put(source, &[9; 8]);
-        let pd = host.pd;
-        let region = host.device.register(pd, source, 4096, Access::ALL).unwrap();
-        host.post(B, rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(source, 8, region)]));
-        self.outcome()
+        self.ask(Opcode::RDMA_WRITE, key, at)
     }
 
-    /// Reads 8 bytes from an address of a key, on the user's queue pair. `Err` is the syndrome of the
-    /// request.
+    /// Reads 8 bytes, as [`Driver::write`] writes them.
     fn read(&mut self, key: Key, at: u64) -> Result<(), Syndrome> {
+        self.ask(Opcode::RDMA_READ, key, at)
+    }
+
+    fn ask(&mut self, opcode: Opcode, key: Key, at: u64) -> Result<(), Syndrome> {
         let host = self.host();
-        let target = host.alloc(4096);
-        let pd = host.pd;
-        let region = host.device.register(pd, target, 4096, Access::ALL).unwrap();
-        host.post(B, rdma(Opcode::RDMA_READ, 0, at, key, &[segment(target, 8, region)]));
+        let (local, region) = host.filled(&[9; 8]);
+        host.post(B, rdma(opcode, 0, at, key, &[segment(local, 8, region)]));
         self.outcome()
     }
 

@@ -76,11 +76,23 @@ fn bind(
     key
 }
 
+/// Creates a window, and binds it on queue pair A.
+fn bound(host: &mut Host, kind: Kind, access: u8, range: (u64, u32, Key)) -> Key {
+    let free = window(host, kind);
+    let key = bind(host, A, kind, free, access, range);
+    host.good(A);
+    key
+}
+
 /// B writes or reads 8 bytes through a key of A. `Err` is the syndrome of a refusal.
 fn ask(host: &mut Host, opcode: Opcode, address: u64, key: Key) -> Result<(), Syndrome> {
     let (at, local) = host.filled(&[5; 8]);
-    host.execute(B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]));
-    let seen = host.poll_send(B).unwrap();
+    outcome(host, B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]))
+}
+
+fn outcome(host: &mut Host, at: usize, wqe: Wqe) -> Result<(), Syndrome> {
+    host.execute(at, wqe);
+    let seen = host.poll_send(at).unwrap();
     if seen.opcode() == CqeOpcode::REQUESTER {
         return Ok(());
     }
@@ -131,9 +143,7 @@ fn a_window_over_what_cannot_be_written_is_not_written() {
 fn a_window_of_type_1_is_bound_anew_by_any_queue_pair_of_its_domain() {
     let mut host = Host::new();
     let (at, region) = host.region(64, Access::LOCAL);
-    let free = window(&mut host, Kind::One);
-    let first = bind(&mut host, A, Kind::One, free, REMOTE_WRITE, (at, 8, region));
-    host.good(A);
+    let first = bound(&mut host, Kind::One, REMOTE_WRITE, (at, 8, region));
     let second = bind(&mut host, B, Kind::One, first, REMOTE_WRITE, (at + 8, 8, region));
     host.good(B);
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, first), REFUSED);
@@ -149,9 +159,7 @@ fn a_window_of_type_1_is_bound_anew_by_any_queue_pair_of_its_domain() {
 fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
     let mut host = Host::new();
     let (at, region) = host.region(64, Access::LOCAL);
-    let free = window(&mut host, Kind::Two);
-    let mut key = bind(&mut host, A, Kind::Two, free, REMOTE_WRITE, (at, 8, region));
-    host.good(A);
+    let mut key = bound(&mut host, Kind::Two, REMOTE_WRITE, (at, 8, region));
     // Another queue pair of the domain cannot use the window.
     let (from, source) = host.filled(&[1; 8]);
     host.execute(A, rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(from, 8, source)]));
@@ -177,26 +185,15 @@ fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
 /// Sends a SEND with invalidation of a key to queue pair `to`. `Err` is the syndrome of the sender.
 fn invalidate(host: &mut Host, to: usize, key: Key) -> Result<(), Syndrome> {
     host.post_receive(to, &[]);
-    host.post(A + B - to, send(Opcode::SEND_INVAL, key.get(), &[]));
-    host.ring(A + B - to);
-    let seen = host.poll_send(A + B - to).unwrap();
-    let outcome = if seen.opcode() == CqeOpcode::REQUESTER { Ok(()) } else { Err(seen.syndrome()) };
-    if outcome.is_err() {
-        host.recover();
-    }
-    outcome
+    outcome(host, A + B - to, send(Opcode::SEND_INVAL, key.get(), &[]))
 }
 
 #[test]
 fn a_peer_invalidates_windows_of_type_2_of_its_own_queue_pair() {
     let mut host = Host::new();
     let (at, region) = host.region(64, Access::LOCAL);
-    let free = window(&mut host, Kind::One);
-    let one = bind(&mut host, A, Kind::One, free, REMOTE_WRITE, (at, 8, region));
-    host.good(A);
-    let free = window(&mut host, Kind::Two);
-    let two = bind(&mut host, A, Kind::Two, free, REMOTE_WRITE, (at, 8, region));
-    host.good(A);
+    let one = bound(&mut host, Kind::One, REMOTE_WRITE, (at, 8, region));
+    let two = bound(&mut host, Kind::Two, REMOTE_WRITE, (at, 8, region));
     assert_eq!(invalidate(&mut host, A, one), REFUSED, "type 1");
     assert_eq!(invalidate(&mut host, B, two), REFUSED, "another queue pair's");
     assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, two), Ok(()));
