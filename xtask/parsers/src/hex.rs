@@ -356,18 +356,10 @@ mod tests {
         reads(&format!("00000000  {zeros}00000010  {zeros}00000020  {zeros}00000030  {zeros}{end}"));
         refuses(&format!("00000000  {zeros}*\n"), "`*` stands last");
         refuses(&format!("*\n00000000  {zeros}*\n"), "line 1: `*` repeats nothing");
-        refuses(
-            &format!("00000000  {zeros}*\n00000047\n"),
-            "line 3: rows are missing before it: offset 0x47",
-        );
-        refuses(
-            &format!("00000010  {zeros}*\n00000000\n"),
-            "line 3: rows are missing before it: offset 0x0, but",
-        );
-        refuses(
-            &format!("00000010  {zeros}*\n00000020\n"),
-            "line 3: rows are missing before it: offset 0x20, but",
-        );
+        for (first, last) in [(0, 0x47), (0x10, 0), (0x10, 0x20)] {
+            let missing = format!("line 3: rows are missing before it: offset {last:#x}, but");
+            refuses(&format!("{first:08x}  {zeros}*\n{last:08x}\n"), &missing);
+        }
         refuses(&format!("00000010  {zeros}*\n10000000000000010\n"), "line 2: `*`: how often");
         refuses(
             &format!("00000000  {zeros}00000020  {zeros}"),
@@ -439,12 +431,7 @@ mod tests {
                 [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat(),
             ),
         ]
-        .map(|(place, bytes)| Logged {
-            place: place.into(),
-            completion: false,
-            queue: String::new(),
-            bytes,
-        });
+        .map(|(place, bytes)| Logged { place: place.into(), bytes, ..Logged::default() });
         let expected = Ok(Input::Log(vec![nop, write]));
         assert_eq!(read(log.into(), None), expected);
         // The emulated program also prints lines before, between and after the requests. The log's last line

@@ -4,7 +4,7 @@ use super::digits::digits;
 use serde_json::Value;
 
 /// A request or completion entry of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logged {
     /// Where the request or entry is, such as `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
     pub place: String,

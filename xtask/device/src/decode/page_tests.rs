@@ -151,9 +151,17 @@ fn cards(page: &str) -> Vec<Card> {
     cards
 }
 
+/// Draws a page, and checks that it is well formed.
 fn drawn(input: &Input, options: &Options) -> String {
     let pieces = pieces::pieces(input, options.reading, options.queue).expect("pieces");
-    page::page("<a & b>", &pieces, options).expect("a page")
+    let page = page::page("<a & b>", &pieces, options).expect("a page");
+    well_formed(&page);
+    page
+}
+
+/// Returns a request that a log shows at this place.
+fn logged(place: &str, bytes: &[u8]) -> Logged {
+    Logged { place: place.into(), bytes: bytes.to_vec(), ..Logged::default() }
 }
 
 /// Returns a ring with three requests: the configuration of an mkey over two blocks with T10-DIF and AES-XTS
@@ -186,7 +194,6 @@ fn each_request_is_a_card_with_all_that_inspect_says() {
         ..Options::default()
     };
     let page = drawn(&Input::Bytes(bytes.clone()), &options);
-    well_formed(&page);
     let cards = cards(&page);
     let requests: Vec<WorkRequest<'_>> = Requests::new(&bytes).map(|(_, request)| request).collect();
     assert_eq!(cards.len(), requests.len());
@@ -252,7 +259,6 @@ fn memory_that_was_copied_stands_beside() {
         options.memory.add(&format!("{address:#x}={}", file.display())).unwrap();
     }
     let page = drawn(&Input::Bytes(ring()), &options);
-    well_formed(&page);
     for card in cards(&page).iter().take(2) {
         let lines: Vec<&str> = card.dumps.lines().collect();
         assert_eq!(lines.len(), 64, "{}", card.dumps);
@@ -280,15 +286,9 @@ fn memory_that_was_copied_stands_beside() {
 
 #[test]
 fn logs_empty_blocks_and_rests_have_their_places() {
-    let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0].to_vec();
-    let log = ["mlx5_0 qp 0x40 block 1", "mlx5_0 qp 0x41 block 9"].map(|place| Logged {
-        place: place.into(),
-        completion: false,
-        queue: String::new(),
-        bytes: nop.clone(),
-    });
+    let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+    let log = ["mlx5_0 qp 0x40 block 1", "mlx5_0 qp 0x41 block 9"].map(|place| logged(place, &nop));
     let page = drawn(&Input::Log(log.to_vec()), &Options::default());
-    well_formed(&page);
     assert!(
         page.contains("<small>mlx5_0 qp 0x41 block 9</small>") && page.contains("&lt;a &amp; b&gt;"),
         "{page}"
@@ -296,7 +296,6 @@ fn logs_empty_blocks_and_rests_have_their_places() {
 
     let bytes = [&ring()[..], &[0; 32], &[0; 64 * 17], &[0; 5]].concat();
     let page = drawn(&Input::Bytes(bytes), &Options::default());
-    well_formed(&page);
     assert!(page.contains(">17 empty blocks from byte 0x1c0 on<"), "{page}");
     assert!(page.contains(">5 bytes are left over from byte 0x600 on<"), "{page}");
 
@@ -304,7 +303,6 @@ fn logs_empty_blocks_and_rests_have_their_places() {
     (entry[55], entry[63]) = (4, 0xd0);
     let options = Options { reading: Some(Reading::Entries(None)), ..Options::default() };
     let page = drawn(&Input::Bytes(entry), &options);
-    well_formed(&page);
     assert!(cards(&page)[0].words.starts_with("REQ_ERR: queue pair 0x0"), "{page}");
 }
 
@@ -333,19 +331,12 @@ fn any_bytes_make_a_page() {
             bytes[264] = 1 + (round % 6) as u8;
         }
         let ring = [bytes.clone(), ring()].concat();
-        for options in
-            [Options::default(), Options { reading: Some(Reading::Entries(None)), ..Options::default() }]
-        {
-            let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
-            well_formed(&drawn(&whole, &options));
+        let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
+        for reading in [None, Some(Reading::Entries(None))] {
+            drawn(&whole, &Options { reading, ..Options::default() });
         }
         // Each round cuts the request at another length.
-        let cut = Logged {
-            place: "mlx5_0 qp 0x1 block 2".into(),
-            completion: false,
-            queue: String::new(),
-            bytes: ring[..16 + round * 9].to_vec(),
-        };
-        well_formed(&drawn(&Input::Log(vec![cut]), &Options::default()));
+        let cut = logged("mlx5_0 qp 0x1 block 2", &ring[..16 + round * 9]);
+        drawn(&Input::Log(vec![cut]), &Options::default());
     }
 }
