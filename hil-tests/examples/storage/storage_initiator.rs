@@ -263,7 +263,7 @@ impl<'a> Initiator<'a> {
     fn new(arguments: &'a Arguments) -> Outcome<Self> {
         let (control, offer) = call(arguments)?;
         let gear = Gear::new(&arguments.device, &offer)?;
-        let spec = *gear.link.spec();
+        let spec = gear.link.spec;
         if offer.blocks_per_mkey == 1 {
             println!(
                 "initiator: the target's engine encrypts one data unit for each mkey, so commands are short"
@@ -391,14 +391,14 @@ impl<'a> Initiator<'a> {
     }
 
     fn due_of(&mut self, slot: usize) -> Outcome<&mut VecDeque<usize>> {
-        let queue = slot.checked_div(self.gear.link.spec().depth).and_then(|queue| self.due.get_mut(queue));
+        let queue = slot.checked_div(self.gear.link.spec.depth).and_then(|queue| self.due.get_mut(queue));
         Ok(queue.ok_or("no such queue pair")?)
     }
 
     /// Posts the waiting commands of a queue pair, as many as fit into its send queue, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
         let Self { gear: Gear { link, memory, reading, writing, command_size }, slots, due, .. } = self;
-        let depth = link.spec().depth;
+        let depth = link.spec.depth;
         let due = due.get_mut(index).ok_or("no such queue pair")?;
         let (queue, mkeys) = link.queue_and_mkeys(index)?;
         let mut room = queue.free_blocks();
@@ -433,7 +433,7 @@ impl<'a> Initiator<'a> {
     /// Otherwise compares the data of a read with the expected data, and counts the I/O.
     fn finish(&mut self, queue: usize, message: &[u8; CAPSULE]) -> Outcome {
         let (response, _) = Response::read_from_prefix(message).map_err(|_| "a message is too short")?;
-        let slot = queue * self.gear.link.spec().depth + usize::from(response.tag.get());
+        let slot = queue * self.gear.link.spec.depth + usize::from(response.tag.get());
         let io = self.slots.get_mut(slot).and_then(Option::take);
         let io = io.ok_or_else(|| Lost("a response to no command".into()))?;
         self.unanswered = 0;

@@ -224,7 +224,7 @@ impl Target {
 
     /// Serves an initiator until it is done. Returns [`Lost`] if the initiator is gone.
     fn serve(&mut self, control: Control, arguments: &Arguments) -> Outcome {
-        let spec = *self.link.spec();
+        let spec = self.link.spec;
         let mut session = Session {
             control,
             arguments: &arguments.device,
@@ -342,7 +342,7 @@ impl Session<'_> {
             blocks: target.blocks,
             max_blocks: target.geometry.max_blocks(),
             blocks_per_mkey: target.geometry.blocks_per_mkey,
-            depth: target.link.spec().depth,
+            depth: target.link.spec.depth,
             queues: target.link.addresses()?,
         }))?;
         let Line::Accept { initiator, queues, reads } = self.control.wait(PATIENCE)? else {
@@ -399,7 +399,7 @@ impl Session<'_> {
         let (command, _) = Command::read_from_prefix(message).map_err(|_| "a message is too short")?;
         let target = &mut *self.target;
         let (lba, blocks, tag) = (command.lba.get(), command.blocks.get(), usize::from(command.tag.get()));
-        let depth = target.link.spec().depth;
+        let depth = target.link.spec.depth;
         let slot = queue * depth + tag;
         let entry = self.slots.get_mut(slot).filter(|entry| tag < depth && entry.is_none());
         let entry = entry.ok_or_else(|| Lost(format!("tag {tag} is in use")))?;
@@ -467,7 +467,7 @@ impl Session<'_> {
         let Transfer { command, parts, .. } = transfer.as_mut().ok_or("no such command")?;
         let (part, number) = parts.pop_front().ok_or("no such part")?;
         let (command, is_last) = (*command, parts.is_empty());
-        let spec = *target.link.spec();
+        let spec = target.link.spec;
         let (first, mkeys) = (command.lba.get() + u64::from(part.start), slot * spec.mkeys_per_command..);
         let mut wrong = None;
         for (chunk, mkey) in target.geometry.chunks(part.len() as u32).zip(mkeys) {

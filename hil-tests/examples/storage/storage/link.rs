@@ -26,9 +26,6 @@ const SEND_BLOCKS: usize = 2048;
 /// The address of a queue pair, in the form that is sent to the other side.
 pub(crate) type Address = [u8; QpAddress::BYTES];
 
-/// A queue pair of a [`Link`].
-pub(crate) type Queue = QueuePair;
-
 /// The sizes of a [`Link`], the data path to the other side.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkSpec {
@@ -68,9 +65,9 @@ pub(crate) struct Link {
     pub(crate) pd: ProtectionDomain,
     /// The mkeys, in the order of their slots: `mkeys_per_command` for each.
     pub(crate) mkeys: Mkeys,
-    spec: LinkSpec,
+    pub(crate) spec: LinkSpec,
     options: ConnectOptions,
-    queues: QpTable<'static, Queue>,
+    queues: QpTable<'static, QueuePair>,
     qpns: Vec<Qpn>,
     completions: CqReader,
     events: Events,
@@ -147,12 +144,12 @@ impl Link {
     }
 
     /// Returns a queue pair.
-    pub(crate) fn queue(&mut self, index: usize) -> Outcome<&mut Queue> {
+    pub(crate) fn queue(&mut self, index: usize) -> Outcome<&mut QueuePair> {
         Ok(self.queue_and_mkeys(index)?.0)
     }
 
     /// Returns a queue pair and the mkeys that its requests use.
-    pub(crate) fn queue_and_mkeys(&mut self, index: usize) -> Outcome<(&mut Queue, &mut Mkeys)> {
+    pub(crate) fn queue_and_mkeys(&mut self, index: usize) -> Outcome<(&mut QueuePair, &mut Mkeys)> {
         let qpn = self.qpns.get(index).ok_or("no such queue pair")?;
         Ok((self.queues.get_mut(*qpn).ok_or("no such queue pair")?, &mut self.mkeys))
     }
@@ -236,11 +233,6 @@ impl Link {
     pub(crate) fn give_up(mut self) -> usize {
         let queues = self.qpns.iter().filter_map(|qpn| self.queues.remove(*qpn));
         queues.map(|queue| queue.into_outstanding().sends.len()).sum()
-    }
-
-    /// Returns the sizes of the link.
-    pub(crate) fn spec(&self) -> &LinkSpec {
-        &self.spec
     }
 }
 

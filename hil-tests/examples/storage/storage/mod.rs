@@ -10,7 +10,6 @@ use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::{Domain, Escape, Guard, Signature, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 use std::error::Error;
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -78,16 +77,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// The error that the other side is gone or violates the protocol. A new connection may help.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Lost(pub String);
-
-impl Error for Lost {}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl From<io::Error> for Lost {
     fn from(error: io::Error) -> Self {
@@ -96,23 +88,19 @@ impl From<io::Error> for Lost {
 }
 
 /// The error that the device has reported a failure after which it completes no further requests.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Broken(pub String);
 
-impl Error for Broken {}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// A failure after which a program can continue.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// The other side is gone. The program resets the queue pairs and connects again.
+    #[error("the other side is lost: {0}")]
     Peer(Lost),
     /// The device has failed or is gone. The program gives up all objects of the device and creates them
     /// anew.
+    #[error("the device has failed: {0}")]
     Device(Box<dyn Error>),
 }
 
@@ -149,15 +137,6 @@ fn is_of_peer(error: &DevxError) -> bool {
             ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
         ),
         _ => false,
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Peer(lost) => write!(f, "the other side is lost: {lost}"),
-            Self::Device(error) => write!(f, "the device has failed: {error}"),
-        }
     }
 }
 
