@@ -44,19 +44,6 @@ fn outcome(verdict: &Verdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hil::results::{Case, Ending};
-    use std::time::Duration;
-
-    fn results(board: &str, cases: &[(&str, Verdict)]) -> Results {
-        let case = |(name, verdict): &(&str, Verdict)| Case {
-            name: (*name).into(),
-            verdict: verdict.clone(),
-            took: Duration::ZERO,
-            measured: vec![],
-            log: vec![],
-        };
-        Results { cases: cases.iter().map(case).collect(), ..Results::nothing(board, Ending::Done) }
-    }
 
     #[test]
     fn boards_are_alike_but_for_expected_cases() {
@@ -78,7 +65,7 @@ mod tests {
         ];
         let none = BTreeMap::new();
         let expected = [("c".to_owned(), "Linux refuses it".to_owned()), ("f".into(), "old".into())].into();
-        let mut all = [results("one", &first), results("two", &second)];
+        let mut all = [Results::of("one", &first), Results::of("two", &second)];
         compare(&mut all, &[&none, &expected]);
         assert!(all[0].problems.is_empty());
         let problems = [
@@ -87,7 +74,7 @@ mod tests {
             "f is passed as on one: the file of boards expects a difference",
         ];
         assert_eq!(all[1].problems, problems);
-        let mut alike = [results("one", &first), results("two", &first)];
+        let mut alike = [Results::of("one", &first), Results::of("two", &first)];
         compare(&mut alike, &[&none, &none]);
         assert!(alike[1].problems.is_empty());
     }

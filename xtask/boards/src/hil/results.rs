@@ -51,9 +51,10 @@ pub(super) struct Case {
     pub(super) log: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The board has reported all cases.
+    #[default]
     Done,
     /// The board could not be reached. The value is the reason.
     Unreachable(String),
@@ -61,7 +62,7 @@ pub(super) enum Ending {
     Broken(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Results {
     pub(super) board: String,
     pub(super) device: String,
@@ -81,18 +82,20 @@ pub(super) struct Results {
 
 impl Results {
     pub(super) fn nothing(board: &str, ending: Ending) -> Self {
-        Self {
-            board: board.into(),
-            device: String::new(),
-            about: vec![],
-            capabilities: vec![],
-            announced: 0,
-            cases: vec![],
-            resets: vec![],
-            problems: vec![],
-            ending,
+        Self { board: board.into(), ending, ..Self::default() }
+    }
+
+    /// Returns the results of a finished run with these cases, which took no time and have no log.
+    #[cfg(test)]
+    pub(super) fn of(board: &str, cases: &[(&str, Verdict)]) -> Self {
+        let case = |(name, verdict): &(&str, Verdict)| Case {
+            name: (*name).into(),
+            verdict: verdict.clone(),
             took: Duration::ZERO,
-        }
+            measured: vec![],
+            log: vec![],
+        };
+        Self { cases: cases.iter().map(case).collect(), ..Self::nothing(board, Ending::Done) }
     }
 
     pub(super) fn count(&self, like: impl Fn(&Verdict) -> bool) -> usize {

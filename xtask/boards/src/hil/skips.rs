@@ -31,8 +31,6 @@ fn reason_for(case: &str, lacks: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hil::results::{Case, Ending};
-    use std::time::Duration;
     use xtask::run::root;
     use xtask_parsers::boards;
 
@@ -46,14 +44,7 @@ mod tests {
             ("d", skipped("bare")),
             ("e", Verdict::Passed),
         ];
-        let cases = cases.into_iter().map(|(name, verdict)| Case {
-            name: name.into(),
-            verdict,
-            took: Duration::ZERO,
-            measured: vec![],
-            log: vec![],
-        });
-        let results = Results { cases: cases.collect(), ..Results::nothing("board", Ending::Done) };
+        let results = Results::of("board", &cases);
         let list = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(case, lacks)| ((*case).to_owned(), (*lacks).to_owned())).collect()
         };
