@@ -53,10 +53,7 @@ fn most(work: &str, before: f64) -> f64 {
 
 /// Returns the library's number of instructions for a work, or `None` if the work was not counted.
 fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> Option<f64> {
-    let is_it = |row: &&Row| {
-        (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, batch)
-    };
-    rows.iter().find(is_it).and_then(Row::ours)
+    rows.iter().find(|row| row.is(arch, profile, work, batch)).and_then(Row::ours)
 }
 
 /// Returns a message for each row of [`BEFORE`] that is over its limit now, or is not counted any more.
@@ -110,11 +107,8 @@ fn a_row_that_is_worse_by_more_than_a_tenth_is_told() -> Result<(), String> {
     let Counts { mut rows, .. } = record::read()?;
     let before = 390.0;
     for (count, told) in [(before * 1.1, 0), (before * 1.1 + 0.1, 1)] {
-        let is_it = |row: &&mut Row| {
-            (row.arch.as_str(), row.profile, row.work.as_str())
-                == (X86_64, Profile::Release, "first_t10dif_xts4")
-        };
-        rows.iter_mut().filter(is_it).for_each(|row| row.counts[0] = Some(count));
+        let row = rows.iter_mut().find(|row| row.is(X86_64, Profile::Release, "first_t10dif_xts4", 1));
+        row.unwrap().counts[0] = Some(count);
         assert_eq!(worse(&rows).len(), told, "{count}");
     }
     Ok(())
@@ -123,11 +117,6 @@ fn a_row_that_is_worse_by_more_than_a_tenth_is_told() -> Result<(), String> {
 #[test]
 fn a_count_over_a_goal_is_told() -> Result<(), String> {
     let Counts { rows, .. } = record::read()?;
-    let with = |change: &dyn Fn(&mut Row)| {
-        let mut rows = rows.clone();
-        rows.iter_mut().for_each(change);
-        missed(&rows).len()
-    };
     for (arch, profile, work, over) in [
         (X86_64, Profile::Release, "io_list4_dyn", 315.1),
         (X86_64, Profile::Lto, "io_list4", 290.1),
@@ -141,15 +130,11 @@ fn a_count_over_a_goal_is_told() -> Result<(), String> {
         (X86_64, Profile::Release, "completion_every32", 90.1),
         (A72, Profile::Release, "io_xts4", 325.0 * A72_OF_X86_64 + 0.1),
     ] {
-        let is_it = |row: &Row| {
-            (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, 1)
-        };
         let set = |count| {
-            with(&|row: &mut Row| {
-                if is_it(row) {
-                    row.counts[0] = count;
-                }
-            })
+            let mut rows = rows.clone();
+            let row = rows.iter_mut().find(|row| row.is(arch, profile, work, 1));
+            row.unwrap().counts[0] = count;
+            missed(&rows).len()
         };
         assert_eq!(set(Some(over)), 1, "{work} on {arch}, {}", profile.name());
         // Without a count on x86-64, the limit on the Cortex-A72 fails as well.

@@ -85,8 +85,13 @@ impl Row {
         format!("{} in batches of {} on {}, {}", self.work, self.batch, self.arch, self.profile.name())
     }
 
+    /// Returns whether the row is the one of this work.
+    pub(super) fn is(&self, arch: &str, profile: Profile, work: &str, batch: u32) -> bool {
+        (self.arch.as_str(), self.profile, self.work.as_str(), self.batch) == (arch, profile, work, batch)
+    }
+
     fn is_like(&self, other: &Self) -> bool {
-        (&self.arch, self.profile) == (&other.arch, other.profile) && self.is_work_of(other)
+        self.is(&other.arch, other.profile, &other.work, other.batch)
     }
 
     /// Takes missing counts of libmlx5 from the row of the same work: libmlx5 is counted separately.

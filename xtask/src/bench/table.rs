@@ -86,9 +86,7 @@ const LINES: [(&str, u32, &str); 7] = [
 /// Returns the count of a side as tables show it, without decimal digits. `like` is the work's name and its
 /// requests for each doorbell.
 fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &str) -> String {
-    let row = rows.iter().find(|row| {
-        (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, like.0, like.1)
-    });
+    let row = rows.iter().find(|row| row.is(arch, profile, like.0, like.1));
     number(row.and_then(|row| row.count(side)), 0)
 }
 

@@ -55,10 +55,7 @@ pub(super) fn printed(text: &str) -> Vec<Timed> {
 
 pub(super) fn put_to(rows: &mut [Row], arch: &str, profile: Profile, times: &[Timed]) {
     for Timed { work, batch, time } in times {
-        let is_it = |row: &&mut Row| {
-            (row.arch.as_str(), row.profile, &row.work, row.batch) == (arch, profile, work, *batch)
-        };
-        if let Some(row) = rows.iter_mut().find(is_it) {
+        if let Some(row) = rows.iter_mut().find(|row| row.is(arch, profile, work, *batch)) {
             row.time = Some(*time);
         }
     }
