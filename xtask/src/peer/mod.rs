@@ -5,7 +5,6 @@
 //! that misses a completion waits for ever.
 
 mod built;
-mod connected;
 mod device;
 mod dpdk;
 mod modules;
@@ -17,7 +16,6 @@ mod running;
 mod served;
 mod spdk;
 
-use connected::CONNECTED;
 pub(crate) use device::Device;
 use device::{LIMIT, PYTHON, Tell};
 use dpdk::Dpdk;
@@ -153,9 +151,6 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
         }
         for served in SERVED {
             run(served.name, &|| device.served(served));
-        }
-        for line in CONNECTED {
-            run(&format!("{} {}", line.client, line.address), &|| device.connected(line));
         }
         run("perftest and UCX in two network namespaces", &|| device.namespaces());
         run("two devices of one network namespace", &|| device.two_devices());
