@@ -235,6 +235,11 @@ fn error(prefix: &str, rows: &[&str]) -> String {
     rows.iter().fold(heading, |text, row| text + prefix + row + "\n")
 }
 
+/// Returns rows of zeros at these offsets. Each line begins with the prefix.
+fn zeros(prefix: &str, offsets: &[u32]) -> String {
+    offsets.iter().map(|offset| format!("{prefix}{offset:08x}: {}\n", "00 ".repeat(16))).collect()
+}
+
 /// Returns the lengths of the dumps in a text, and the numbers of the lines with faults.
 fn shape(text: &str) -> (Vec<usize>, Vec<usize>) {
     let dumps = find(text, None).unwrap();
@@ -255,11 +260,10 @@ fn a_dump_that_lacks_rows_spoils_no_other() {
     let end = error("", &[ROW, ROW, ROW, "00000000 00008813 1001"]);
     assert_eq!(shape(&format!("{end}{whole}")), (vec![48, 64], vec![5]));
     // A row with an offset is missing in the middle.
-    let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
-    let rows = |offsets: &[u32]| offsets.iter().map(|offset| row(*offset)).collect::<String>();
-    let lost = rows(&[0, 16, 48]) + &rows(&[0, 16, 32, 48]);
+    let lost = zeros("t ", &[0, 16, 48, 0, 16, 32, 48]);
     assert_eq!(shape(&lost), (vec![32, 64], vec![3]));
-    let damaged = row(0) + "t 00000010: 00 00 00 00 00 00 00 00 0g\n" + &row(32) + &rows(&[0, 16, 32, 48]);
+    let damaged = zeros("t ", &[0]) + "t 00000010: 00 00 00 00 00 00 00 00 0g\n";
+    let damaged = damaged + &zeros("t ", &[32, 0, 16, 32, 48]);
     assert_eq!(shape(&damaged), (vec![16, 64], vec![2]));
 }
 
@@ -281,9 +285,8 @@ fn rows_of_two_programs_are_read_apart_or_not_at_all() {
     let mixed = find(&inside, None).unwrap();
     assert!(mixed.found.iter().all(|dump| dump.mixed), "{mixed:?}");
     // Mixed rows with offsets are also separated by their prefixes.
-    let row = |cpu: u32, offset: u32| format!("[{cpu}] {offset:08x}: {}\n", "00 ".repeat(16));
-    let rows: String = (0..8).map(|number| row(number % 2, number / 2 * 16)).collect();
-    assert_eq!(shape(&rows), (vec![64, 64], vec![]));
+    let [one, other] = ["[0] ", "[1] "].map(|prefix| zeros(prefix, &[0, 16, 32, 48]));
+    assert_eq!(shape(&interleave(&one, &other)), (vec![64, 64], vec![]));
 }
 
 #[test]
@@ -291,14 +294,12 @@ fn a_text_without_a_whole_dump_says_why() {
     let refused = |text: &str| read(text.as_bytes().to_vec(), None).unwrap_err().to_string();
     let none = refused("Jan 1 host app: connected\nJan 1 host app: completion with error 12\n");
     assert!(none.starts_with("no line has a row of a dump"), "{none}");
-    let row = |offset: u32| format!("t {offset:08x}: {}\n", "00 ".repeat(16));
-    let lost = refused(&(row(0) + &row(32)));
-    assert_eq!(lost, "line 2: rows are missing before it: offset 0x20, but the next byte is 0x10");
+    for prefix in ["", "t "] {
+        let lost = refused(&zeros(prefix, &[0, 32]));
+        assert_eq!(lost, "line 2: rows are missing before it: offset 0x20, but the next byte is 0x10");
+    }
     let cut = refused(&error("", &[ROW, "00000000 0000"]));
     assert!(cut.starts_with("line 3: a row that is cut or damaged"), "{cut}");
-    let row = |offset: u32| format!("{offset:08x}: {}\n", "00 ".repeat(16));
-    let lost = refused(&(row(0) + &row(32)));
-    assert_eq!(lost, "line 2: rows are missing before it: offset 0x20, but the next byte is 0x10");
 }
 
 /// Reading takes little time for every text: for a long line that could begin a row at each place, and for
