@@ -176,10 +176,9 @@ impl Target {
             );
             println!("target: commands have up to {max_blocks} blocks");
         }
-        let (queues, depth) = (arguments.queues.into(), arguments.depth.into());
         let spec = LinkSpec {
-            queues,
-            depth,
+            queues: arguments.queues.into(),
+            depth: arguments.depth.into(),
             mkeys_per_command,
             crypto: true,
             gid_index: arguments.device.gid_index,
@@ -205,13 +204,12 @@ impl Target {
             other => return Err(format!("the volume has {other} bytes, not {length}").into()),
         }
         let ledger = Ledger::open(&arguments.volume.with_extension("corrupted"), &volume)?;
-        let (blocks, corrupt) = (arguments.blocks, arguments.corrupt);
         Ok(Self {
             link,
             volume,
             ledger,
-            blocks,
-            corrupt,
+            blocks: arguments.blocks,
+            corrupt: arguments.corrupt,
             rotate: arguments.rotate,
             rotations: Rotations::default(),
             keys,
@@ -485,23 +483,18 @@ impl Session<'_> {
             return Ok(());
         }
         *transfer = None;
-        let answer = match (wrong, command.opcode) {
+        match (wrong, command.opcode) {
             (None, Command::WRITE) => {
                 target.store(slot, &command)?;
                 target.keys.stored(first..first + part.len() as u64, number);
-                response(&command, Response::DONE, 0)
             }
-            (None, _) => response(&command, Response::DONE, 0),
-            (Some(wrong), opcode) => {
-                // A write with a signature error is not stored: the data have changed on the way from the
-                // initiator. Only errors of reads come from the volume, so only they concern the ledger.
-                if opcode == Command::READ {
-                    target.ledger.found(wrong)?;
-                }
-                response(&command, Response::CORRUPT, wrong)
-            }
-        };
-        due.push_back(Due::Respond(answer));
+            // A write with a signature error is not stored: the data have changed on the way from the
+            // initiator. Only errors of reads come from the volume, so only they concern the ledger.
+            (Some(wrong), Command::READ) => target.ledger.found(wrong)?,
+            _ => {}
+        }
+        let status = if wrong.is_some() { Response::CORRUPT } else { Response::DONE };
+        due.push_back(Due::Respond(response(&command, status, wrong.unwrap_or(0))));
         Ok(())
     }
 
