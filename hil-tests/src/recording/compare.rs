@@ -60,8 +60,7 @@ impl fmt::Display for Comparison {
         let (same, not_compared): (usize, usize) =
             (self.same.values().sum(), self.not_compared.values().sum());
         write!(f, "{} chains: {same} requests matched ({}), ", self.chains, counts(&self.same))?;
-        write!(f, "{} differ", self.differences.len())?;
-        write!(f, ", {not_compared} not compared")?;
+        write!(f, "{} differ, {not_compared} not compared", self.differences.len())?;
         if not_compared > 0 {
             write!(f, " ({})", counts(&self.not_compared))?;
         }
@@ -244,13 +243,8 @@ fn configure(umr: &Umr<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
         (SignatureChange::Keep, None) => "layout alone",
         _ => return Err("another kind of configuration"),
     };
-    let (mut entries, length) = (Vec::new(), umr.length());
-    let mut mapped = 0;
-    for entry in layout.list_entries().take_while(|entry| entry.length > 0) {
-        mapped += u64::from(entry.length);
-        entries.push(entry);
-    }
-    if length != Some(mapped) {
+    let entries: Vec<_> = layout.list_entries().take_while(|entry| entry.length > 0).collect();
+    if umr.length() != Some(entries.iter().map(|entry| u64::from(entry.length)).sum()) {
         return Err("an mkey of another length than its layout");
     }
     let config = MkeyConfig { access: umr.access(), signature, crypto };
@@ -331,6 +325,15 @@ mod tests {
         read(&vectors::folder().join(vectors::SPDK)).unwrap()
     }
 
+    /// Returns the place and the bytes of the first chain.
+    fn first_ring(events: &mut [Event]) -> (&mut u16, &mut Vec<u8>) {
+        let rings = events.iter_mut().find_map(|event| match event {
+            Event::Ring { from, blocks, .. } => Some((from, &mut blocks.0)),
+            _ => None,
+        });
+        rings.unwrap()
+    }
+
     #[test]
     fn the_library_writes_what_spdk_does() {
         let comparison = compare(&spdk());
@@ -353,22 +356,16 @@ mod tests {
         let mut events = spdk();
         events.truncate(2000);
         let before = compare(&events).differences.len();
-        let bytes = events.iter_mut().find_map(|event| match event {
-            Event::Ring { blocks, .. } => Some(&mut blocks.0),
-            _ => None,
-        });
-        bytes.unwrap()[24] ^= 1;
+        let (_, blocks) = first_ring(&mut events);
+        blocks[24] ^= 1;
         assert_eq!((before, compare(&events).differences.len()), (0, 1));
     }
 
     #[test]
     fn a_chain_at_another_place_is_a_difference() {
         let mut events = spdk();
-        let from = events.iter_mut().find_map(|event| match event {
-            Event::Ring { from, .. } => Some(from),
-            _ => None,
-        });
-        *from.unwrap() += 1;
+        let (from, _) = first_ring(&mut events);
+        *from += 1;
         assert_ne!(compare(&events).differences, [""; 0]);
     }
 }
