@@ -112,15 +112,6 @@ fn can_be_changed(config: &Config) -> bool {
     has_tags || config.crypto.is_some()
 }
 
-/// A configuration that both devices have executed.
-struct Configured<'c> {
-    config: &'c Config,
-    signaled: bool,
-    wraps: bool,
-    /// The mkey's properties before the configuration.
-    in_force: InForce,
-}
-
 impl Coverage {
     /// Counts a chain that both devices have executed, completely or up to a failure. Returns the requests
     /// before the failure.
@@ -143,10 +134,12 @@ impl Coverage {
             of.requests += 1;
             match work {
                 Work::Configure(config) => {
-                    let (signaled, wraps) = (flags.signaled, issued.wraps(span));
-                    self.note_configured(pair, chain.way, &Configured { config, signaled, wraps, in_force });
+                    of.signaled += u64::from(flags.signaled);
+                    of.silent += u64::from(!flags.signaled);
+                    of.wrapped += u64::from(issued.wraps(span));
                     let again = last.replace(config).is_some_and(|last| last.is_prepared_as(config));
-                    self.ways[chain.way as usize].again += u64::from(again);
+                    of.again += u64::from(again);
+                    self.note_configured(pair, chain.way, config, in_force);
                     in_force = in_force.behind(config);
                 }
                 Work::Bind(..) => self.binds += 1,
@@ -175,8 +168,9 @@ impl Coverage {
         done
     }
 
-    fn note_configured(&mut self, pair: &Pair, way: Way, configured: &Configured<'_>) {
-        let Configured { config, signaled, wraps, in_force } = *configured;
+    /// Counts a configuration that both devices have executed. `in_force` are the mkey's properties before
+    /// the configuration.
+    fn note_configured(&mut self, pair: &Pair, way: Way, config: &Config, in_force: InForce) {
         let kept = in_force.kept(config);
         let changed = way.changes() && can_be_changed(config);
         let sets_or_resets = pair.kind.signature && config.signature != SignatureStep::Keep;
@@ -189,11 +183,8 @@ impl Coverage {
         self.kept_crypto += u64::from(kept.crypto && sets_or_resets);
         self.changed_behind_errors += u64::from(changed && pair.erred);
         let of = &mut self.ways[way as usize];
-        of.signaled += u64::from(signaled);
-        of.silent += u64::from(!signaled);
         of.changed += u64::from(changed);
         of.kept += u64::from(kept.signature || kept.crypto);
-        of.wrapped += u64::from(wraps);
         of.behind_errors += u64::from(pair.erred);
     }
 }

@@ -90,9 +90,7 @@ const MAX_STRIDE: u64 = 0xffff;
 /// `overlaps` means that libmlx5 wrote more blocks than the ring has.
 pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     match refusal {
-        Refusal::Inexpressible(UNFINISHED) => Some(UNFINISHED),
-        Refusal::Inexpressible(SECOND_LAYOUT) => Some(SECOND_LAYOUT),
-        Refusal::Inexpressible(INLINE_READ) => Some(INLINE_READ),
+        Refusal::Inexpressible(rule @ (UNFINISHED | SECOND_LAYOUT | INLINE_READ)) => Some(rule),
         Refusal::Transfer { error: PostError::SgeTooLong { index, .. }, lengths }
             if lengths.get(usize::from(*index)).is_some_and(|length| *length > MAX_SGE_BYTES) =>
         {
