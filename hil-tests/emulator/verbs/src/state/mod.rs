@@ -454,8 +454,9 @@ impl State {
         self.releases_without_work = if !rung.iter().all(|one| one.only_receives) {
             0
         } else if delivered {
-            // The thread polls once more, to take the completions of these messages.
-            1
+            // The thread polls once more, to take the completions of these messages. A device with several
+            // requests under way may send and receive more by then.
+            u32::from(!self.fabric.is_behind() && !self.fabric.awaits_answers())
         } else if rung.is_empty() {
             0
         } else {
