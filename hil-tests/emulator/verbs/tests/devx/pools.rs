@@ -93,6 +93,15 @@ fn round(
     error
 }
 
+/// Returns a queue pair whose completion queue has a channel, a page with a block of data, and the counts of
+/// objects afterwards.
+fn begin() -> (Bench, Buffer, Counts) {
+    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let page = page(&bench.pd, &[0x5a; 512]).unwrap();
+    bench.completions.channel().unwrap();
+    (bench, page, Counts::now())
+}
+
 fn signed(bench: &Bench) -> MkeySpec<'_> {
     MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() }
 }
@@ -100,10 +109,7 @@ fn signed(bench: &Bench) -> MkeySpec<'_> {
 #[test]
 fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
     let Inside = preloaded() else { return };
-    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
-    let mut page = page(&bench.pd, &[0x5a; 512]).unwrap();
-    bench.completions.channel().unwrap();
-    let before = Counts::now();
+    let (mut bench, mut page, before) = begin();
     let psvs = bench.pd.create_psvs().unwrap();
     let mut mkeys = psvs.create_mkeys(4, signed(&bench)).unwrap();
     assert_eq!(Counts::now().objects - before.objects, 2 + 4);
@@ -145,10 +151,7 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
 #[test]
 fn errors_of_mkeys_in_pools_and_caches_are_named() {
     let Inside = preloaded() else { return };
-    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
-    let mut page = page(&bench.pd, &[0x5a; 512]).unwrap();
-    bench.completions.channel().unwrap();
-    let before = Counts::now();
+    let (mut bench, mut page, before) = begin();
     let psvs = bench.pd.create_psvs().unwrap();
     let (mkeys, handles) = psvs.create_mkeys(4, signed(&bench)).unwrap().into_parts();
     let mut pool = MkeyPool::new(mkeys, vec![PoolSlot::EMPTY; 4]).unwrap();

@@ -107,8 +107,7 @@ fn the_peer_of_a_port_that_is_down_is_unreachable() {
     let Some(role) = pair() else { return };
     let (mut end, rkey, address) = connected();
     if role == "first" {
-        end.write(5, address, rkey);
-        assert_eq!(end.poll().0, DONE);
+        end.write_and_succeed(5, address, rkey);
         say("go");
         assert_eq!(hear(), "down");
         end.write(5, address, rkey);

@@ -110,8 +110,7 @@ fn a_queue_pair_writes_to_itself() {
     // There are more rounds than slots, so the rings wrap.
     for round in 0..200u64 {
         let target = 1024 + round % 8 * 64;
-        end.write(24, end.data.0 + target, end.key);
-        assert_eq!(end.poll().0, DONE);
+        end.write_and_succeed(24, end.data.0 + target, end.key);
         assert_eq!(end.data.read(target, 24), b"by the way of the device");
     }
     end.write(24, end.data.0 + 4090, end.key);
@@ -228,8 +227,7 @@ fn threads_have_contexts_of_their_own() {
                 let mut end = End::loopback();
                 end.data.write(0, &[thread; 64]);
                 for _ in 0..100 {
-                    end.write(64, end.data.0 + 512, end.key);
-                    assert_eq!(end.poll().0, DONE);
+                    end.write_and_succeed(64, end.data.0 + 512, end.key);
                     assert_eq!(end.data.read(512, 64), [thread; 64]);
                 }
                 let Context(descriptor) = end.context;
@@ -375,8 +373,7 @@ fn two_programs_write_to_each_other() {
     end.connect(peer);
     end.data.write(0, role.as_bytes());
     for round in 0..50 {
-        end.write(5, address + 1024 + round * 16, rkey);
-        assert_eq!(end.poll().0, DONE);
+        end.write_and_succeed(5, address + 1024 + round * 16, rkey);
     }
     say("written");
     assert_eq!(hear(), "written");
@@ -396,8 +393,7 @@ fn a_program_that_ends_is_unreachable() {
     let Some(role) = pair() else { return };
     let (mut end, rkey, address) = connected();
     if role == "first" {
-        end.write(5, address, rkey);
-        assert_eq!(end.poll().0, DONE);
+        end.write_and_succeed(5, address, rkey);
         say("go");
         // Standard input ends when the other program has ended.
         while !hear().is_empty() {}

@@ -41,8 +41,7 @@ fn a_key_has_the_entries_that_its_command_brings() {
     let (handle, index) = create(&end.context, &input).unwrap();
     let key = index << 8 | u32::from(TAG);
     end.data.write(0, b"eight bytes further on");
-    end.write(22, end.data.0 + 1024 + 8, key);
-    assert_eq!(end.poll().0, DONE);
+    end.write_and_succeed(22, end.data.0 + 1024 + 8, key);
     assert_eq!(end.data.read(1024, 22), b"eight bytes further on");
     assert_eq!(end.context.destroy(0x1001, 0x1001, handle), Ok(()));
     end.write(22, end.data.0 + 1024 + 8, key);

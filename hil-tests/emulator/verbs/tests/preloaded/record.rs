@@ -1,7 +1,7 @@
 //! A test of the log as lines of JSON.
 
+use crate::REQUEST_FAILED;
 use crate::verbs::End;
-use crate::{DONE, REQUEST_FAILED};
 use mlx5_testing::preload::{Side::Inside, prepared};
 
 const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
@@ -18,8 +18,7 @@ fn requests_and_completions_are_lines_of_json() {
     let file = std::env::var_os(LOG_JSON).unwrap();
     std::fs::write(&file, "what was there before\n").unwrap();
     let mut end = End::loopback();
-    end.write(24, end.data.0 + 1024, end.key);
-    assert_eq!(end.poll().0, DONE);
+    end.write_and_succeed(24, end.data.0 + 1024, end.key);
     // The log line is written after the completion entry, under the device's lock. This call waits for
     // the lock, so afterwards the line is in the log.
     end.context.pd();

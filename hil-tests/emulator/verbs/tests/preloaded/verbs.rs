@@ -2,6 +2,7 @@
 //! completions without libibverbs.
 #![allow(unsafe_code)]
 
+use crate::DONE;
 use std::ffi::{CString, c_int};
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::RawFd;
@@ -637,6 +638,13 @@ impl End {
     /// which the device watches. The UAR is untouched.
     pub(crate) fn write(&mut self, length: u32, address: u64, rkey: u32) {
         self.post(8, length, address, rkey);
+    }
+
+    /// Works like [`Self::write`], and waits for the completion, which must be without an error.
+    #[track_caller]
+    pub(crate) fn write_and_succeed(&mut self, length: u32, address: u64, rkey: u32) {
+        self.write(length, address, rkey);
+        assert_eq!(self.poll().0, DONE);
     }
 
     /// Writes eight bytes to another place in the data page, and returns the opcode of the completion.
