@@ -78,9 +78,6 @@ pub(crate) struct Rotations {
 /// The largest message in bytes, with its line end. It is enough for an account that lists 800,000 blocks.
 const LONGEST: usize = 1 << 24;
 
-/// The error that the other side has sent [`LONGEST`] bytes without a line end.
-const TOO_LONG: &str = "the other side sends a message that is too long";
-
 /// One end of the control connection.
 pub(crate) struct Control {
     stream: BufReader<TcpStream>,
@@ -149,14 +146,14 @@ impl Control {
             return Ok(line?);
         }
         if self.received.len() >= LONGEST {
-            return Err(io::Error::other(TOO_LONG));
+            let why = format!("a message does not end within {LONGEST} bytes");
+            return Err(io::Error::new(ErrorKind::InvalidData, why));
         }
         Err(io::Error::new(ErrorKind::UnexpectedEof, "the other side is gone"))
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
     use std::net::TcpListener;
@@ -172,12 +169,12 @@ mod tests {
     #[test]
     fn a_message_that_does_not_end_is_refused() {
         let (mut control, mut other) = connected();
-        // Because of the limit `LONGEST`, the reader stops and the error is `TOO_LONG`. Without the limit, it
+        // Because of the limit `LONGEST`, the reader stops and the error names it. Without the limit, it
         // would read on to the end of the stream. The result of the writer is ignored, because writing fails
         // when the reader stops.
         let sender = thread::spawn(move || drop(other.write_all(&vec![b'['; LONGEST + 1])));
         let why = control.next().expect_err("no message");
-        assert_eq!(why.to_string(), TOO_LONG);
+        assert_eq!(why.to_string(), format!("a message does not end within {LONGEST} bytes"));
         drop(control);
         sender.join().unwrap();
     }
