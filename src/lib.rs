@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 #![no_std]
 // Tests may panic, so these lints apply only to the library's own code.
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;

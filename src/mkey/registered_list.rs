@@ -235,7 +235,6 @@ impl<'m> RegisteredList<'m> {
 }
 
 #[cfg(test)]
-#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,8 +1,6 @@
 //! Code that the programs behind `cargo xtask` share: it runs other programs, builds for this machine and for
 //! the Arm cores, fetches Debian packages, and escapes text for HTML.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 pub mod build;
 pub mod debian;
 pub mod emulate;

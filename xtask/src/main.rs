@@ -1,7 +1,5 @@
 //! The entry to all tasks of the project: `cargo xtask help` lists them.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod audit;
 mod bench;
 mod chaos;

@@ -8,7 +8,6 @@
 #![cfg_attr(target_os = "none", no_std)]
 // On a host only the modules that need no machine are used, by their unit tests.
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(target_os = "none")]
 extern crate alloc;

@@ -1,8 +1,6 @@
 //! Checks the programs and libraries that are built for the Arm cores of a BlueField: a step of `cargo xtask
 //! test`. Also `cargo xtask dist`, which packs archives and Debian packages.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod barriers;
 mod dist;
 mod emulated;

@@ -1,8 +1,6 @@
 //! The tasks of `cargo xtask` that run on boards (devices and emulated machines): `guest`, `hil`, `lab` and
 //! `validate`.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod guest;
 mod hil;
 mod lab;

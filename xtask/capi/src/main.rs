@@ -1,7 +1,5 @@
 //! `cargo xtask capi`: builds and tests the library and the header for C and C++.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod abi;
 mod header;
 mod library;

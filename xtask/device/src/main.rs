@@ -1,7 +1,5 @@
 //! The tasks of `cargo xtask` that need the library or the software device.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod decode;
 mod demo;
 mod dpdk;

@@ -3,8 +3,6 @@
 //! The task is a program of its own, because the decoder of the image's log has many dependencies that no
 //! other task needs.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod check;
 mod image;
 mod template;

@@ -5,8 +5,6 @@
 //! turns it on at run time ([`schema`]). Each mutant is turned on alone, and the tests that execute its code
 //! run.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod judge;
 mod kept;
 mod known;

@@ -1,8 +1,6 @@
 //! Parsers of descriptions of boards, and of dumps and logs of work requests and completion entries. The
 //! tasks of `cargo xtask` use them, and fuzzing calls them with arbitrary text.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 pub mod boards;
 mod digits;
 mod error;

@@ -1,7 +1,5 @@
 //! `cargo xtask tidy`: checks the project's rules that no compiler checks.
 
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-
 mod examples;
 mod formats;
 mod modules;

@@ -14,7 +14,6 @@
 //! [`Device`] or, through [`Device::take_message`] and [`Device::deliver`], between two.
 #![no_std]
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 extern crate alloc;
 

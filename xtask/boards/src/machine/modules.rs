@@ -90,7 +90,6 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

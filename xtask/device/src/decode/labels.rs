@@ -51,7 +51,6 @@ pub(super) fn begins(place: &Place<'_>) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use mlx5_mkey::inspect::QueueKind;

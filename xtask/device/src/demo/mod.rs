@@ -139,7 +139,6 @@ fn perform(
 }
 
 #[cfg(test)]
-#[allow(clippy::expect_used)]
 mod tests {
     use super::render::WIDTH;
     use super::*;

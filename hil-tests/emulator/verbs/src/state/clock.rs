@@ -115,7 +115,6 @@ impl ClockPages {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -73,7 +73,6 @@ impl DoorbellPage {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -76,7 +76,6 @@ impl Doorbells {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

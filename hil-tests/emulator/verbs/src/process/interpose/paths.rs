@@ -255,7 +255,6 @@ fn joined<'a>(directory: &CStr, rest: &CStr, room: &'a mut [u8; PATH_MAX]) -> Op
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
