@@ -3,6 +3,8 @@
 //!
 //! `cargo xtask peer --built` builds the program.
 
+#![allow(unsafe_code)]
+
 use mlx5_mkey::devx::{AdoptSpec, Device, MkeySpec};
 use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
 use mlx5_mkey::queue::{Completion, QpRouter};

@@ -5,7 +5,6 @@ mod formats;
 mod modules;
 mod source;
 mod tables;
-mod unsafety;
 mod width;
 
 use modules::{Crate, Sources};
@@ -15,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tables::{FLOWS, PREDICTABLE, Row, TOP, UNSAFE};
+use tables::{FLOWS, Row, TOP, WORDS, Words};
 use xtask::run::{self, root};
 
 const HELP: &str = "\
@@ -25,13 +24,16 @@ Checks the rules of the house that no compiler checks, in all crates:
 
   modules import only the modules that a table allows, and never in a circle
   packages share code by libraries, not by #[path]
-  unsafe occurs only in the files of a table
+  all packages have the lints of the workspace, which refuse unsafe
+  unsafe is allowed only in the files of a table
   lines have at most 110 columns
   the top folder contains only known names
   every public type of the library has a defmt::Format
   public modules, and public types that users construct, have an example
   files use no predictable name in the folder for temporary files
 ";
+
+const TABLES: &str = "xtask/tidy/src/tables.rs";
 
 fn main() -> ExitCode {
     let arguments = run::arguments();
@@ -66,12 +68,11 @@ fn faults() -> io::Result<Vec<String>> {
     for folder in ["src", "hil-tests", "xtask"] {
         files.extend(run::files(&root.join(folder))?);
     }
-    let mut packages = vec![String::new()];
     let mut all = Vec::new();
     for path in files {
         let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-        if let Some(folder) = name.strip_suffix("Cargo.toml") {
-            packages.push(folder.to_string());
+        if name.ends_with("Cargo.toml") {
+            check_lints(&name, &fs::read_to_string(&path)?, &mut faults);
         } else if [".rs", ".md", ".sh"].iter().any(|ending| name.ends_with(ending)) {
             match Source::new(&name, fs::read_to_string(&path)?) {
                 Ok(source) => all.push(source),
@@ -81,18 +82,15 @@ fn faults() -> io::Result<Vec<String>> {
     }
     for source in &all {
         check_width(source, &mut faults);
-        if let Some(file) = &source.code {
-            check_unsafe(&source.name, file, UNSAFE, &mut faults);
+        if source.code.is_some() {
             formats::check(&source.name, &source.text, &mut faults);
-            check_folders(&source.name, &source.text, &mut faults);
         }
     }
-    for name in UNSAFE.iter().filter(|name| !all.iter().any(|source| source.name == **name)) {
-        faults.push(format!("xtask/tidy/src/tables.rs: the file {name} does not exist"));
+    for words in WORDS {
+        check_words(&all, words, &mut faults);
     }
     examples::check(&all, &mut faults);
     let sources: Sources<'_> = all.iter().map(|source| (&*source.name, source)).collect();
-    modules::foreign(&sources, &packages, &mut faults);
     let crates = modules::crates(&sources);
     for one in &crates {
         faults.extend(one.circles());
@@ -100,7 +98,7 @@ fn faults() -> io::Result<Vec<String>> {
     for (root, rows) in FLOWS {
         match crates.iter().find(|one| one.root == *root) {
             Some(one) => check_flow(one, rows, &mut faults),
-            None => faults.push(format!("xtask/tidy/src/tables.rs: {root} is not the root of a crate")),
+            None => faults.push(format!("{TABLES}: {root} is not the root of a crate")),
         }
     }
     Ok(faults)
@@ -109,38 +107,57 @@ fn faults() -> io::Result<Vec<String>> {
 /// Checks the imports between the top modules of a crate against the table `FLOWS`. The root file may import
 /// all modules.
 fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
-    const TABLES: &str = "xtask/tidy/src/tables.rs";
     let root = one.root;
     let top = one.top();
     let mut before = BTreeSet::new();
-    for (name, known) in rows {
-        if !top.contains(name) {
+    for (names, known) in rows {
+        for name in names.split(' ').filter(|name| !top.contains(name)) {
             faults.push(format!("{TABLES}: {root} declares no module {name}"));
         }
         for other in known.split_whitespace().filter(|other| !before.contains(other)) {
-            faults.push(format!("{TABLES}: {root}: {name} imports {other}, which is not below it"));
+            faults.push(format!("{TABLES}: {root}: {names} imports {other}, which is not below it"));
         }
-        before.insert(*name);
+        before.extend(names.split(' '));
     }
     for name in top.iter().filter(|name| !before.contains(*name)) {
         faults.push(format!("{TABLES}: {root}: the module {name} has no row"));
     }
     for used in one.uses() {
         let ([name, ..], [other, ..]) = (&used.module[..], &used.used[..]) else { continue };
-        let known = rows.iter().find(|(row, _)| row == name).map_or("", |(_, known)| known);
+        let row = rows.iter().find(|(names, _)| names.split(' ').any(|row| row == name));
+        let known = row.map_or("", |(_, known)| known);
         if name != other && known.split_whitespace().all(|known| known != other) {
             faults.push(format!("{}:{}: {name} must not import {other}", used.file, used.line));
         }
     }
 }
 
-fn check_unsafe(name: &str, file: &syn::File, allowed: &[&str], faults: &mut Vec<String>) {
-    let lines = unsafety::lines(file);
-    if !allowed.contains(&name) {
-        faults.extend(lines.iter().map(|line| format!("{name}:{line}: unsafe is not allowed here")));
-    } else if lines.is_empty() {
-        faults.push(format!("xtask/tidy/src/tables.rs: {name} contains no unsafe"));
+/// Checks that a package has the lints of the workspace, or at least the lint that refuses `unsafe`.
+fn check_lints(name: &str, manifest: &str, faults: &mut Vec<String>) {
+    if !["[lints]\nworkspace = true\n", "unsafe_code = \"deny\"\n"]
+        .iter()
+        .any(|lints| manifest.contains(lints))
+    {
+        faults.push(format!("{name}: the package has no lint against unsafe"));
     }
+}
+
+/// Reports lines of code with words that their file may not contain, and files that need no permission. The
+/// files of this package contain all words as texts.
+fn check_words(files: &[Source], Words { words, files: allowed, fault }: &Words, faults: &mut Vec<String>) {
+    let mut used = BTreeSet::new();
+    for Source { name, text, .. } in files.iter().filter(|file| file.name.ends_with(".rs")) {
+        let row = allowed.iter().find(|row| name == *row || row.ends_with('/') && name.starts_with(**row));
+        for (number, line) in code(text).filter(|(_, line)| !line.starts_with("#![forbid(")) {
+            match row {
+                _ if name.starts_with("xtask/tidy/") || !words.iter().any(|word| line.contains(word)) => {}
+                Some(row) => drop(used.insert(row)),
+                None => faults.push(format!("{name}:{number}: {fault}")),
+            }
+        }
+    }
+    let unused = allowed.iter().filter(|row| !used.contains(row));
+    faults.extend(unused.map(|row| format!("{TABLES}: {row} contains none of {words:?}")));
 }
 
 fn check_width(source: &Source, faults: &mut Vec<String>) {
@@ -148,35 +165,41 @@ fn check_width(source: &Source, faults: &mut Vec<String>) {
     faults.extend(lines.map(|line| format!("{}:{line}: too many columns", source.name)));
 }
 
-/// Reports predictable names of temporary folders: such a folder may already exist and belong to another
-/// user.
-fn check_folders(name: &str, text: &str, faults: &mut Vec<String>) {
-    if PREDICTABLE.contains(&name) {
-        return;
-    }
-    for (number, line) in code(text) {
-        if line.contains("temp_dir()") || line.contains("/tmp/") {
-            faults.push(format!("{name}:{number}: a predictable folder for temporary files; use tempfile"));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_can_be_guessed_are_refused() {
+    fn words_are_where_the_table_says() {
+        let rule = Words { words: &["lint", "#[path"], files: &["src/a.rs", "src/b/"], fault: "refused" };
         let found = |name: &str, text: &str| {
+            let allowed = [("src/a.rs", "lint"), ("src/b/c.rs", "\n#[path = \"d\"]\nmod d;")];
+            let files = allowed.into_iter().filter(|(other, _)| *other != name).chain([(name, text)]);
+            let read =
+                |(name, text): (&str, &str)| Source { name: name.into(), text: text.into(), code: None };
             let mut faults = Vec::new();
-            check_folders(name, text, &mut faults);
-            faults.len()
+            check_words(&files.map(read).collect::<Vec<_>>(), &rule, &mut faults);
+            faults
         };
-        let guessed = "    let path = std::env::temp_dir().join(name);";
-        assert_eq!(found("xtask/src/run.rs", guessed), 1);
-        assert_eq!(found("hil-tests/src/lib.rs", "    let path = \"/tmp/volume\";"), 1);
-        assert_eq!(found("hil-tests/emulator/peers/src/place.rs", guessed), 0);
-        assert_eq!(found("xtask/src/run.rs", "    let folder = tempfile::tempdir()?;"), 0);
+        assert_eq!(found("src/c.rs", "\n#![allow(\n    lint,\n)]"), ["src/c.rs:3: refused"]);
+        assert_eq!(found("src/a.rs.rs", "#[path"), ["src/a.rs.rs:1: refused"]);
+        for text in ["// lint", "#![forbid(lint)]", "#[pat]"] {
+            assert_eq!(found("src/c.rs", text), [""; 0]);
+        }
+        assert_eq!(found("src/a.rs", ""), [format!("{TABLES}: src/a.rs contains none of {:?}", rule.words)]);
+    }
+
+    #[test]
+    fn packages_need_a_lint_against_unsafe() {
+        let found = |manifest: &str| {
+            let mut faults = Vec::new();
+            check_lints("a/Cargo.toml", manifest, &mut faults);
+            faults
+        };
+        assert_eq!(found("[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n"), [""; 0]);
+        assert_eq!(found("[lints.rust]\nunsafe_code = \"deny\"\n"), [""; 0]);
+        let fault = "a/Cargo.toml: the package has no lint against unsafe";
+        assert_eq!(found("[package]\nedition.workspace = true\n"), [fault]);
     }
 
     fn read(files: &[(&str, &str)]) -> Vec<Source> {
@@ -240,25 +263,11 @@ mod tests {
             faults.iter().map(|fault| fault.rsplit(": ").next().unwrap().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(found(&[("one", ""), ("two", "one")]), [""; 0]);
+        assert_eq!(found(&[("one two", "")]), [""; 0]);
         assert_eq!(found(&[("one", "two"), ("two", "")]), ["one imports two, which is not below it"]);
         assert_eq!(found(&[("one", "")]), ["the module two has no row"]);
         let gone = "a/src/lib.rs declares no module gone";
         assert_eq!(found(&[("one", ""), ("two", ""), ("gone", "")]), [gone]);
-    }
-
-    #[test]
-    fn unsafe_is_where_the_table_says() {
-        let found = |text: &str, allowed: &[&str]| {
-            let mut faults = Vec::new();
-            check_unsafe("src/a.rs", &syn::parse_file(text).unwrap(), allowed, &mut faults);
-            faults
-        };
-        assert_eq!(found("\nunsafe fn f() {}", &[]), ["src/a.rs:2: unsafe is not allowed here"]);
-        assert_eq!(found("\nunsafe fn f() {}", &["src/a.rs"]), [""; 0]);
-        assert_eq!(
-            found("fn f() {}", &["src/a.rs"]),
-            ["xtask/tidy/src/tables.rs: src/a.rs contains no unsafe"]
-        );
     }
 
     #[test]
@@ -267,25 +276,5 @@ mod tests {
         let source = Source::new("new/src/a.rs", format!("// {}", "word ".repeat(30))).unwrap();
         check_width(&source, &mut faults);
         assert_eq!(faults, ["new/src/a.rs:1: too many columns"]);
-    }
-
-    #[test]
-    fn files_of_another_package_are_refused() {
-        let found = |path: &str| {
-            let text = format!("#[path = \"{path}\"]\nmod b;");
-            let files = read(&[("a/src/lib.rs", &text)]);
-            let sources = files.iter().map(|source| (&*source.name, source)).collect();
-            let mut faults = Vec::new();
-            let packages = ["", "a/", "b/", "a/inner/"].map(String::from);
-            modules::foreign(&sources, &packages, &mut faults);
-            faults
-        };
-        for path in ["../../b/src/b.rs", "../../src/b.rs", "../inner/src/b.rs"] {
-            let fault = "is in another package: packages share code by libraries";
-            assert_eq!(found(path), [format!("a/src/lib.rs:1: `{path}` {fault}")]);
-        }
-        for path in ["other/b.rs", "../tests/b.rs"] {
-            assert_eq!(found(path), [""; 0]);
-        }
     }
 }

@@ -4,7 +4,7 @@ use crate::source::{Source, attributes, is_for_tests, is_test, paths};
 use proc_macro2::Ident;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprLit, Item, ItemMod, ItemUse, Lit, Macro, Meta, UseTree, Visibility};
+use syn::{Item, ItemMod, ItemUse, Macro, UseTree, Visibility};
 
 /// The path of a module or an item, from the root of its crate.
 pub(crate) type Path = Vec<String>;
@@ -48,8 +48,6 @@ struct Declared {
     name: Path,
     file: String,
     for_tests: bool,
-    /// The text of the `path` attribute, with its line, if there is one.
-    path: Option<(String, usize)>,
 }
 
 pub(crate) type Sources<'s> = BTreeMap<&'s str, &'s Source>;
@@ -62,26 +60,6 @@ pub(crate) fn crates<'s>(sources: &Sources<'s>) -> Vec<Crate<'s>> {
     let roots = sources.values().filter(|source| source.code.is_some() && !children.contains(&*source.name));
     let roots = roots.filter(|source| !is_test(&source.name));
     roots.map(|root| Crate::new(root, &declared, sources)).collect()
-}
-
-/// Reports `path` attributes that refer to a file of another package.
-pub(crate) fn foreign(sources: &Sources<'_>, packages: &[String], faults: &mut Vec<String>) {
-    let package = |file: &str| {
-        let of = |package: &&String| file.starts_with(&***package);
-        packages.iter().filter(of).max_by_key(|package| package.len())
-    };
-    for source in sources.values() {
-        for child in declared(source, sources) {
-            if let Some((path, line)) = child.path
-                && package(&child.file) != package(&source.name)
-            {
-                faults.push(format!(
-                    "{}:{line}: `{path}` is in another package: packages share code by libraries",
-                    source.name
-                ));
-            }
-        }
-    }
 }
 
 fn declared(source: &Source, sources: &Sources<'_>) -> Vec<Declared> {
@@ -106,64 +84,24 @@ fn declared_by(
         inside.push(module.ident.to_string());
         if let Some((_, items)) = &module.content {
             declared_by(items, inside, for_tests, source, sources, found);
-        } else {
-            let path = path_attribute(module);
-            if let Some(file) = file_of(inside, path.as_ref(), source, sources) {
-                found.push(Declared { name: inside.clone(), file, for_tests, path });
-            }
+        } else if let Some(file) = file_of(inside, source, sources) {
+            found.push(Declared { name: inside.clone(), file, for_tests });
         }
         inside.pop();
     }
 }
 
-fn path_attribute(module: &ItemMod) -> Option<(String, usize)> {
-    module.attrs.iter().find_map(|attribute| match &attribute.meta {
-        Meta::NameValue(meta) if meta.path.is_ident("path") => match &meta.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some((text.value(), text.span().start().line)),
-            _ => None,
-        },
-        _ => None,
-    })
-}
-
 /// Returns the file of a declared module. `inside` is the module's path inside of the declaring file.
-fn file_of(
-    inside: &[String],
-    path: Option<&(String, usize)>,
-    source: &Source,
-    sources: &Sources<'_>,
-) -> Option<String> {
-    let (folder, file) = source.name.rsplit_once('/').unwrap_or(("", &source.name));
-    let stem = file.trim_end_matches(".rs");
+fn file_of(inside: &[String], source: &Source, sources: &Sources<'_>) -> Option<String> {
+    let stem = source.name.trim_end_matches(".rs");
+    let (folder, _) = stem.rsplit_once('/')?;
+    let inside = inside.join("/");
     // A module is in the folder of the declaring file if that file is `mod.rs` or the root of a crate, which
     // may have any name. Otherwise the module is in the folder that is named after the declaring file.
-    let folders = [format!("{folder}/{stem}"), folder.to_string()];
-    if let Some((path, _)) = path {
-        let around = inside.split_last().map_or(&[][..], |(_, around)| around);
-        let from = |folder: &str| normal(&format!("{folder}/{}/{path}", around.join("/")));
-        // The path counts from the folder of the declaring file, unless an inline module is around it.
-        let is_known = |place: &String| !around.is_empty() && sources.contains_key(&**place);
-        let known = folders.iter().map(|folder| from(folder)).find(is_known);
-        return known.or_else(|| Some(from(folder)));
-    }
-    let inside = inside.join("/");
-    let places = folders.iter().flat_map(|folder| {
-        [format!("{folder}/{inside}.rs"), format!("{folder}/{inside}/mod.rs")].map(|place| normal(&place))
-    });
-    places.into_iter().find(|place| sources.contains_key(&**place))
-}
-
-/// Returns a file path without empty parts and without `..`.
-fn normal(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
+    let mut places = [stem, folder]
+        .into_iter()
+        .flat_map(|folder| [format!("{folder}/{inside}.rs"), format!("{folder}/{inside}/mod.rs")]);
+    places.find(|place| sources.contains_key(&**place))
 }
 
 impl<'s> Crate<'s> {

@@ -5,7 +5,6 @@
 //! fabric. [`codec`] encodes and decodes messages, and uses [`connection`] for messages of connection
 //! management. A gateway (`mlx5-fabric`) joins the directories of several machines; both have the files of
 //! [`place`].
-#![deny(unsafe_code)]
 
 mod address;
 pub mod codec;

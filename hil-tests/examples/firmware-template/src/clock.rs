@@ -1,5 +1,7 @@
 //! Delays by the generic timer of Arm, which every core of a BlueField has.
 
+#![allow(unsafe_code)]
+
 use core::arch::asm;
 use embedded_hal::delay::DelayNs;
 

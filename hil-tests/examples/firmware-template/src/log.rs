@@ -1,5 +1,7 @@
 //! The transport of defmt's log: frames over a serial port (PL011). `defmt-print -e IMAGE` decodes them.
 
+#![allow(unsafe_code)]
+
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use defmt::Encoder;

@@ -5,6 +5,7 @@
 //! and `DOORBELL` is the register at `UarDoorbell::OFFSET` of a mapped UAR page.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
+#![allow(unsafe_code)]
 
 #[cfg(target_os = "none")]
 mod boot;

@@ -1,5 +1,7 @@
 //! Memory that the linker script sets aside.
 
+#![allow(unsafe_code)]
+
 use core::sync::atomic::{AtomicBool, Ordering};
 use firmware::DeviceMemory;
 
