@@ -66,7 +66,8 @@ impl Waiting {
         let (mut any, mut held) = (false, 0_usize);
         for (since, message) in std::mem::take(&mut self.messages) {
             let Some(message) = alter(message) else { continue };
-            let is_early = since.elapsed() < patience(device, &message);
+            let patience = patience(device, &message);
+            let is_early = !patience.is_zero() && since.elapsed() < patience;
             match message {
                 Message::Request { from, sequence, ref request, .. }
                     if is_early || device.has_many_answers() || !takes_answers(from) =>

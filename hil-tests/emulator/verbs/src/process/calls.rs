@@ -83,7 +83,7 @@ pub(crate) fn happen() {
     {
         let mut inside = lock();
         inside.devices.take_incidents();
-        inside.devices.all().for_each(State::follow_port);
+        inside.devices.all().for_each(|state| state.follow_port(sys::nanoseconds()));
     }
     bell::ring();
 }

@@ -5,11 +5,11 @@ use crate::ground::counters::{COUNT, Counter, LIFESPAN, Numbers, Values};
 use crate::ground::descriptors;
 use crate::ground::port::{Port, View};
 use crate::ground::settings::Settings;
+use crate::ground::sys;
 use mlx5_mkey::wire::cqe::{CqeOpcode, ErrorCqe, OpOwn, Syndrome};
 use mlx5_softdev::{Message, Payload, Request, Response, Seen};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 use zerocopy::transmute;
 
 /// Bytes of a packet's headers and trailer without extended headers: Ethernet, IPv6, UDP, BTH, ICRC.
@@ -162,7 +162,8 @@ pub(crate) struct Counting {
     tally: Arc<Tally>,
     numbers: Option<Numbers>,
     written: Values,
-    since: Instant,
+    /// The time of the last write, in nanoseconds of the monotonic clock.
+    since: u64,
 }
 
 impl Counting {
@@ -179,7 +180,7 @@ impl Counting {
             descriptors::keep(numbers.file());
         }
         let tally = Arc::new(Tally::new(slot, port, before));
-        Self { tally, numbers, written: before, since: Instant::now() }
+        Self { tally, numbers, written: before, since: sys::nanoseconds() }
     }
 
     /// Returns the counts, for the function that sees all messages and completions (the device's tap).
@@ -192,12 +193,19 @@ impl Counting {
         self.numbers.is_some() && self.tally.values() != self.written
     }
 
-    /// Writes the counts to the file if the last write is long enough ago ([`LIFESPAN`]), or if `now` is set.
-    pub(crate) fn write(&mut self, now: bool) {
-        let is_due = now || self.since.elapsed() >= Duration::from_millis(LIFESPAN);
-        if is_due && self.is_behind() {
+    /// Writes the counts to the file if the last call that did so is long enough ago ([`LIFESPAN`]). `now` is
+    /// the time in nanoseconds of the monotonic clock.
+    pub(crate) fn write_when_due(&mut self, now: u64) {
+        if now.saturating_sub(self.since) >= LIFESPAN * 1_000_000 {
+            self.since = now;
+            self.write();
+        }
+    }
+
+    /// Writes the counts to the file.
+    pub(crate) fn write(&mut self) {
+        if self.is_behind() {
             self.written = self.tally.values();
-            self.since = Instant::now();
             if let Some(numbers) = &self.numbers {
                 numbers.write(&self.written);
             }

@@ -3,6 +3,7 @@
 use crate::ground::abi::AsyncEvent;
 use crate::ground::errno::Errno;
 use crate::ground::fault::{Ending, Incident, QueueEvent};
+use crate::ground::sys;
 use crate::state::State;
 use crate::state::events::Subject;
 use crate::state::object::Object;
@@ -21,7 +22,7 @@ impl State {
             Incident::Device(event) => self.report_on_device(NUMBER.into(), event.kernel()),
             Incident::Queue { event, queue_pair } => self.strike(event, queue_pair),
             Incident::PortDown | Incident::PortUp | Incident::GidsGone | Incident::GidsBack => {
-                self.follow_port();
+                self.follow_port(sys::nanoseconds());
             }
         }
     }

@@ -434,7 +434,8 @@ impl State {
     /// Does all outstanding work: doorbells, messages, timers, events. With `releases`, also writes the
     /// completions that the plan of faults holds back. Returns whether there was any work.
     pub(crate) fn work(&mut self, pace: Pace, releases: bool) -> bool {
-        self.follow_port();
+        let now = self.clock.lock().unwrap_or_else(PoisonError::into_inner).ticks();
+        self.follow_port(now);
         let mut moved = std::mem::take(&mut self.changed);
         if releases {
             self.device.release();
@@ -484,8 +485,7 @@ impl State {
         for channel in self.channels.values_mut() {
             channel.flush();
         }
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner).ticks();
-        self.counting.write(false);
+        self.counting.write_when_due(now);
         moved
     }
 
@@ -496,7 +496,7 @@ impl State {
             self.work(Pace::Clock, false);
             std::thread::yield_now();
         }
-        self.counting.write(true);
+        self.counting.write();
     }
 
     /// Collects the doorbell records that can cause work, and watches them.

@@ -3,24 +3,25 @@
 
 use crate::ground::netdevs::Watch;
 use crate::ground::port::{Port, View};
-use std::time::{Duration, Instant};
+use crate::ground::sys;
 
-/// The pause between two checks for notifications.
-const PERIOD: Duration = Duration::from_millis(20);
+/// The pause between two checks for notifications, in nanoseconds.
+const PERIOD: u64 = 20_000_000;
 
 /// The subscription to notifications of the port's changes.
 #[derive(Debug)]
 pub(super) struct News {
     view: View,
     watch: Watch,
-    looked: Instant,
+    /// The time of the last check, in nanoseconds of the monotonic clock.
+    looked: u64,
 }
 
 impl News {
     /// Subscribes to notifications of changed network interfaces. `view` is the selection of interfaces that
     /// the ports follow. Returns `None` without `view`, or if the kernel sends no notifications.
     pub(super) fn new(view: Option<&View>) -> Option<Self> {
-        Some(Self { view: view?.clone(), watch: Watch::new()?, looked: Instant::now() })
+        Some(Self { view: view?.clone(), watch: Watch::new()?, looked: sys::nanoseconds() })
     }
 
     /// Returns the descriptor that becomes readable when a notification has arrived.
@@ -33,12 +34,13 @@ impl News {
         &self.view
     }
 
-    /// Returns the ports of all devices, if they may have changed.
-    pub(super) fn ports(&mut self) -> Option<Vec<Port>> {
-        if self.looked.elapsed() < PERIOD {
+    /// Returns the ports of all devices, if they may have changed. `now` is the time in nanoseconds of the
+    /// monotonic clock.
+    pub(super) fn ports(&mut self, now: u64) -> Option<Vec<Port>> {
+        if now.saturating_sub(self.looked) < PERIOD {
             return None;
         }
-        self.looked = Instant::now();
+        self.looked = now;
         // If an interface that the environment names is gone, `ports` fails, and the ports stay as they were.
         if self.watch.has_news() { self.view.ports().ok() } else { None }
     }

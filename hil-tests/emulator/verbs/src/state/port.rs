@@ -5,7 +5,6 @@ use crate::fabric::Fabric;
 use crate::ground::fault;
 use crate::ground::port::{Gid, Port, guid, subnet};
 use crate::ground::sysfs;
-use crate::state::news::News;
 
 /// The number of the device's only port.
 pub(crate) const NUMBER: u8 = 1;
@@ -52,9 +51,10 @@ impl State {
         }
     }
 
-    /// Takes over changes of the port, and reports them to the program by asynchronous events.
-    pub(crate) fn follow_port(&mut self) {
-        let news = self.news.as_mut().and_then(News::ports);
+    /// Takes over changes of the port, and reports them to the program by asynchronous events. `now` is the
+    /// time in nanoseconds of the monotonic clock.
+    pub(crate) fn follow_port(&mut self, now: u64) {
+        let news = self.news.as_mut().and_then(|news| news.ports(now));
         if !fault::has_port_changed(&mut self.port_changes) && news.is_none() {
             return;
         }

@@ -98,14 +98,20 @@ fn a_program_keeps_its_actions_for_signals_of_bad_addresses() {
 #[test]
 fn the_device_survives_bad_addresses_on_a_thread_that_blocks_signals() {
     let Inside = preloaded() else { return };
-    // SAFETY: a signal set of zeros is valid, and lives until the calls are over.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    type Change = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
+    for change in [libc::pthread_sigmask as Change, libc::sigprocmask] {
+        assert_eq!(blocked(), 0);
+        fail_a_request();
+        // SAFETY: signal sets of zeros are valid, and live until the calls are over.
+        unsafe {
+            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            change(libc::SIG_BLOCK, &raw const all, &raw mut before);
+            fail_a_request();
+            assert_eq!(blocked(), 3, "signals wait as before");
+            change(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        }
     }
-    fail_a_request();
-    assert_eq!(blocked(), 3, "signals wait as before");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The handler of SIGSEGV and SIGBUS, by which the device survives bad addresses of the program. The program
 //! sees and sets its own actions for both signals as if there were no handler of this library: the handler
 //! carries out the program's action for every signal that the device's copies have not caused.
+//!
+//! The program's handlers of other signals must not run while its thread does the device's work. The
+//! replacements record whether there are such handlers, and whether a thread changes its waiting signals.
 #![allow(unsafe_code)]
 
-use super::next::{Next, fail};
+use super::next::{Next, fail, next};
 use crate::ground::errno::Errno;
-use crate::ground::{direct, window};
+use crate::ground::{direct, sys, window};
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
@@ -65,12 +68,30 @@ fn original() -> Option<Sigaction> {
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Sigaction>(found) })
 }
 
+/// Records that the program has a handler, if the action for this signal is one that this library does not
+/// carry out.
+fn note(signal: c_int, action: &libc::sigaction) {
+    if Action::of(signal).is_none() && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+        sys::note_handler();
+    }
+}
+
 /// Installs the handler, and keeps the program's actions. Does nothing if the handler is already there, or
 /// under valgrind, which reports bad addresses itself.
 pub(super) fn catch() {
-    let Some(original) = original().filter(|_| !direct::is_enabled() && !window::is_under_valgrind()) else {
+    let Some(original) = original().filter(|_| !direct::is_enabled()) else { return };
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: a structure of numbers, for which zeros are valid. It lives until the call is over.
+        let action = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            original(signal, std::ptr::null(), &raw mut action);
+            action
+        };
+        note(signal, &action);
+    }
+    if window::is_under_valgrind() {
         return;
-    };
+    }
     for (signal, program) in [(libc::SIGSEGV, &SEGV), (libc::SIGBUS, &BUS)] {
         // SAFETY: structures of numbers, for which zeros are valid.
         let (mut ours, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
@@ -151,6 +172,10 @@ pub(crate) unsafe extern "C" fn sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     let Some(program) = Action::of(signal).filter(|_| direct::is_enabled()) else {
+        // SAFETY: by contract, the pointer is null or leads to a structure.
+        if let Some(new) = unsafe { new.as_ref() } {
+            note(signal, new);
+        }
         let Some(original) = original() else { return fail(Errno(libc::ENOSYS)) };
         // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
         return unsafe { original(signal, new, old) };
@@ -185,10 +210,43 @@ pub(crate) unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> 
     }
 }
 
+/// Changes the signals that wait in this thread.
+///
+/// # Safety
+/// The caller keeps the contract of the C library's function.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_sigmask(
+    how: c_int,
+    new: *const libc::sigset_t,
+    old: *mut libc::sigset_t,
+) -> c_int {
+    let next = next!(pthread_sigmask(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
+    sys::forget_waiting();
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
+    unsafe { next(how, new, old) }
+}
+
+/// Changes the signals that wait in this thread.
+///
+/// # Safety
+/// The caller keeps the contract of the C library's function.
+// SAFETY: the function deliberately has the name of the C library's function that it replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sigprocmask(
+    how: c_int,
+    new: *const libc::sigset_t,
+    old: *mut libc::sigset_t,
+) -> c_int {
+    let next = next!(sigprocmask(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
+    sys::forget_waiting();
+    // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
+    unsafe { next(how, new, old) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::sys;
 
     #[test]
     fn copies_of_every_length_succeed_or_end_at_a_bad_address() {
