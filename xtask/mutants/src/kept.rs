@@ -4,7 +4,7 @@
 use crate::mutant::{Mutant, PARTS, Part};
 use crate::results::{Outcome, Source};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::fs;
 use xtask::run::root;
 
@@ -14,16 +14,11 @@ const LIST: &str = "xtask/mutants/survivors.tsv";
 /// ones. Endless mutants count as caught.
 const LEAST: usize = 95;
 
-/// Numbers of mutants, by their result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) caught: usize,
-    pub(crate) endless: usize,
-    /// Mutants that the compiler refuses.
-    pub(crate) refused: usize,
-    pub(crate) excluded: usize,
-    pub(crate) open: usize,
-}
+/// Numbers of mutants, by their result. Survivors are not counted.
+pub(crate) type Counts = BTreeMap<&'static str, usize>;
+
+/// The results, in the order of the list.
+const RESULTS: [&str; 5] = ["caught", "endless", "refused", "excluded", "open"];
 
 /// The rows of a source file in the list of survivors (`survivors.tsv`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,33 +32,10 @@ pub(crate) struct Kept {
 
 pub(crate) type List = BTreeMap<String, Kept>;
 
-impl Counts {
-    const NAMES: [&str; 5] = ["caught", "endless", "refused", "excluded", "open"];
-
-    fn values(self) -> [usize; 5] {
-        [self.caught, self.endless, self.refused, self.excluded, self.open]
-    }
-
-    fn of(values: [usize; 5]) -> Self {
-        let [caught, endless, refused, excluded, open] = values;
-        Self { caught, endless, refused, excluded, open }
-    }
-
-    pub(crate) fn sum(all: impl Iterator<Item = Self>) -> Self {
-        all.fold(Self::default(), |sum, one| {
-            let mut values = sum.values();
-            values.iter_mut().zip(one.values()).for_each(|(sum, one)| *sum += one);
-            Self::of(values)
-        })
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::NAMES.iter().zip(self.values()).filter(|(_, count)| *count > 0);
-        let words: Vec<_> = named.map(|(name, count)| format!("{count} {name}")).collect();
-        f.write_str(&words.join(", "))
-    }
+/// Returns numbers of mutants in words.
+pub(crate) fn words(counts: &Counts) -> String {
+    let words = RESULTS.iter().filter_map(|result| Some(format!("{} {result}", counts.get(result)?)));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 impl Kept {
@@ -71,17 +43,19 @@ impl Kept {
     pub(crate) fn of(source: &Source, before: Option<&Self>) -> Self {
         let mut kept = Self { hash: source.hash.clone(), ..Self::default() };
         for (mutant, outcome) in &source.rows {
-            match outcome {
-                Outcome::Caught(_) => kept.counts.caught += 1,
-                Outcome::Endless(_) => kept.counts.endless += 1,
-                Outcome::Refused => kept.counts.refused += 1,
-                Outcome::Excluded(_) => kept.counts.excluded += 1,
-                Outcome::Open(_) | Outcome::Alone => kept.counts.open += 1,
+            let result = match outcome {
+                Outcome::Caught(_) => "caught",
+                Outcome::Endless(_) => "endless",
+                Outcome::Refused => "refused",
+                Outcome::Excluded(_) => "excluded",
+                Outcome::Open(_) | Outcome::Alone => "open",
                 Outcome::Survived => {
                     let reason = before.and_then(|before| before.reason(mutant)).unwrap_or_default();
                     kept.survivors.push((mutant.clone(), reason.to_owned()));
+                    continue;
                 }
-            }
+            };
+            *kept.counts.entry(result).or_default() += 1;
         }
         kept
     }
@@ -100,7 +74,7 @@ impl Kept {
 
     /// Returns whether all mutants of the file were run and each survivor has a reason.
     pub(crate) fn is_done(&self) -> bool {
-        self.counts.open == 0 && self.survivors.iter().all(|(_, reason)| !reason.is_empty())
+        !self.counts.contains_key("open") && self.survivors.iter().all(|(_, reason)| !reason.is_empty())
     }
 }
 
@@ -135,8 +109,8 @@ pub(crate) fn faults(list: &List) -> Vec<String> {
 /// Returns the number of caught mutants (endless ones included), and the number of caught and surviving ones
 /// together.
 fn ratio(list: &List) -> (usize, usize) {
-    let counts = Counts::sum(list.values().map(|kept| kept.counts));
-    let caught = counts.caught + counts.endless;
+    let count = |result| list.values().filter_map(|kept| kept.counts.get(result)).sum::<usize>();
+    let caught = count("caught") + count("endless");
     (caught, caught + list.values().map(|kept| kept.survivors.len()).sum::<usize>())
 }
 
@@ -172,16 +146,20 @@ pub(crate) fn report(list: &List) -> Result<(), String> {
 fn of_part_in_words(part: &Part, list: &List) -> String {
     let of_part = || list.iter().filter(|(file, _)| file.starts_with(&format!("{}/", part.folder)));
     let survivors: usize = of_part().map(|(_, kept)| kept.survivors.len()).sum();
-    format!("{}, {survivors} survived", Counts::sum(of_part().map(|(_, kept)| kept.counts)))
+    let mut sum = Counts::new();
+    for (result, count) in of_part().flat_map(|(_, kept)| &kept.counts) {
+        *sum.entry(result).or_default() += count;
+    }
+    format!("{}, {survivors} survived", words(&sum))
 }
 
 fn text(list: &List) -> String {
     let mut text = String::new();
     for (file, Kept { hash, counts, survivors }) in list {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "= {file}\t{hash}\t{counts}");
+        let _ = writeln!(text, "= {file}\t{hash}\t{}", words(counts));
         for (Mutant { start, end, kind, replacement, function }, reason) in survivors {
-            let line = format!("{start}-{end}\t{kind}\t{replacement}\t{function}\t{reason}");
+            let line = format!("{start}-{end}\t{kind:?}\t{replacement}\t{function}\t{reason}");
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
@@ -212,13 +190,11 @@ fn parse(text: &str) -> Result<List, u32> {
 }
 
 fn counts(text: &str) -> Option<Counts> {
-    let mut values = [0; 5];
-    for words in text.split(", ").filter(|words| !words.is_empty()) {
+    let count = |words: &str| {
         let (count, name) = words.split_once(' ')?;
-        let at = Counts::NAMES.iter().position(|known| *known == name)?;
-        *values.get_mut(at)? = count.parse().ok()?;
-    }
-    Some(Counts::of(values))
+        Some((*RESULTS.iter().find(|known| **known == name)?, count.parse().ok()?))
+    };
+    text.split(", ").filter(|words| !words.is_empty()).map(count).collect()
 }
 
 #[cfg(test)]
@@ -228,8 +204,8 @@ mod tests {
     const TEXT: &str = "\
 = src/queue/none.rs\t0123\t
 = src/queue/ring.rs\t4567\t41 caught, 2 endless, 3 refused, 1 open
-12:5-12:7\tbinary\t!=\tRing::at\tthe same value
-13:9-13:10\tunary\t\tRing::at
+12:5-12:7\tBinaryOperator\t!=\tRing::at\tthe same value
+13:9-13:10\tUnaryOperator\t\tRing::at
 ";
 
     #[test]
@@ -237,7 +213,8 @@ mod tests {
         let list = parse(TEXT).unwrap();
         assert_eq!(text(&list), TEXT);
         assert_eq!(ratio(&list), (43, 45));
-        for (text, line) in [("1:1-1:2\tarm\t\tf\n", 1), ("= a\t0\t1 caught\n\n", 2), ("= a\t0\t1 well\n", 1)]
+        for (text, line) in
+            [("1:1-1:2\tMatchArm\t\tf\n", 1), ("= a\t0\t1 caught\n\n", 2), ("= a\t0\t1 well\n", 1)]
         {
             assert_eq!(parse(text), Err(line), "{text:?}");
         }
@@ -254,7 +231,7 @@ mod tests {
     fn a_survivor_without_a_reason_and_few_that_are_caught_are_faults() {
         let list = parse(TEXT).unwrap();
         let [fault] = &faults(&list)[..] else { panic!("{:?}", faults(&list)) };
-        assert!(fault.starts_with("src/queue/ring.rs:13:9: unary"), "{fault}");
+        assert!(fault.starts_with("src/queue/ring.rs:13:9: UnaryOperator"), "{fault}");
         let few = parse(&TEXT.replace("41 caught", "10 caught")).unwrap();
         assert!(faults(&few).iter().any(|fault| fault.starts_with("12 of 14")), "{:?}", faults(&few));
     }
@@ -264,7 +241,7 @@ mod tests {
         let list = parse(TEXT).unwrap();
         let before = list.get("src/queue/ring.rs");
         let row = |place, replacement| {
-            (Mutant::read(place, "binary", replacement, "Ring::at").unwrap(), Outcome::Survived)
+            (Mutant::read(place, "BinaryOperator", replacement, "Ring::at").unwrap(), Outcome::Survived)
         };
         let mut source =
             Source { hash: "89".into(), rows: vec![row("20:5-20:7", "!="), row("20:5-20:7", "<")] };
@@ -272,7 +249,7 @@ mod tests {
         source.rows.push((source.rows[1].0.clone(), caught));
         let kept = Kept::of(&source, before);
         assert_eq!(kept.survivors[0].1, "the same value");
-        assert_eq!((kept.survivors[1].1.as_str(), kept.counts.caught), ("", 1));
+        assert_eq!((kept.survivors[1].1.as_str(), kept.counts["caught"]), ("", 1));
         assert!(!kept.is_done());
     }
 }

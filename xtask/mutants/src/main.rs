@@ -19,10 +19,10 @@ use kept::{Kept, List};
 use mutant::{Mutant, PARTS, Part};
 use results::{Outcome, Results, Source};
 use stages::{ALONE, STAGES, judges, packages};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tree::{Left, Tree};
+use tree::{Built, Left, Tree};
 use xtask::run;
 
 const HELP: &str = "\
@@ -94,6 +94,8 @@ fn options(words: &[&str]) -> Option<Options> {
 
 /// A mutant whose result is to be determined by this run.
 struct Pending {
+    /// The number that turns the mutant on.
+    number: u32,
     part: &'static Part,
     file: String,
     mutant: Mutant,
@@ -105,34 +107,30 @@ fn mutate(options: &Options) -> Result<(), String> {
     let files = update(&mut results, &list, options)?;
     let mut pending: Vec<Pending> = Vec::new();
     for (part, file) in &files {
-        let rows = results.get(file).map(|source| source.rows.as_slice()).unwrap_or_default();
-        let open = rows.iter().filter(|(_, outcome)| outcome.is_open());
-        pending.extend(open.map(|(mutant, outcome)| Pending {
-            part,
-            file: file.clone(),
-            mutant: mutant.clone(),
-            outcome: outcome.clone(),
-        }));
-    }
-    if !pending.is_empty() {
-        let tree = Tree::copy()?;
-        let mut left = Left::default();
-        let mut reached = BTreeSet::new();
-        for stage in 0..STAGES.len() {
-            run_stage(&tree, stage, &mut pending, &mut left, &mut reached, &mut results)?;
-        }
-        for (number, pending) in (0..).zip(&mut pending) {
-            if pending.outcome == Outcome::Open(STAGES.len()) {
-                // No test noticed the mutant. If its function is constant, and no test reached the mutant at
-                // run time, the compiler may have evaluated the function: the mutant must be built alone.
-                let computed = left.constant.contains(&number) && !reached.contains(&number);
-                pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
+        for (mutant, outcome) in results.get(file).into_iter().flat_map(|source| &source.rows) {
+            if outcome.is_open() {
+                let (number, file) = (pending.len() as u32, file.clone());
+                let (mutant, outcome) = (mutant.clone(), outcome.clone());
+                pending.push(Pending { number, part, file, mutant, outcome });
             }
         }
-        if options.alone {
-            run_alone(&tree, &mut pending, &mut results)?;
+    }
+    if !pending.is_empty() {
+        let (left, reached) = (Left::default(), BTreeSet::new());
+        let mut run = Run { tree: Tree::copy()?, pending, left, reached, results: &mut results };
+        for (stage, name) in STAGES.iter().enumerate() {
+            run.stage(stage, name)?;
         }
-        keep(&pending, &mut results)?;
+        for it in run.pending.iter_mut().filter(|it| it.outcome == Outcome::Open(STAGES.len())) {
+            // No test noticed the mutant. If its function is constant, and no test reached the mutant at run
+            // time, the compiler may have evaluated the function: the mutant must be built alone.
+            let computed = run.left.constant.contains(&it.number) && !run.reached.contains(&it.number);
+            it.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
+        }
+        if options.alone {
+            run.alone()?;
+        }
+        run.keep()?;
     }
     compare(&files, &results, &mut list)
 }
@@ -161,7 +159,7 @@ fn compare(files: &[(&Part, String)], results: &Results, list: &mut List) -> Res
         for (mutant, reason) in &kept.survivors {
             println!("survived: {file}:{mutant}: {}", if reason.is_empty() { "no reason" } else { reason });
         }
-        println!("{file}: {}, {} survived", kept.counts, kept.survivors.len());
+        println!("{file}: {}, {} survived", kept::words(&kept.counts), kept.survivors.len());
         list.insert(file.clone(), kept);
     }
     let mut there = Vec::new();
@@ -181,49 +179,37 @@ fn update(
     list: &List,
     options: &Options,
 ) -> Result<Vec<(&'static Part, String)>, String> {
-    let (mut all, mut stale, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut chosen, mut stale, mut there) = (Vec::new(), Vec::new(), BTreeSet::new());
     for part in PARTS {
         let files = results::files(part)?;
         let hashes = results::hashes(&files)?;
         for (file, hash) in files.into_iter().zip(hashes) {
-            if list.get(&file).is_some_and(|kept| kept.hash == hash && kept.is_done()) {
-                known.insert(file.clone());
+            // Shards get the files in turn, and are therefore about equally large. All files are counted,
+            // also those with complete results: each file stays in its shard during a whole run.
+            let (shard, of) = options.shard;
+            let is_in_shard = there.len() % of == shard;
+            there.insert(file.clone());
+            let is_wanted = match &options.files[..] {
+                [] => list.get(&file).is_none_or(|kept| kept.hash != hash || !kept.is_done()),
+                names => names.iter().any(|name| file.starts_with(name.as_str())),
+            };
+            if is_in_shard && is_wanted {
+                if results.get(&file).is_none_or(|source| source.hash != hash) {
+                    stale.push((file.clone(), hash));
+                }
+                chosen.push((part, file));
             }
-            if results.get(&file).is_none_or(|source| source.hash != hash) {
-                stale.push((file.clone(), hash));
-            }
-            all.push((part, file));
         }
     }
-    results.retain(|file, _| all.iter().any(|(_, there)| there == file));
-    // Shards get the files in turn, and are therefore about equally large. All files are counted, also those
-    // with complete results: each file stays in its shard during a whole run.
-    let wanted = |file: &str| match &options.files[..] {
-        [] => !known.contains(file),
-        names => names.iter().any(|name| file.starts_with(name.as_str())),
-    };
-    let in_shard = |position: usize| position % options.shard.1 == options.shard.0;
-    let chosen: Vec<_> = all
-        .into_iter()
-        .enumerate()
-        .filter(|(position, (_, file))| in_shard(*position) && wanted(file))
-        .map(|(_, entry)| entry)
-        .collect();
-    stale.retain(|(file, _)| chosen.iter().any(|(_, there)| there == file));
-    if !stale.is_empty() {
-        let names: Vec<_> = stale.iter().map(|(file, _)| file.clone()).collect();
-        let mut listed: BTreeMap<String, Vec<Mutant>> = BTreeMap::new();
-        for (file, mutant) in mutant::list(&names)? {
-            listed.entry(file).or_default().push(mutant);
-        }
-        for (file, hash) in stale {
-            let mutants = listed.remove(&file).unwrap_or_default();
-            let rows = mutants.into_iter().map(|mutant| {
-                let outcome = excluded(&mutant).map_or(Outcome::Open(0), |why| Outcome::Excluded(why.into()));
-                (mutant, outcome)
-            });
-            results.insert(file, Source { hash, rows: rows.collect() });
-        }
+    results.retain(|file, _| there.contains(file));
+    let listed = mutant::list(stale.iter().map(|(file, _)| file.as_str()))?;
+    for (file, hash) in stale {
+        let rows = listed.iter().filter(|(of, _)| *of == file).map(|(_, mutant)| {
+            let outcome = excluded(mutant).map_or(Outcome::Open(0), |why| Outcome::Excluded(why.into()));
+            (mutant.clone(), outcome)
+        });
+        let rows = rows.collect();
+        results.insert(file, Source { hash, rows });
     }
     for (_, file) in &chosen {
         for (_, outcome) in results.get_mut(file).into_iter().flat_map(|source| &mut source.rows) {
@@ -240,77 +226,6 @@ fn excluded(mutant: &Mutant) -> Option<&'static str> {
     mutant.function.contains("defmt::Format").then_some("code of a feature that tests do not enable")
 }
 
-/// Builds the tests of a stage, with all mutants that no earlier stage has noticed. Runs the tests on each of
-/// these mutants.
-fn run_stage(
-    tree: &Tree,
-    stage: usize,
-    pending: &mut [Pending],
-    left: &mut Left,
-    reached: &mut BTreeSet<u32>,
-    results: &mut Results,
-) -> Result<(), String> {
-    let Some(name) = STAGES.get(stage) else { return Ok(()) };
-    let open: Vec<u32> = (0..)
-        .zip(pending.iter())
-        .filter(|(_, pending)| pending.outcome == Outcome::Open(stage))
-        .map(|(number, _)| number)
-        .collect();
-    if open.is_empty() {
-        return Ok(());
-    }
-    println!("{name}: {} mutants are built", open.len());
-    let start = Instant::now();
-    let wanted: Vec<_> = open
-        .iter()
-        .filter_map(|number| pending.get(*number as usize).map(|it| (*number, it.file.as_str(), &it.mutant)))
-        .collect();
-    let numbers = open.iter().filter_map(|number| pending.get(*number as usize));
-    let parts: Vec<_> = numbers.map(|it| it.part).collect();
-    let built = tree.build(&wanted, &packages(stage, &parts), left)?;
-    println!("{name}: built in {} s", start.elapsed().as_secs());
-    for (number, it) in (0..).zip(pending.iter_mut()) {
-        if left.refused.contains(&number) {
-            it.outcome = Outcome::Refused;
-        } else if left.alone.contains(&number) {
-            it.outcome = Outcome::Alone;
-        }
-    }
-    keep(pending, results)?;
-    let mut judges_of: Vec<(String, Judge)> = built
-        .iter()
-        .map(|built| Ok((built.name.clone(), Judge::prepare(built)?)))
-        .collect::<Result<_, String>>()?;
-    println!("{name}: each test was run without a mutant, {} s", start.elapsed().as_secs());
-    let mut kept = Instant::now();
-    for (done, number) in open.iter().enumerate() {
-        let Some(it) = pending.get_mut(*number as usize) else { continue };
-        if it.outcome != Outcome::Open(stage) {
-            continue;
-        }
-        it.outcome = Outcome::Open(stage + 1);
-        for judge in judges(it.part, stage) {
-            let judge = judges_of.iter_mut().find(|(name, _)| name == judge).map(|(_, judge)| judge);
-            let judge = judge.ok_or("a program of tests was not built")?;
-            if judge.reaches(*number) {
-                reached.insert(*number);
-            }
-            let verdict = judge.judge(*number)?;
-            if let Some(outcome) = outcome(judge.name(), verdict) {
-                it.outcome = outcome;
-                break;
-            }
-        }
-        if kept.elapsed() > KEEP {
-            println!("{name}: {} of {} after {} s", done + 1, open.len(), start.elapsed().as_secs());
-            keep(pending, results)?;
-            kept = Instant::now();
-        }
-    }
-    println!("{name}: done in {} s", start.elapsed().as_secs());
-    keep(pending, results)
-}
-
 fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
     match verdict {
         Verdict::Passed => None,
@@ -319,41 +234,104 @@ fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
     }
 }
 
-/// Builds and runs, one by one, the mutants that cannot be built together with others.
-fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Result<(), String> {
-    for at in 0..pending.len() {
-        let Some(it) = pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone) else { continue };
-        it.outcome = Outcome::Survived;
-        'stages: for stage in 0..STAGES.len() {
-            let selection = packages(stage, &[it.part]);
-            let Some(programs) = tree.build_alone(&it.file, &it.mutant, &selection)? else {
-                it.outcome = Outcome::Refused;
-                break;
-            };
-            for program in
-                programs.iter().filter(|built| judges(it.part, stage).contains(&built.name.as_str()))
-            {
-                if let Some(outcome) = outcome(&program.name, judge::ask(program, None, &[], ALONE)?) {
-                    it.outcome = outcome;
-                    break 'stages;
-                }
-            }
-        }
-        println!("alone: {} {} {:?}", it.file, it.mutant, it.outcome);
-        keep(pending, results)?;
-    }
-    Ok(())
+/// A run of mutants.
+struct Run<'r> {
+    tree: Tree,
+    pending: Vec<Pending>,
+    left: Left,
+    /// The mutants whose code a test has executed.
+    reached: BTreeSet<u32>,
+    results: &'r mut Results,
 }
 
-/// Copies the results of this run's mutants into `results`, and writes all results to the file.
-fn keep(pending: &[Pending], results: &mut Results) -> Result<(), String> {
-    for it in pending {
-        let rows = results.get_mut(&it.file).into_iter().flat_map(|source| &mut source.rows);
-        if let Some((_, outcome)) = rows.into_iter().find(|(mutant, _)| *mutant == it.mutant) {
-            *outcome = it.outcome.clone();
+impl Run<'_> {
+    /// Builds the tests of a stage, with all mutants that no earlier stage has noticed. Runs the tests on
+    /// each of these mutants.
+    fn stage(&mut self, stage: usize, name: &str) -> Result<(), String> {
+        let open: Vec<_> = self.pending.iter().filter(|it| it.outcome == Outcome::Open(stage)).collect();
+        if open.is_empty() {
+            return Ok(());
         }
+        let count = open.len();
+        println!("{name}: {count} mutants are built");
+        let start = Instant::now();
+        let wanted: Vec<_> = open.iter().map(|it| (it.number, it.file.as_str(), &it.mutant)).collect();
+        let parts: Vec<_> = open.iter().map(|it| it.part).collect();
+        let built = self.tree.build(&wanted, &packages(stage, &parts), &mut self.left)?;
+        println!("{name}: built in {} s", start.elapsed().as_secs());
+        for it in &mut self.pending {
+            if self.left.refused.contains(&it.number) {
+                it.outcome = Outcome::Refused;
+            } else if self.left.alone.contains(&it.number) {
+                it.outcome = Outcome::Alone;
+            }
+        }
+        self.keep()?;
+        let mut programs = built.iter().map(Judge::prepare).collect::<Result<Vec<_>, _>>()?;
+        println!("{name}: each test was run without a mutant, {} s", start.elapsed().as_secs());
+        let (mut kept, mut done) = (Instant::now(), 0);
+        for at in 0..self.pending.len() {
+            let it = self.pending.get_mut(at).filter(|it| it.outcome == Outcome::Open(stage));
+            let Some(it) = it else { continue };
+            it.outcome = Outcome::Open(stage + 1);
+            for name in judges(it.part, stage) {
+                let judge = programs.iter_mut().find(|judge| judge.name() == *name);
+                let judge = judge.ok_or("a program of tests was not built")?;
+                if judge.reaches(it.number) {
+                    self.reached.insert(it.number);
+                }
+                if let Some(outcome) = outcome(name, judge.judge(it.number)?) {
+                    it.outcome = outcome;
+                    break;
+                }
+            }
+            done += 1;
+            if kept.elapsed() > KEEP {
+                println!("{name}: {done} of {count} after {} s", start.elapsed().as_secs());
+                self.keep()?;
+                kept = Instant::now();
+            }
+        }
+        println!("{name}: done in {} s", start.elapsed().as_secs());
+        self.keep()
     }
-    results::write(results)
+
+    /// Builds and runs, one by one, the mutants that cannot be built together with others.
+    fn alone(&mut self) -> Result<(), String> {
+        for at in 0..self.pending.len() {
+            let it = self.pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone);
+            let Some(it) = it else { continue };
+            it.outcome = Outcome::Survived;
+            'stages: for stage in 0..STAGES.len() {
+                let selection = packages(stage, &[it.part]);
+                let Some(programs) = self.tree.build_alone(&it.file, &it.mutant, &selection)? else {
+                    it.outcome = Outcome::Refused;
+                    break;
+                };
+                let is_judge = |built: &&Built| judges(it.part, stage).contains(&built.name.as_str());
+                for program in programs.iter().filter(is_judge) {
+                    if let Some(outcome) = outcome(&program.name, judge::ask(program, None, &[], ALONE)?) {
+                        it.outcome = outcome;
+                        break 'stages;
+                    }
+                }
+            }
+            println!("alone: {} {} {:?}", it.file, it.mutant, it.outcome);
+            self.keep()?;
+        }
+        Ok(())
+    }
+
+    /// Copies the results of this run's mutants to all results, and writes these to the file.
+    fn keep(&mut self) -> Result<(), String> {
+        for it in &self.pending {
+            let rows = self.results.get_mut(&it.file).into_iter().flat_map(|source| &mut source.rows);
+            if let Some((_, outcome)) = rows.into_iter().find(|(mutant, _)| *mutant == it.mutant) {
+                *outcome = it.outcome.clone();
+            }
+        }
+        results::write(self.results)
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! A mutant: one small change of a file, as cargo-mutants lists it.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::fmt;
-use std::str::FromStr;
 use xtask::run::{answer, program};
 use xtask::tools::MUTANTS;
 
@@ -32,32 +30,22 @@ pub(crate) struct Place {
     pub(crate) column: usize,
 }
 
-/// The kind of change that a mutant makes.
+/// The kind of change that a mutant makes, by its name in cargo-mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) enum Kind {
     /// The function returns a constant at once.
-    Body,
+    FnValue,
     /// A binary operator is replaced by another one.
-    Binary,
+    BinaryOperator,
     /// A unary operator is removed.
-    Unary,
+    UnaryOperator,
     /// A match arm is removed.
-    Arm,
+    MatchArm,
     /// A match guard is replaced by `true` or `false`.
-    Guard,
+    MatchArmGuard,
     /// A field of a struct expression is left out, so that it takes the value of the base (`..base`).
-    Field,
+    StructField,
 }
-
-/// The kinds of mutants, with their names in cargo-mutants and in the list of survivors.
-const KINDS: [(Kind, &str, &str); 6] = [
-    (Kind::Body, "FnValue", "body"),
-    (Kind::Binary, "BinaryOperator", "binary"),
-    (Kind::Unary, "UnaryOperator", "unary"),
-    (Kind::Arm, "MatchArm", "arm"),
-    (Kind::Guard, "MatchArmGuard", "guard"),
-    (Kind::Field, "StructField", "field"),
-];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub(crate) struct Mutant {
@@ -75,37 +63,18 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (line, column) = text.split_once(':').ok_or(())?;
-        Ok(Self { line: line.parse().map_err(drop)?, column: column.parse().map_err(drop)? })
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        KINDS.iter().find(|(kind, ..)| kind == self).map_or(Ok(()), |(.., name)| f.write_str(name))
-    }
-}
-
-impl FromStr for Kind {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        KINDS.iter().find(|(.., name)| *name == text).map(|(kind, ..)| *kind).ok_or(())
-    }
-}
-
 impl Mutant {
     /// Parses columns of the list of survivors: place, kind, new text, function.
     pub(crate) fn read(place: &str, kind: &str, replacement: &str, function: &str) -> Option<Self> {
+        let place_of = |text: &str| {
+            let (line, column) = text.split_once(':')?;
+            Some(Place { line: line.parse().ok()?, column: column.parse().ok()? })
+        };
         let (start, end) = place.split_once('-')?;
         Some(Self {
-            start: start.parse().ok()?,
-            end: end.parse().ok()?,
-            kind: kind.parse().ok()?,
+            start: place_of(start)?,
+            end: place_of(end)?,
+            kind: serde_json::from_value(kind.into()).ok()?,
             replacement: replacement.into(),
             function: function.into(),
         })
@@ -120,41 +89,48 @@ impl Mutant {
 
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} `{}` in {}", self.start, self.kind, self.replacement, self.function)
+        write!(f, "{}: {:?} `{}` in {}", self.start, self.kind, self.replacement, self.function)
     }
 }
 
+/// An entry of cargo-mutants' list.
+#[derive(Deserialize)]
+struct Entry {
+    file: String,
+    function: Option<Function>,
+    genre: Kind,
+    replacement: String,
+    span: Span,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    function_name: String,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    start: Place,
+    end: Place,
+}
+
 /// Returns all mutants of these files, as cargo-mutants lists them.
-pub(crate) fn list(files: &[String]) -> Result<Vec<(String, Mutant)>, String> {
+pub(crate) fn list<'f>(files: impl Iterator<Item = &'f str>) -> Result<Vec<(String, Mutant)>, String> {
+    let files: Vec<_> = files.flat_map(|file| ["--file", file]).collect();
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
     let tool = MUTANTS.find()?;
     let mut command =
         program(&tool.to_string_lossy(), &["mutants", "--list", "--json", "--no-config", "--workspace"]);
-    command.args(files.iter().flat_map(|file| ["--file", file]));
-    let listed: Value = serde_json::from_str(&answer(command)?).map_err(|error| error.to_string())?;
-    let read = |entry| mutant(entry).ok_or_else(|| format!("{tool:?} lists an unknown entry: {entry}"));
-    let mut all = listed.as_array().ok_or("no list")?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    command.args(files);
+    let listed: Vec<Entry> = serde_json::from_str(&answer(command)?).map_err(|error| error.to_string())?;
+    let mutant = |Entry { file, function, genre, replacement, span: Span { start, end } }| {
+        let function = function.map(|function: Function| function.function_name).unwrap_or_default();
+        (file, Mutant { start, end, kind: genre, replacement, function })
+    };
+    let mut all: Vec<_> = listed.into_iter().map(mutant).collect();
     all.sort();
     all.dedup();
     Ok(all)
-}
-
-fn mutant(entry: &Value) -> Option<(String, Mutant)> {
-    let text = |pointer: &str| entry.pointer(pointer)?.as_str().map(String::from);
-    let place = |end: &str| {
-        let number =
-            |field: &str| usize::try_from(entry.pointer(&format!("/span/{end}/{field}"))?.as_u64()?).ok();
-        Some(Place { line: number("line")?, column: number("column")? })
-    };
-    let genre = text("/genre")?;
-    let kind = KINDS.iter().find(|(_, name, _)| *name == genre)?.0;
-    Some((
-        text("/file")?,
-        Mutant {
-            start: place("start")?,
-            end: place("end")?,
-            kind,
-            replacement: text("/replacement")?,
-            function: text("/function/function_name").unwrap_or_default(),
-        },
-    ))
 }

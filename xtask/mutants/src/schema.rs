@@ -4,7 +4,9 @@
 use crate::mutant::{Kind, Mutant, Place};
 use proc_macro2::Span;
 use std::cmp::Reverse;
+use std::iter::Peekable;
 use std::ops::Range;
+use std::vec::IntoIter;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr};
@@ -31,31 +33,21 @@ pub(crate) struct Schema {
     pub(crate) constant: Vec<u32>,
 }
 
-/// The kind of code that mutants change, with the parts of it that are needed to write the mutants.
+/// The kind of code that mutants change.
 enum Form {
     /// The beginning of a function's body, before its first statement.
     Body,
-    Binary {
-        left: Range<usize>,
-        right: Range<usize>,
-    },
-    Unary {
-        operand: Range<usize>,
-    },
+    /// The end of an arm's pattern.
     Arm,
-    Guard,
-    /// A field of a struct expression with a base. `value` is `None` for a shorthand field.
-    Field {
-        name: String,
-        value: Option<Range<usize>>,
-        base: Range<usize>,
-    },
+    /// An expression. The text `before` precedes it.
+    Expression { before: String, original: Range<usize> },
 }
 
-struct Node<'a> {
+struct Node {
     range: Range<usize>,
     form: Form,
-    mutants: Vec<Numbered<'a>>,
+    /// The number of each mutant, and the text that replaces the original code.
+    mutants: Vec<(u32, String)>,
 }
 
 /// Returns the text of a file with its mutants. `switch` is the path of a function that returns whether the
@@ -65,93 +57,83 @@ struct Node<'a> {
 /// A description of the reason why the file is not valid Rust.
 pub(crate) fn write(source: &str, switch: &str, mutants: &[Numbered<'_>]) -> Result<Schema, String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
-    let lines = Lines::new(source);
-    let mut finder = Finder {
-        source,
-        lines: &lines,
-        mutants,
-        nodes: Vec::new(),
-        constant: 0,
-        in_constant: false,
-        found: Vec::new(),
-        constants: Vec::new(),
-        refused: Vec::new(),
-    };
+    let (nodes, found, schema) = (Vec::new(), Vec::new(), Schema::default());
+    let mut finder = Finder { source, mutants, nodes, found, schema, constant: 0, in_constant: false };
     finder.visit_file(&file);
-    let Finder { mut nodes, found, constants, refused, .. } = finder;
+    let Finder { mut nodes, found, mut schema, .. } = finder;
     nodes.sort_by_key(|node| (node.range.start, node.range.end > node.range.start, Reverse(node.range.end)));
-    let alone = mutants.iter().map(|(number, _)| *number).filter(|number| !found.contains(number)).collect();
-    let mut writer = Writer {
-        source,
-        switch,
-        nodes: &nodes,
-        next: 0,
-        schema: Schema { alone, refused, constant: constants, ..Schema::default() },
-    };
+    let numbers = mutants.iter().map(|(number, _)| *number);
+    schema.alone = numbers.filter(|number| !found.contains(number)).collect();
+    let mut writer = Writer { source, switch, nodes: nodes.into_iter().peekable(), schema };
     writer.copy(0..source.len());
     Ok(writer.schema)
 }
 
 /// Returns the text of a file in which one mutant replaces the original code.
 pub(crate) fn replace(source: &str, mutant: &Mutant) -> String {
-    let lines = Lines::new(source);
-    let (start, end) = (lines.offset(source, mutant.start), lines.offset(source, mutant.end));
+    let [start, end] = [mutant.start, mutant.end].map(|place| offset(source, place));
     let (before, behind) = (source.get(..start).unwrap_or_default(), source.get(end..).unwrap_or_default());
     format!("{before}{}{behind}", mutant.replacement)
 }
 
-/// The offset at which each line of a text begins.
-struct Lines(Vec<usize>);
-
-impl Lines {
-    fn new(source: &str) -> Self {
-        Self(std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect())
-    }
-
-    fn offset(&self, source: &str, place: Place) -> usize {
-        let start = self.0.get(place.line.saturating_sub(1)).copied().unwrap_or(source.len());
-        let rest = source.get(start..).unwrap_or_default();
-        let within = rest.char_indices().nth(place.column.saturating_sub(1)).map_or(rest.len(), |(at, _)| at);
-        start + within
-    }
+fn offset(source: &str, place: Place) -> usize {
+    let start: usize = source.split_inclusive('\n').take(place.line.saturating_sub(1)).map(str::len).sum();
+    let rest = source.get(start..).unwrap_or_default();
+    start + rest.chars().take(place.column.saturating_sub(1)).map(char::len_utf8).sum::<usize>()
 }
 
 /// Visits the syntax tree of a file, and finds the code that mutants change.
-struct Finder<'a, 's> {
-    source: &'s str,
-    lines: &'s Lines,
-    mutants: &'s [Numbered<'a>],
-    nodes: Vec<Node<'a>>,
+struct Finder<'a> {
+    source: &'a str,
+    mutants: &'a [Numbered<'a>],
+    nodes: Vec<Node>,
+    found: Vec<u32>,
+    schema: Schema,
     /// How deep the visited code is nested in code that the compiler evaluates. 0: the code runs at run time.
     constant: usize,
     /// Whether the visited code is in a constant function.
     in_constant: bool,
-    found: Vec<u32>,
-    constants: Vec<u32>,
-    refused: Vec<u32>,
 }
 
-impl Finder<'_, '_> {
-    fn range(span: Span) -> Range<usize> {
-        span.byte_range()
+impl<'a> Finder<'a> {
+    fn text(&self, code: &impl Spanned) -> &'a str {
+        self.source.get(code.span().byte_range()).unwrap_or_default()
     }
 
-    /// Adds the code in `range`, with the mutants of these kinds that begin at `place`. Code that the
-    /// compiler evaluates is left out.
-    fn add(&mut self, kinds: &[Kind], place: &Range<usize>, range: Range<usize>, form: Form) {
+    /// Returns the mutants that begin at the start of some code.
+    fn at(&self, code: Span) -> impl Iterator<Item = Numbered<'a>> + use<'a> {
+        let start = code.start();
+        let place = Place { line: start.line, column: start.column + 1 };
+        self.mutants.iter().filter(move |(_, mutant)| mutant.start == place).copied()
+    }
+
+    /// Adds the code in `range`, with the mutants of this kind that begin at the start of `at`. `text` returns
+    /// the text of a mutant. Code that the compiler evaluates is left out.
+    fn add(
+        &mut self,
+        kind: Kind,
+        at: Span,
+        range: Range<usize>,
+        form: Form,
+        text: impl Fn(&Mutant) -> String,
+    ) {
         if self.constant > 0 {
             return;
         }
-        let here = |mutant: &Mutant| {
-            kinds.contains(&mutant.kind) && self.lines.offset(self.source, mutant.start) == place.start
-        };
-        let mutants: Vec<_> = self.mutants.iter().filter(|(_, mutant)| here(mutant)).copied().collect();
+        let here = self.at(at).filter(|(_, mutant)| mutant.kind == kind);
+        let mutants: Vec<_> = here.map(|(number, mutant)| (number, text(mutant))).collect();
         if !mutants.is_empty() {
             let numbers = mutants.iter().map(|(number, _)| *number);
-            self.constants.extend(numbers.clone().filter(|_| self.in_constant));
+            self.schema.constant.extend(numbers.clone().filter(|_| self.in_constant));
             self.found.extend(numbers);
             self.nodes.push(Node { range, form, mutants });
         }
+    }
+
+    /// Adds an expression whose mutants begin at the start of `at`.
+    fn expression(&mut self, kind: Kind, at: Span, code: Span, text: impl Fn(&Mutant) -> String) {
+        let range = code.byte_range();
+        self.add(kind, at, range.clone(), Form::Expression { before: String::new(), original: range }, text);
     }
 
     fn function(&mut self, sig: &syn::Signature, block: &syn::Block, inside: impl FnOnce(&mut Self)) {
@@ -166,8 +148,8 @@ impl Finder<'_, '_> {
             syn::ReturnType::Default => false,
         };
         if let (Some(first), false) = (block.stmts.first(), opaque) {
-            let start = Self::range(first.span()).start;
-            self.add(&[Kind::Body], &(start..start), start..start, Form::Body);
+            let start = first.span().byte_range().start;
+            self.add(Kind::FnValue, first.span(), start..start, Form::Body, |it| it.replacement.clone());
         }
         inside(self);
         (self.constant, self.in_constant) = (constant, in_constant);
@@ -189,7 +171,7 @@ macro_rules! evaluated {
     };
 }
 
-impl<'ast> Visit<'ast> for Finder<'_, '_> {
+impl<'ast> Visit<'ast> for Finder<'_> {
     evaluated! {
         visit_item_const: ItemConst,
         visit_impl_item_const: ImplItemConst,
@@ -222,46 +204,44 @@ impl<'ast> Visit<'ast> for Finder<'_, '_> {
     }
 
     fn visit_expr_binary(&mut self, item: &'ast syn::ExprBinary) {
-        let op = Self::range(item.op.span());
         if matches!(item.op, BinOp::And(_)) && (has_let(&item.left) || has_let(&item.right)) {
-            let here = |mutant: &Mutant| self.lines.offset(self.source, mutant.start) == op.start;
-            let numbers: Vec<_> =
-                self.mutants.iter().filter(|(_, mutant)| here(mutant)).map(|(number, _)| *number).collect();
+            let numbers: Vec<_> = self.at(item.op.span()).map(|(number, _)| number).collect();
             self.found.extend(&numbers);
-            self.refused.extend(numbers);
+            self.schema.refused.extend(numbers);
         } else {
-            let (left, right) = (Self::range(item.left.span()), Self::range(item.right.span()));
-            self.add(&[Kind::Binary], &op, Self::range(item.span()), Form::Binary { left, right });
+            let (left, right) = (self.text(&item.left), self.text(&item.right));
+            let text = |mutant: &Mutant| format!("({left}) {} ({right})", mutant.replacement);
+            self.expression(Kind::BinaryOperator, item.op.span(), item.span(), text);
         }
         visit::visit_expr_binary(self, item);
     }
 
     fn visit_expr_unary(&mut self, item: &'ast syn::ExprUnary) {
-        let form = Form::Unary { operand: Self::range(item.expr.span()) };
-        self.add(&[Kind::Unary], &Self::range(item.op.span()), Self::range(item.span()), form);
+        let operand = self.text(&item.expr);
+        self.expression(Kind::UnaryOperator, item.op.span(), item.span(), |_| operand.into());
         visit::visit_expr_unary(self, item);
     }
 
     fn visit_arm(&mut self, item: &'ast syn::Arm) {
         if let Some((_, guard)) = &item.guard {
-            let guard = Self::range(guard.span());
-            self.add(&[Kind::Guard], &guard.clone(), guard, Form::Guard);
+            self.expression(Kind::MatchArmGuard, guard.span(), guard.span(), |it| it.replacement.clone());
         } else {
-            let end = Self::range(item.pat.span()).end;
-            self.add(&[Kind::Arm], &Self::range(item.span()), end..end, Form::Arm);
+            let end = item.pat.span().byte_range().end;
+            self.add(Kind::MatchArm, item.span(), end..end, Form::Arm, |_| String::new());
         }
         visit::visit_arm(self, item);
     }
 
     fn visit_expr_struct(&mut self, item: &'ast syn::ExprStruct) {
         if let Some(base) = &item.rest {
-            let base = Self::range(base.span());
+            let base = self.text(base);
             for field in &item.fields {
                 if let syn::Member::Named(name) = &field.member {
-                    let range = Self::range(field.span());
-                    let value = field.colon_token.as_ref().map(|_| Self::range(field.expr.span()));
-                    let form = Form::Field { name: name.to_string(), value, base: base.clone() };
-                    self.add(&[Kind::Field], &range.clone(), range, form);
+                    // The value of a shorthand field is the field's name.
+                    let original = field.expr.span().byte_range();
+                    let form = Form::Expression { before: format!("{name}: "), original };
+                    let range = field.span().byte_range();
+                    self.add(Kind::StructField, field.span(), range, form, |_| format!("({base}).{name}"));
                 }
             }
         }
@@ -283,9 +263,8 @@ fn has_let(expression: &Expr) -> bool {
 struct Writer<'a> {
     source: &'a str,
     switch: &'a str,
-    nodes: &'a [Node<'a>],
-    /// The index of the next changed code in `nodes`.
-    next: usize,
+    /// The changed code that is not written yet.
+    nodes: Peekable<IntoIter<Node>>,
     schema: Schema,
 }
 
@@ -294,99 +273,55 @@ impl Writer<'_> {
         self.schema.text.push_str(text);
     }
 
-    fn source(&self, range: &Range<usize>) -> String {
-        self.source.get(range.clone()).unwrap_or_default().into()
-    }
-
     /// Copies a range of the source, with the mutants in it.
     fn copy(&mut self, range: Range<usize>) {
         let mut at = range.start;
-        let nodes = self.nodes;
-        while let Some(node) = nodes.get(self.next).filter(|node| node.range.start < range.end) {
-            self.push(&self.source(&(at..node.range.start)));
-            self.next += 1;
+        while let Some(node) = self.nodes.next_if(|node| node.range.start < range.end) {
+            self.push(self.source.get(at..node.range.start).unwrap_or_default());
             at = node.range.end;
             self.node(node);
         }
-        self.push(&self.source(&(at..range.end)));
+        self.push(self.source.get(at..range.end).unwrap_or_default());
     }
 
-    fn node(&mut self, node: &Node<'_>) {
+    fn node(&mut self, Node { form, mutants, .. }: Node) {
         let start = self.schema.text.len();
-        match &node.form {
+        match form {
             Form::Body => {
-                for (number, mutant) in &node.mutants {
-                    self.push(&format!("if {}({number}) {{ return ", self.switch));
-                    self.branch(*number, &mutant.replacement);
-                    self.push("; } ");
+                for (number, text) in &mutants {
+                    self.branch(*number, "return ", text, "; } ");
                 }
             }
             Form::Arm => {
                 self.push(" if true");
-                for (number, _) in &node.mutants {
+                for (number, _) in &mutants {
                     self.push(&format!(" && !{}({number})", self.switch));
                 }
             }
-            Form::Binary { left, right } => {
+            Form::Expression { before, original } => {
+                self.push(&before);
                 self.push("(");
-                for (number, mutant) in &node.mutants {
-                    let text =
-                        format!("({}) {} ({})", self.source(left), mutant.replacement, self.source(right));
-                    self.choice(*number, &text);
+                for (number, text) in &mutants {
+                    self.branch(*number, "", text, " } else ");
                 }
                 // In a block, code that begins with `if` would be a statement. Parentheses make it an
                 // expression.
                 self.push("{ (");
-                self.copy(left.clone());
-                self.push(&self.source(&(left.end..right.start)));
-                self.copy(right.clone());
+                self.copy(original);
                 self.push(") })");
             }
-            Form::Unary { operand } => {
-                self.push("(");
-                for (number, _) in &node.mutants {
-                    self.choice(*number, &self.source(operand));
-                }
-                self.push("{ ");
-                self.copy(node.range.clone());
-                self.push(" })");
-            }
-            Form::Guard => {
-                self.push("(");
-                for (number, mutant) in &node.mutants {
-                    self.choice(*number, &mutant.replacement);
-                }
-                self.push("{ ");
-                self.copy(node.range.clone());
-                self.push(" })");
-            }
-            Form::Field { name, value, base } => {
-                self.push(&format!("{name}: "));
-                for (number, _) in &node.mutants {
-                    self.choice(*number, &format!("({}).{name}", self.source(base)));
-                }
-                self.push("{ ");
-                match value {
-                    Some(value) => self.copy(value.clone()),
-                    None => self.push(name),
-                }
-                self.push(" }");
-            }
         }
-        let numbers: Vec<_> = node.mutants.iter().map(|(number, _)| *number).collect();
+        let numbers = mutants.iter().map(|(number, _)| *number).collect();
         self.schema.around.push((start..self.schema.text.len(), numbers));
     }
 
-    fn choice(&mut self, number: u32, text: &str) {
-        self.push(&format!("if {}({number}) {{ ", self.switch));
-        self.branch(number, text);
-        self.push(" } else ");
-    }
-
-    fn branch(&mut self, number: u32, text: &str) {
+    /// Writes the condition of a mutant, and the mutant's text between two others.
+    fn branch(&mut self, number: u32, before: &str, text: &str, behind: &str) {
+        self.push(&format!("if {}({number}) {{ {before}", self.switch));
         let start = self.schema.text.len();
         self.push(text);
         self.schema.branches.push((start..self.schema.text.len(), number));
+        self.push(behind);
     }
 }
 
@@ -421,8 +356,11 @@ mod tests {
     #[test]
     fn all_mutants_of_an_expression_are_there() {
         let source = "fn é(a: u8) -> bool {\n    a & 3 == 1\n}\n";
-        let mutants =
-            [("a & 3 == 1", Kind::Body, "true"), ("==", Kind::Binary, "!="), ("&", Kind::Binary, "|")];
+        let mutants = [
+            ("a & 3 == 1", Kind::FnValue, "true"),
+            ("==", Kind::BinaryOperator, "!="),
+            ("&", Kind::BinaryOperator, "|"),
+        ];
         let schema = written(source, &mutants);
         assert_eq!(
             schema.text,
@@ -439,17 +377,17 @@ mod tests {
     fn arms_guards_fields_and_signs_are_changed_in_their_place() {
         let source = "fn f(a: i8) -> A { match a { 1 => -a, b if b > 7 => A { a, b: 2, ..A::C }, _ => 0 } }";
         let mutants = [
-            ("1 => -a,", Kind::Arm, ""),
-            ("-a", Kind::Unary, ""),
-            ("b > 7", Kind::Guard, "true"),
-            ("a, b: 2", Kind::Field, ""),
-            ("b: 2", Kind::Field, ""),
+            ("1 => -a,", Kind::MatchArm, ""),
+            ("-a", Kind::UnaryOperator, ""),
+            ("b > 7", Kind::MatchArmGuard, "true"),
+            ("a, b: 2", Kind::StructField, ""),
+            ("b: 2", Kind::StructField, ""),
         ];
         assert_eq!(
             written(source, &mutants).text,
-            "fn f(a: i8) -> A { match a { 1 if true && !on(0) => (if on(1) { a } else { -a }), \
-             b if (if on(2) { true } else { b > 7 }) => \
-             A { a: if on(3) { (A::C).a } else { a }, b: if on(4) { (A::C).b } else { 2 }, ..A::C }, \
+            "fn f(a: i8) -> A { match a { 1 if true && !on(0) => (if on(1) { a } else { (-a) }), \
+             b if (if on(2) { true } else { (b > 7) }) => \
+             A { a: (if on(3) { (A::C).a } else { (a) }), b: (if on(4) { (A::C).b } else { (2) }), ..A::C }, \
              _ => 0 } }"
         );
     }
@@ -459,16 +397,16 @@ mod tests {
         let source = "const A: u8 = 1 + 2;\n\
                       const fn f(a: u8) -> [u8; 3 - 1] { if let 1 = a && a < 2 {} [a * 5; 1 | 3] }";
         let mutants = [
-            ("+", Kind::Binary, "-"),
-            ("-", Kind::Binary, "+"),
-            ("|", Kind::Binary, "&"),
-            ("&&", Kind::Binary, "||"),
+            ("+", Kind::BinaryOperator, "-"),
+            ("-", Kind::BinaryOperator, "+"),
+            ("|", Kind::BinaryOperator, "&"),
+            ("&&", Kind::BinaryOperator, "||"),
         ];
         let schema = written(source, &mutants);
         assert_eq!((schema.text.as_str(), schema.alone, schema.refused), (source, vec![0, 1, 2], vec![3]));
-        let schema = written(source, &[("*", Kind::Binary, "+"), ("<", Kind::Binary, ">")]);
+        let schema = written(source, &[("*", Kind::BinaryOperator, "+"), ("<", Kind::BinaryOperator, ">")]);
         assert_eq!(schema.constant, [1, 0]);
-        let mutant = mutant(source, "&&", Kind::Binary, "||");
+        let mutant = mutant(source, "&&", Kind::BinaryOperator, "||");
         assert!(replace(source, &mutant).contains("1 = a || a < 2"));
     }
 }
