@@ -234,35 +234,29 @@ fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
     };
     let mut places: Vec<_> = spans.filter_map(place).collect();
     places.sort_by_key(|(.., primary)| !primary);
-    for (schema, at, _) in &places {
+    let branch = places.iter().find_map(|(schema, at, _)| {
         let within = schema.branches.iter().filter(|(range, _)| range.contains(at));
-        if let Some((_, number)) = within.min_by_key(|(range, _)| range.len()) {
-            left.refused.insert(*number);
-            return;
-        }
+        within.min_by_key(|(range, _)| range.len())
+    });
+    if let Some((_, number)) = branch {
+        left.refused.insert(*number);
+        return;
     }
-    for (schema, at, _) in &places {
+    let around = places.iter().find_map(|(schema, at, _)| {
         let within = schema.around.iter().filter(|(range, _)| range.contains(at));
-        if let Some((_, numbers)) = within.min_by_key(|(range, _)| range.len()) {
-            left.alone.extend(numbers);
-            tell(error, numbers.len());
-            return;
-        }
+        within.min_by_key(|(range, _)| range.len())
+    });
+    let next = || {
+        places.iter().find_map(|(schema, at, _)| {
+            let behind = schema.around.iter().filter(|(range, _)| range.start >= *at);
+            behind.min_by_key(|(range, _)| range.start)
+        })
+    };
+    if let Some((_, numbers)) = around.or_else(next) {
+        left.alone.extend(numbers);
+        let text = error.get("rendered").and_then(Value::as_str).unwrap_or_default();
+        // The first line is the error, the second one its place.
+        let lines = text.lines().take(2).map(str::trim_start).collect::<Vec<_>>();
+        println!("  {} to be built alone: {}", numbers.len(), lines.join(" "));
     }
-    for (schema, at, _) in &places {
-        let behind = schema.around.iter().filter(|(range, _)| range.start >= *at);
-        if let Some((_, numbers)) = behind.min_by_key(|(range, _)| range.start) {
-            left.alone.extend(numbers);
-            tell(error, numbers.len());
-            return;
-        }
-    }
-}
-
-/// Prints the compiler's error that forces `count` mutants to be built alone.
-fn tell(error: &Value, count: usize) {
-    let line = error.get("rendered").and_then(Value::as_str).unwrap_or_default();
-    let mut lines = line.lines();
-    let (headline, place) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    println!("  {count} to be built alone: {headline} {}", place.trim_start());
 }
