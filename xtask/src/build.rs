@@ -43,14 +43,10 @@ pub fn run(arguments: &[String]) -> ExitCode {
 
 fn parse(words: &mut run::Options) -> Result<(Board, System, bool), String> {
     let (mut board, mut system, mut release) = (None, None, false);
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--board" => board = Some(Board::named(&words.value::<String>()?)?),
-            "--os" => {
-                let name: String = words.value()?;
-                let known = System::ALL.into_iter().find(|system| system.name() == name);
-                system = Some(known.ok_or(format!("unknown system `{name}`"))?);
-            }
+            "--os" => system = Some(words.one_of(&System::ALL.map(|system| (system.name(), system)))?),
             "--release" => release = true,
             other => return Err(run::unknown(other)),
         }
@@ -148,8 +144,8 @@ mod tests {
             ("--board bluefield2", "--os is missing"),
             ("--os none", "--board is missing"),
             ("--board bluefield4 --os none", "unknown board `bluefield4`"),
-            ("--board bluefield2 --os windows", "unknown system `windows`"),
-            ("bluefield2", "unexpected argument \"bluefield2\""),
+            ("--board bluefield2 --os windows", "`windows` is not one of none, linux"),
+            ("bluefield2", "invalid argument `bluefield2`"),
         ] {
             assert_eq!(parsed(line), Err(expected.into()), "{line}");
         }

@@ -68,7 +68,7 @@ pub(crate) fn test() -> Result<(), String> {
 fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options { seeds: 0..100_000, pairs: 0..200 };
     let alone = |number: u64| number..number.saturating_add(1);
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--seeds" => options.seeds = 0..words.value()?,
             "--pairs" => options.pairs = 0..words.value()?,

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
     let (mut count, mut seed) = (NonZero::new(COUNT), None);
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--count" => count = Some(words.value()?),
             "--seed" => seed = Some(words.value()?),

@@ -49,13 +49,7 @@ const FEWEST: [(Part, u64, &str); 2] = [
 ];
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
-        return run::print(&help(), 0);
-    }
-    match parse(arguments) {
-        Some((seconds, targets)) => run::status(fuzz(&targets, seconds)),
-        None => run::misuse(&help()),
-    }
+    run::with_options(arguments, &help(), parse, |(seconds, targets)| run::status(fuzz(&targets, seconds)))
 }
 
 /// Fuzzes all targets, for the step `fuzz` of `cargo xtask test`.
@@ -69,17 +63,16 @@ fn help() -> String {
     format!("{HELP}{}", lines.collect::<String>())
 }
 
-fn parse(arguments: &[String]) -> Option<(u64, Vec<&'static Target>)> {
+fn parse(words: &mut run::Options) -> Result<(u64, Vec<&'static Target>), String> {
     let (mut seconds, mut targets) = (SECONDS, Vec::new());
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        if argument == "--seconds" {
-            seconds = rest.next()?.parse().ok().filter(|seconds| *seconds > 0)?;
-        } else {
-            targets.push(targets::ALL.iter().find(|target| target.name == argument)?);
+    while let Some(word) = words.word()? {
+        match targets::ALL.iter().find(|target| target.name == word) {
+            Some(target) => targets.push(target),
+            None if word == "--seconds" => seconds = words.value::<NonZero<u64>>()?.get(),
+            None => return Err(run::unknown(&word)),
         }
     }
-    Some((seconds, if targets.is_empty() { targets::ALL.iter().collect() } else { targets }))
+    Ok((seconds, if targets.is_empty() { targets::ALL.iter().collect() } else { targets }))
 }
 
 fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
@@ -263,8 +256,8 @@ mod tests {
     #[test]
     fn arguments() {
         let parsed = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
-            parse(&words).map(|(seconds, targets)| (seconds, targets.len()))
+            let words = &mut run::Options::new(line.split_whitespace());
+            parse(words).map(|(seconds, targets)| (seconds, targets.len())).ok()
         };
         assert_eq!(parsed(""), Some((SECONDS, targets::ALL.len())));
         assert_eq!(parsed("calls --seconds 7 inspect"), Some((7, 2)));

@@ -91,13 +91,16 @@ impl Options {
         Self(lexopt::Parser::from_args(words.into_iter().map(Into::into).collect::<Vec<OsString>>()))
     }
 
-    /// Returns the name of the next option, with its dashes. Returns `None` at the end of the line.
-    pub fn option(&mut self) -> Result<Option<String>, String> {
-        match self.0.next().map_err(|error| error.to_string())? {
-            None => Ok(None),
-            Some(lexopt::Arg::Long(name)) => Ok(Some(format!("--{name}"))),
-            Some(other) => Err(other.unexpected().to_string()),
-        }
+    /// Returns the name of the next option, with its dashes, or the next word that is no option. Returns
+    /// `None` at the end of the line.
+    pub fn word(&mut self) -> Result<Option<String>, String> {
+        let word = match self.0.next().map_err(|error| error.to_string())? {
+            None => return Ok(None),
+            Some(lexopt::Arg::Long(name)) => format!("--{name}"),
+            Some(lexopt::Arg::Short(name)) => format!("-{name}"),
+            Some(lexopt::Arg::Value(word)) => word.string().map_err(|error| error.to_string())?,
+        };
+        Ok(Some(word))
     }
 
     /// Returns the value of the option that was read last.
@@ -105,11 +108,21 @@ impl Options {
         let value = self.0.value().and_then(ValueExt::string).map_err(|error| error.to_string())?;
         value.parse().map_err(|error| format!("`{value}`: {error}"))
     }
+
+    /// Returns the value of the option that was read last, which is one of some names.
+    pub fn one_of<T: Copy>(&mut self, known: &[(&str, T)]) -> Result<T, String> {
+        let name: String = self.value()?;
+        let found = known.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
+            format!("`{name}` is not one of {}", names.join(", "))
+        })
+    }
 }
 
-/// Returns the error for an option that the task does not have.
-pub fn unknown(option: &str) -> String {
-    format!("invalid option '{option}'")
+/// Returns the error for a word that the task does not have.
+pub fn unknown(word: &str) -> String {
+    format!("invalid argument `{word}`")
 }
 
 /// Parses the options of a task and performs the task. With `--help` or `-h`, prints the help text instead.

@@ -80,7 +80,7 @@ pub(crate) fn test() -> Result<(), String> {
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options::default();
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--ios" => options.ios = words.value()?,
             "--corrupt" => options.corrupt = words.value()?,

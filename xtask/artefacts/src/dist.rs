@@ -3,7 +3,7 @@
 //! that validates a card.
 
 use super::emulated::System;
-use super::files::{ARCHITECTURES, PAGE, cross, put, put_emulator, stand_in};
+use super::files::{ARCHITECTURES, PAGE, Target, cross, put, put_emulator, stand_in};
 use super::{glibc, packages};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -75,9 +75,11 @@ const UNPRIVILEGED: &str = "xtask/artefacts/src/unprivileged.sh";
 /// The Debian packages that the commands of the README need.
 const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
 
-/// The checks that the options ask for: `--check` (`own`), `--check-chroot` and `--twice`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Checks {
+struct Options {
+    target: Target,
+    /// The content of the archive, or `None` for Debian packages.
+    content: Option<Content>,
+    /// The checks: `--check` (`own`), `--check-chroot` and `--twice`.
     own: bool,
     chroot: bool,
     twice: bool,
@@ -90,95 +92,79 @@ enum Content {
 }
 
 pub(super) fn run(arguments: &[String]) -> ExitCode {
-    let (mut architecture, mut checks) = (std::env::consts::ARCH, Checks::default());
-    let (mut content, mut is_deb) = (Content::Emulator, false);
-    let mut words = arguments.iter().map(String::as_str);
-    while let Some(word) = words.next() {
-        match word {
-            "--help" | "-h" => return run::print(HELP, 0),
-            "--validate" => content = Content::Validation,
-            "--deb" => is_deb = true,
-            "--check" => checks.own = true,
-            "--check-chroot" => checks.chroot = true,
-            "--twice" => checks.twice = true,
-            "--arch" => architecture = words.next().unwrap_or_default(),
-            other => return run::misuse(&format!("unexpected argument `{other}`\n\n{HELP}")),
+    run::with_options(arguments, HELP, parse, |options| match perform(&options) {
+        Ok(made) => {
+            let lines: String = made.iter().map(|file| format!("{}\n", file.display())).collect();
+            run::print(&lines, 0)
         }
-    }
-    let known = ARCHITECTURES.iter().find(|target| [target.name, target.own].contains(&architecture));
-    let Some(target) = known else {
-        return run::misuse(&format!("unknown architecture `{architecture}`\n\n{HELP}"));
-    };
-    let is_own = target.own == std::env::consts::ARCH;
-    if checks.chroot && !is_own {
-        let name = target.name;
-        return run::misuse(&format!(
-            "--check-chroot runs programs for {name}, which this machine cannot run"
-        ));
-    }
-    if content == Content::Validation && checks.chroot {
-        return run::misuse("--validate has the check --check only");
-    }
-    if content == Content::Validation && checks.own && !is_own && target.own != "aarch64" {
-        return run::misuse("--check of --validate runs programs of this machine, and of arm64");
-    }
-    if is_deb {
-        if checks.own || checks.twice {
-            return run::misuse("--deb has the check --check-chroot only");
-        }
-        let made = packages::make(target)
-            .and_then(|made| if checks.chroot { packages::try_out(&made).map(|()| made) } else { Ok(made) });
-        return match made {
-            Ok(made) => {
-                let lines: String = made.iter().map(|file| format!("{}\n", file.display())).collect();
-                run::print(&lines, 0)
-            }
-            Err(error) => run::failed(&error),
-        };
-    }
-    match made(content, target.name, target.triple, is_own, checks) {
-        Ok(archive) => run::print(&format!("{}\n", archive.display()), 0),
         Err(error) => run::failed(&error),
+    })
+}
+
+fn parse(words: &mut run::Options) -> Result<Options, String> {
+    let mut target = ARCHITECTURES.into_iter().find(Target::is_own);
+    let (mut content, [mut own, mut chroot, mut twice]) = (Some(Content::Emulator), [false; 3]);
+    while let Some(option) = words.word()? {
+        match option.as_str() {
+            "--validate" => content = Some(Content::Validation),
+            "--deb" => content = None,
+            "--check" => own = true,
+            "--check-chroot" => chroot = true,
+            "--twice" => twice = true,
+            "--arch" => target = Some(words.one_of(&ARCHITECTURES.map(|target| (target.name, target)))?),
+            other => return Err(run::unknown(other)),
+        }
+    }
+    let target = target.ok_or("this machine is neither x86-64 nor arm64: name one with --arch")?;
+    let is_emulated = target.is_own() || target.name == "arm64";
+    match content {
+        _ if chroot && !target.is_own() => {
+            Err(format!("--check-chroot runs programs for {}, which this machine cannot run", target.name))
+        }
+        Some(Content::Validation) if chroot => Err("--validate has the check --check only".into()),
+        Some(Content::Validation) if own && !is_emulated => {
+            Err("--check of --validate runs programs of this machine, and of arm64".into())
+        }
+        None if own || twice => Err("--deb has the check --check-chroot only".into()),
+        content => Ok(Options { target, content, own, chroot, twice }),
     }
 }
 
-fn made(
-    content: Content,
-    architecture: &str,
-    triple: &str,
-    is_own: bool,
-    checks: Checks,
-) -> Result<PathBuf, String> {
-    let archive = if checks.twice {
-        twice(content, architecture, triple)?
-    } else {
-        make(content, architecture, triple)?
+/// Makes the archive or the packages, and checks them. Returns their paths.
+fn perform(Options { target, content, own, chroot, twice }: &Options) -> Result<Vec<PathBuf>, String> {
+    let Some(content) = *content else {
+        let made = packages::make(target)?;
+        if *chroot {
+            packages::try_out(&made)?;
+        }
+        return Ok(made);
     };
-    if checks.own {
+    let archive = if *twice { make_twice(content, target)? } else { make(content, target)? };
+    if *own {
         debian::install(debian::VERBS)?;
         if content == Content::Validation {
-            let system = if is_own { None } else { Some(System::make()?) };
+            let system = if target.is_own() { None } else { Some(System::make()?) };
             validate(&archive, system.as_ref())?;
-            return Ok(archive);
+        } else {
+            debian::install(if target.is_own() { debian::PEERS } else { debian::EMULATORS })?;
+            try_out(&archive, target.is_own())?;
         }
-        debian::install(if is_own { debian::PEERS } else { debian::EMULATORS })?;
-        try_out(&archive, is_own)?;
     }
-    if checks.chroot {
+    if *chroot {
         follow_the_page(&archive)?;
     }
-    Ok(archive)
+    Ok(vec![archive])
 }
 
 /// Builds the archive twice, each time without earlier results, and compares both.
-fn twice(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
+fn make_twice(content: Content, target: &Target) -> Result<PathBuf, String> {
     let read = |archive: &Path| fs::read(archive).at(archive);
-    let built = cross(triple);
+    let built = cross(target.triple);
     let anew = || {
         if built.exists() {
             fs::remove_dir_all(&built).at(&built)?;
         }
-        make(content, architecture, triple)
+        make(content, target)
     };
     let first = read(&anew()?)?;
     let archive = anew()?;
@@ -186,7 +172,7 @@ fn twice(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, 
 }
 
 /// Builds the content of an archive, packs it, and returns the path of the archive.
-fn make(content: Content, architecture: &str, triple: &str) -> Result<PathBuf, String> {
+fn make(content: Content, Target { name: architecture, triple, .. }: &Target) -> Result<PathBuf, String> {
     let toolchain = stand_in(triple)?;
     let kind = match content {
         Content::Validation => "validate",

@@ -17,11 +17,18 @@ pub(super) struct Target {
     /// The compiler's triple.
     pub(super) triple: &'static str,
     /// The name in `std::env::consts::ARCH`.
-    pub(super) own: &'static str,
+    own: &'static str,
     /// The name in Debian packages.
     pub(super) debian: &'static str,
     /// The name of Debian's folder for libraries of this architecture.
     pub(super) multiarch: &'static str,
+}
+
+impl Target {
+    /// Returns whether this machine has the architecture.
+    pub(super) fn is_own(&self) -> bool {
+        self.own == std::env::consts::ARCH
+    }
 }
 
 pub(super) static ARCHITECTURES: [Target; 2] = [

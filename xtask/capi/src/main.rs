@@ -33,31 +33,29 @@ fn main() -> ExitCode {
     let _ = run::itself();
     let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
-        Some(("capi", rest)) => task(rest),
+        Some(("capi", rest)) => run::with_options(rest, HELP, parse, task),
         _ => run::misuse("call this program by `cargo xtask`"),
     }
 }
 
-fn task(arguments: &[String]) -> ExitCode {
+type Action = fn() -> Result<(), String>;
+
+fn parse(words: &mut run::Options) -> Result<(Option<Architecture>, Option<Action>), String> {
     let (mut architecture, mut action) = (Architecture::own(), None);
-    let mut words = arguments.iter().map(String::as_str);
-    while let Some(word) = words.next() {
-        match word {
-            "--help" | "-h" => return run::print(HELP, 0),
-            "--compile" => action = Some(test::compile as fn() -> Result<(), String>),
+    while let Some(option) = words.word()? {
+        match option.as_str() {
+            "--compile" => action = Some(test::compile as Action),
             "--test" => action = Some(test::run),
             "--record" => action = Some(test::record),
             "--cinstall" => action = Some(test::cinstall),
-            "--arch" => {
-                let name = words.next().unwrap_or_default();
-                architecture = Architecture::ALL.into_iter().find(|known| known.name() == name);
-                if architecture.is_none() {
-                    return run::misuse(&format!("unknown architecture `{name}`\n\n{HELP}"));
-                }
-            }
-            other => return run::misuse(&format!("unexpected argument `{other}`\n\n{HELP}")),
+            "--arch" => architecture = Some(words.one_of(&Architecture::ALL.map(|one| (one.name(), one)))?),
+            other => return Err(run::unknown(other)),
         }
     }
+    Ok((architecture, action))
+}
+
+fn task((architecture, action): (Option<Architecture>, Option<Action>)) -> ExitCode {
     let Some(architecture) = architecture else {
         return run::misuse("this machine is neither x86-64 nor arm64: name one with --arch");
     };

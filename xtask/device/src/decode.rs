@@ -14,8 +14,7 @@ mod tape;
 mod text;
 
 use mlx5_mkey::inspect::{Severity, Style};
-pub(crate) use options::USAGE;
-use options::parse_args;
+use options::{Options, USAGE, parse};
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use xtask::run;
@@ -30,18 +29,14 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let terminal = std::io::stdout().is_terminal();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let style = if terminal && !plain { Style::Ansi } else { Style::Plain };
-    match decode(args, style) {
+    run::with_options(args, USAGE, parse, |options| match decode(&options, style) {
         Ok((text, status)) => run::print(&text, status),
         Err(message) => run::misuse(&format!("decode: {message}")),
-    }
+    })
 }
 
-/// Decodes the input that the arguments name, and returns the text to print and the exit status.
-fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
-    let options = parse_args(args)?;
-    if options.help {
-        return Ok((USAGE.to_owned(), CLEAN));
-    }
+/// Decodes the input that the options name, and returns the text to print and the exit status.
+fn decode(options: &Options, style: Style) -> Result<(String, u8), String> {
     let input = read_input(&options.input, options.words)?;
     let pieces = pieces::pieces(&input, options.reading, options.queue)?;
     let worst = pieces.iter().filter_map(|piece| piece.worst(&options.device)).max();
@@ -49,7 +44,7 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     let Some(file) = &options.html else {
         return Ok((text::text(&pieces, options.device, options.stride, style), status));
     };
-    let page = page::page(&source(&options.input), &pieces, &options)?;
+    let page = page::page(&source(&options.input), &pieces, options)?;
     let count = pieces.iter().filter(|piece| piece.is_shown()).count();
     std::fs::write(file, page).map_err(|error| format!("{file}: {error}"))?;
     Ok((format!("{file}: {count} drawn\n"), status))
@@ -83,6 +78,12 @@ fn read_input(input: &[String], order: Option<WordOrder>) -> Result<Input, Strin
     hex::read(raw, order).map_err(|error| error.to_string())
 }
 
+/// Decodes as a command line says.
+#[cfg(test)]
+fn decoded(words: &[&str]) -> Result<(String, u8), String> {
+    decode(&parse(&mut run::Options::new(words))?, Style::Plain)
+}
+
 #[cfg(test)]
 mod dump_tests;
 #[cfg(test)]
@@ -95,12 +96,8 @@ mod tests {
 
     const NOP: &str = "00000000 00001001 00000008 00000000";
 
-    fn args(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
     fn status(words: &[&str]) -> Result<u8, String> {
-        decode(&args(words), Style::Plain).map(|(_, status)| status)
+        decoded(words).map(|(_, status)| status)
     }
 
     #[test]
@@ -120,13 +117,13 @@ mod tests {
         assert!(status(&["--stride", "0", NOP]).is_err());
         assert!(status(&["--queue", "what", NOP]).is_err());
         assert!(status(&["--cqe-size", "32", NOP]).is_err());
-        assert_eq!(status(&["--help"]), Ok(CLEAN));
+        assert!(status(&[NOP, "--memory", "0x10=file"]).is_err());
     }
 
     #[test]
     fn requests_are_split_by_their_size() -> Result<(), String> {
         let block = format!("{NOP}{}", "00".repeat(48));
-        let (text, status) = decode(&args(&[&block, &block, NOP]), Style::Plain)?;
+        let (text, status) = decoded(&[&block, &block, NOP])?;
         assert_eq!(status, CLEAN);
         assert_eq!(text.matches("NOP, signalled").count(), 3, "{text}");
         assert!(text.contains("from byte 128 (0x80):"), "{text}");
@@ -137,7 +134,7 @@ mod tests {
     #[test]
     fn a_log_is_decoded_to_itself() -> Result<(), String> {
         let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hil-tests/emulator/record/log.txt");
-        let (text, clean) = decode(&args(&[log]), Style::Plain)?;
+        let (text, clean) = decoded(&[log])?;
         assert_eq!(clean, CLEAN);
         assert_eq!(format!("{text}\n"), std::fs::read_to_string(log).map_err(|error| error.to_string())?);
         assert!(status(&["--cqe", log]).is_err());
@@ -149,8 +146,8 @@ mod tests {
         let log =
             |name: &str| format!("{}/../../hil-tests/emulator/record/{name}", env!("CARGO_MANIFEST_DIR"));
         let (text, json) = (log("log.txt"), log("log.jsonl"));
-        assert_eq!(decode(&args(&[&json]), Style::Plain)?, decode(&args(&[&text]), Style::Plain)?);
-        let (entry, clean) = decode(&args(&["--cqe", &json]), Style::Plain)?;
+        assert_eq!(decoded(&[&json])?, decoded(&[&text])?);
+        let (entry, clean) = decoded(&["--cqe", &json])?;
         assert!(entry.starts_with("mlx5_0 cq 0x3\nREQ: queue pair 0x41, counter 2, RDMA_WRITE"), "{entry}");
         assert_eq!(clean, CLEAN);
         assert!(hex::read(b"{\"bytes\":\"00\"}".to_vec(), None).is_err());
@@ -167,7 +164,7 @@ mod tests {
             let mut words = many.to_vec();
             let input = format!("{one} {} {one} {}", zeros(16), zeros(1));
             words.push(&input);
-            let (text, status) = decode(&args(&words), Style::Plain)?;
+            let (text, status) = decoded(&words)?;
             assert!(
                 text.contains("\nfrom byte 64 (0x40):\n16 empty blocks, never written\n\nfrom byte 1088"),
                 "{text}"
@@ -175,7 +172,7 @@ mod tests {
             assert!(text.ends_with("\nfrom byte 1152 (0x480):\n1 empty block, never written\n"), "{text}");
             assert_eq!((text.matches("from byte ").count(), status), (3, CLEAN), "{text}");
         }
-        let (text, status) = decode(&args(&[&zeros(2)]), Style::Plain)?;
+        let (text, status) = decoded(&[&zeros(2)])?;
         assert_eq!((text.as_str(), status), ("2 empty blocks, never written\n", CLEAN));
         Ok(())
     }
@@ -198,7 +195,7 @@ mod tests {
 
     #[test]
     fn bytes_left_over_are_told() -> Result<(), String> {
-        let (text, _) = decode(&args(&[NOP, &"00".repeat(48), "0000"]), Style::Plain)?;
+        let (text, _) = decoded(&[NOP, &"00".repeat(48), "0000"])?;
         assert!(text.ends_with("\n2 bytes are left over from byte 64 (0x40)\n"), "{text}");
         Ok(())
     }
@@ -207,7 +204,7 @@ mod tests {
     fn a_page_goes_into_a_file() -> Result<(), String> {
         let folder = run::temporary("decode-page")?;
         let file = folder.path().join("page.html").display().to_string();
-        let (text, clean) = decode(&args(&["--html", &file, NOP]), Style::Plain)?;
+        let (text, clean) = decoded(&["--html", &file, NOP])?;
         assert_eq!((text, clean), (format!("{file}: 1 drawn\n"), CLEAN));
         assert_eq!(status(&["--html", &file, "00000000 00001000 00000008 00000000"]), Ok(REFUSED));
         let page = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
@@ -223,7 +220,7 @@ mod tests {
     #[test]
     fn completions_are_decoded_on_request() -> Result<(), String> {
         let entry = format!("{}000000d2", "00".repeat(60));
-        let (text, status) = decode(&args(&["--cqe", &entry]), Style::Ansi)?;
+        let (text, status) = decode(&parse(&mut run::Options::new(["--cqe", &entry]))?, Style::Ansi)?;
         assert_eq!(status, CLEAN);
         assert!(text.contains("REQ_ERR") && text.contains('\x1b'), "{text}");
         Ok(())

@@ -82,7 +82,7 @@ struct Options {
 
 fn parse(arguments: &mut run::Options) -> Result<Options, String> {
     let (mut board, mut image, mut words) = (None, None, Vec::new());
-    while let Some(option) = arguments.option()? {
+    while let Some(option) = arguments.word()? {
         if !OPTIONS.contains(&option.as_str()) {
             return Err(run::unknown(&option));
         }
@@ -137,8 +137,8 @@ mod tests {
             (&["--board", "bluefield4"], "unknown board `bluefield4`"),
             (&["--board", "bluefield2", "--filter", "a b"], "--filter takes one word, not `a b`"),
             (&["--board", "bluefield2", "--filter", ""], "--filter takes one word, not ``"),
-            (&["--board", "bluefield2", "--speed", "1"], "invalid option '--speed'"),
-            (&["bluefield2"], "unexpected argument \"bluefield2\""),
+            (&["--board", "bluefield2", "--speed", "1"], "invalid argument `--speed`"),
+            (&["bluefield2"], "invalid argument `bluefield2`"),
         ] {
             assert_eq!(parsed(words), Err(expected.into()), "{words:?}");
         }

@@ -51,15 +51,12 @@ const KEEP: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let arguments = run::arguments();
-    let words: Vec<_> = arguments.iter().skip(1).map(String::as_str).collect();
-    let done = match words[..] {
-        ["--help" | "-h"] => return run::print(HELP, 0),
+    // The first argument is the name of the task.
+    let words = arguments.get(1..).unwrap_or_default();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => kept::read().and_then(|list| kept::report(&list)),
         ["--known"] => known::run(),
-        _ => match options(&words) {
-            Some(options) => mutate(&options),
-            None => return run::misuse(HELP),
-        },
+        _ => return run::with_options(words, HELP, parse, |options| run::status(mutate(&options))),
     };
     run::status(done)
 }
@@ -74,22 +71,26 @@ struct Options {
     files: Vec<String>,
 }
 
-fn options(words: &[&str]) -> Option<Options> {
+fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options { shard: (0, 1), alone: true, files: Vec::new() };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match *word {
+    while let Some(word) = words.word()? {
+        match word.as_str() {
             "--shard" => {
-                let (shard, of) = words.next()?.split_once('/')?;
-                let (shard, of): (usize, usize) = (shard.parse().ok()?, of.parse().ok()?);
-                options.shard = (shard.checked_sub(1).filter(|shard| *shard < of)?, of);
+                let value: String = words.value()?;
+                options.shard = shard(&value).ok_or(format!("`{value}` is no K/N"))?;
             }
             "--no-alone" => options.alone = false,
-            option if option.starts_with('-') => return None,
-            file => options.files.push(file.into()),
+            option if option.starts_with('-') => return Err(run::unknown(option)),
+            _ => options.files.push(word),
         }
     }
-    Some(options)
+    Ok(options)
+}
+
+fn shard(value: &str) -> Option<(usize, usize)> {
+    let (shard, of) = value.split_once('/')?;
+    let (shard, of): (usize, usize) = (shard.parse().ok()?, of.parse().ok()?);
+    Some((shard.checked_sub(1).filter(|shard| *shard < of)?, of))
 }
 
 /// A mutant whose result is to be determined by this run.
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let shard = |words: &[&str]| options(words).map(|options| options.shard);
+        let shard = |words: &[&str]| parse(&mut run::Options::new(words)).ok().map(|options| options.shard);
         assert_eq!(shard(&["--shard", "2/4", "src/queue"]), Some((1, 4)));
         assert_eq!(shard(&[]), Some((0, 1)));
         for wrong in

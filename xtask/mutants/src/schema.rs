@@ -107,8 +107,8 @@ impl<'a> Finder<'a> {
         self.mutants.iter().filter(move |(_, mutant)| mutant.start == place).copied()
     }
 
-    /// Adds the code in `range`, with the mutants of this kind that begin at the start of `at`. `text` returns
-    /// the text of a mutant. Code that the compiler evaluates is left out.
+    /// Adds the code in `range`, with the mutants of this kind that begin at the start of `at`. `text`
+    /// returns the text of a mutant. Code that the compiler evaluates is left out.
     fn add(
         &mut self,
         kind: Kind,

@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options::default();
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--only" => options.only = Some(words.value()?),
             "--dpdk" => options.dpdk = true,

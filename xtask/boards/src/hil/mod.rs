@@ -146,7 +146,7 @@ fn run_all(options: &Options, chosen: &[(String, Description)]) -> ExitCode {
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options::default();
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--board" => options.board.push(words.value()?),
             "--at-once" => options.at_once = true,

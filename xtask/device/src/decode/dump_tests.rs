@@ -6,8 +6,7 @@ use super::*;
 /// Decodes a file of `tests/dumps`. Returns the printed text and the exit status.
 fn dump(options: &[&str], name: &str) -> (String, u8) {
     let file = format!("{}/tests/dumps/{name}", env!("CARGO_MANIFEST_DIR"));
-    let args: Vec<String> = options.iter().map(|word| (*word).to_owned()).chain([file]).collect();
-    decode(&args, Style::Plain).unwrap_or_else(|what| panic!("{name}: {what}"))
+    decoded(&[options, &[&file]].concat()).unwrap_or_else(|what| panic!("{name}: {what}"))
 }
 
 /// Checks that a printed text contains these parts, in this order.
@@ -38,7 +37,7 @@ fn errors_that_libmlx5_prints_are_found_among_a_programs_lines() {
     assert_eq!(status, CLEAN);
     // A dump can also be passed as one word of the command line.
     let words = std::fs::read_to_string(format!("{}/tests/dumps/libmlx5.txt", env!("CARGO_MANIFEST_DIR")));
-    let (again, _) = decode(&[words.unwrap()], Style::Plain).unwrap();
+    let (again, _) = decoded(&[&words.unwrap()]).unwrap();
     assert_eq!(again, text);
 }
 
@@ -77,7 +76,7 @@ fn each_restart_at_offset_0_is_another_dump() {
         &["line 1:\n", "wqe_index             0 (block)", "line 4:\n", "wqe_index             1 (block)"],
     );
     // The printed text can be decoded again.
-    let (again, _) = decode(std::slice::from_ref(&text), Style::Plain).unwrap();
+    let (again, _) = decoded(&[&text]).unwrap();
     let write = "RDMA_WRITE: 64 bytes";
     assert_eq!((text.matches(write).count(), again.matches("RDMA_WRITE").count()), (2, 8), "{again}");
 }
@@ -178,8 +177,7 @@ fn a_page_shows_dumps_too() {
 
 /// Decodes a text that is passed as one word of the command line.
 fn text(options: &[&str], text: &str) -> Result<(String, u8), String> {
-    let args: Vec<String> = options.iter().chain(&[text]).map(|word| (*word).to_owned()).collect();
-    decode(&args, Style::Plain)
+    decoded(&[options, &[text]].concat())
 }
 
 const ZEROS: &str = "00000000 00000000 00000000 00000000\n";

@@ -1,9 +1,11 @@
 //! The command line of `cargo xtask decode`.
 
 use super::memory::Memory;
-use super::reading::{EntrySize, Reading, queue_kind};
+use super::reading::{EntrySize, QUEUES, Reading};
 use mlx5_mkey::inspect::{DeviceContext, QueueKind};
 use mlx5_mkey::mkey::XtsEngine;
+use std::num::NonZero;
+use xtask::run;
 use xtask_parsers::hex::WordOrder;
 
 pub(crate) const USAGE: &str = "\
@@ -52,61 +54,42 @@ pub(super) struct Options {
     pub(super) html: Option<String>,
     pub(super) memory: Memory,
     pub(super) input: Vec<String>,
-    pub(super) help: bool,
 }
 
-pub(super) fn parse_args(args: &[String]) -> Result<Options, String> {
+pub(super) fn parse(words: &mut run::Options) -> Result<Options, String> {
     let mut options = Options::default();
-    let mut args = args.iter().map(String::as_str);
-    while let Some(arg) = args.next() {
-        match arg {
+    while let Some(word) = words.word()? {
+        match word.as_str() {
             "--cqe" => options.reading = options.reading.or(Some(Reading::Entries(None))),
             "--wqe" => options.reading = Some(Reading::Requests),
             "--cqe-size" => {
-                options.reading = Some(Reading::Entries(Some(match args.next() {
-                    Some("64") => EntrySize::Short,
-                    Some("128") => EntrySize::Long,
-                    _ => return Err("--cqe-size wants 64 or 128".to_owned()),
-                })));
+                let size = words.one_of(&[("64", EntrySize::Short), ("128", EntrySize::Long)])?;
+                options.reading = Some(Reading::Entries(Some(size)));
             }
-            "--queue" => {
-                let kind = args.next().and_then(queue_kind);
-                options.queue = kind.ok_or("--queue wants rc, uc, ud, dc, xrc or ethernet")?;
-            }
+            "--queue" => options.queue = words.one_of(QUEUES)?,
             "--words" => {
-                options.words = Some(match args.next() {
-                    Some("memory") => WordOrder::Memory,
-                    Some("little") => WordOrder::LittleEndian,
-                    _ => return Err("--words wants memory or little".to_owned()),
-                });
+                let known = [("memory", WordOrder::Memory), ("little", WordOrder::LittleEndian)];
+                options.words = Some(words.one_of(&known)?);
             }
             "--engine" => {
-                options.device.engine = Some(match args.next() {
-                    Some("single-block") => XtsEngine::SingleBlock,
-                    Some("multi-block") => XtsEngine::MultiBlock,
-                    Some("multi-block-le") => XtsEngine::MultiBlockLittleEndian,
-                    _ => {
-                        let wanted = "--engine wants single-block, multi-block or multi-block-le";
-                        return Err(wanted.to_owned());
-                    }
-                });
+                options.device.engine = Some(words.one_of(&[
+                    ("single-block", XtsEngine::SingleBlock),
+                    ("multi-block", XtsEngine::MultiBlock),
+                    ("multi-block-le", XtsEngine::MultiBlockLittleEndian),
+                ])?);
             }
-            "--stride" => {
-                let stride = args.next().and_then(|word| word.parse().ok()).filter(|stride| *stride > 0);
-                options.stride = Some(stride.ok_or("--stride wants a number of bytes")?);
-            }
-            "--html" => options.html = Some(args.next().ok_or("--html wants the name of a file")?.to_owned()),
-            "--memory" => options.memory.add(args.next().unwrap_or_default())?,
-            "--help" | "-h" => options.help = true,
-            option if option.starts_with("--") => return Err(format!("unknown option {option}\n\n{USAGE}")),
-            input => options.input.push(input.to_owned()),
+            "--stride" => options.stride = Some(words.value::<NonZero<u32>>()?.get()),
+            "--html" => options.html = Some(words.value()?),
+            "--memory" => options.memory.add(&words.value::<String>()?)?,
+            option if option.starts_with("--") => return Err(run::unknown(option)),
+            _ => options.input.push(word),
         }
     }
-    if options.input.is_empty() && !options.help {
-        return Err(format!("nothing to decode\n\n{USAGE}"));
+    if options.input.is_empty() {
+        return Err("nothing to decode".into());
     }
     if options.memory != Memory::default() && options.html.is_none() {
-        return Err(format!("--memory is for --html\n\n{USAGE}"));
+        return Err("--memory is for --html".into());
     }
     Ok(options)
 }

@@ -1,6 +1,6 @@
 //! Splits the input into pieces, in order. Each piece is printed or drawn.
 
-use super::reading::{EntrySize, Reading, are_errors, entry_size, makes_sense, queue_kind};
+use super::reading::{EntrySize, QUEUES, Reading, are_errors, entry_size, makes_sense};
 use mlx5_mkey::inspect::cqe::{CompletionEntry, EntryKind};
 use mlx5_mkey::inspect::{Body, DeviceContext, QueueKind, Requests, Severity, WorkRequest};
 use xtask_parsers::hex::{Input, Logged};
@@ -189,7 +189,10 @@ fn logged_piece(logged: &Logged, queue: QueueKind) -> Result<Piece<'_>, String> 
     // The log names the kind of each queue pair that is not a connected one. If it names none, the queue pair
     // is a connected one.
     let queue = match queue {
-        QueueKind::Unknown => queue_kind(kind).unwrap_or(QueueKind::Connected),
+        QueueKind::Unknown => {
+            let known = QUEUES.iter().find(|(word, _)| word == kind);
+            known.map_or(QueueKind::Connected, |(_, queue)| *queue)
+        }
         known => known,
     };
     if *completion {

@@ -159,14 +159,12 @@ fn is_entry(entry: &CompletionEntry<'_>) -> bool {
     sensible && entry.worst() < Some(Severity::Suspicious)
 }
 
-/// Returns the kind of queue that a word of `--queue` or of a log names.
-pub(super) fn queue_kind(word: &str) -> Option<QueueKind> {
-    Some(match word {
-        "rc" | "uc" => QueueKind::Connected,
-        "ud" => QueueKind::Datagram,
-        "dc" => QueueKind::DynamicallyConnected,
-        "xrc" => QueueKind::ExtendedConnected,
-        "ethernet" => QueueKind::Ethernet,
-        _ => return None,
-    })
-}
+/// The words for kinds of queues, in `--queue` and in logs.
+pub(super) const QUEUES: &[(&str, QueueKind)] = &[
+    ("rc", QueueKind::Connected),
+    ("uc", QueueKind::Connected),
+    ("ud", QueueKind::Datagram),
+    ("dc", QueueKind::DynamicallyConnected),
+    ("xrc", QueueKind::ExtendedConnected),
+    ("ethernet", QueueKind::Ethernet),
+];

@@ -5,12 +5,11 @@ mod render;
 
 use hil_tests::demo::{self, examples, faults, file, rows};
 use render::{Painter, Summary};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use xtask::run::{misuse, root};
+use xtask::run::{self, root};
 
 const HELP: &str = "\
 cargo xtask demo [--file PATH] [--fault NAME | --fault list]
@@ -27,30 +26,22 @@ Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sen
 /// The file that the demo transfers by default. It exists in every clone.
 const DEFAULT_FILE: &str = "LICENSE-APACHE";
 
-enum Request {
-    Run { file: PathBuf, fault: Option<&'static faults::Fault> },
-    ListFaults,
-    Help,
-}
+/// The file that the demo transfers, and a broken device's fault. `None`: the faults are listed.
+type Request = Option<(PathBuf, Option<&'static faults::Fault>)>;
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    match serve(arguments) {
+    run::with_options(arguments, HELP, parse, |request| match serve(request) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => misuse(&format!("error: {error}")),
-    }
+        Err(error) => run::misuse(&format!("error: {error}")),
+    })
 }
 
-fn serve(arguments: &[String]) -> Result<bool, String> {
-    let painter = Painter::for_stdout();
+fn serve(request: Request) -> Result<bool, String> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let done = match parse(arguments)? {
-        Request::Help => out.write_all(HELP.as_bytes()).map(|()| true),
-        Request::ListFaults => list(&mut out).map(|()| true),
-        Request::Run { file, fault } => {
-            let source = open(&file)?;
-            perform(&mut out, painter, source, &file, fault)
-        }
+    let done = match request {
+        None => list(&mut out).map(|()| true),
+        Some((file, fault)) => perform(&mut out, Painter::for_stdout(), open(&file)?, &file, fault),
     };
     match done.and_then(|good| out.flush().map(|()| good)) {
         // The reader of the output has closed the pipe. The output is incomplete, which counts as a failure.
@@ -66,27 +57,23 @@ fn list(out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-fn parse(arguments: &[String]) -> Result<Request, String> {
-    use lexopt::prelude::*;
-    let mut parser = lexopt::Parser::from_args(arguments.iter().map(OsString::from));
-    let (mut file, mut fault) = (None, None);
-    let explain = |error: lexopt::Error| format!("{error}\n\n{HELP}");
-    while let Some(argument) = parser.next().map_err(explain)? {
-        match argument {
-            Long("file") => file = Some(PathBuf::from(parser.value().map_err(explain)?)),
-            Long("fault") => {
-                let name = parser.value().and_then(ValueExt::string).map_err(explain)?;
+fn parse(words: &mut run::Options) -> Result<Request, String> {
+    let (mut file, mut fault) = (root().join(DEFAULT_FILE), None);
+    while let Some(option) = words.word()? {
+        match option.as_str() {
+            "--file" => file = words.value()?,
+            "--fault" => {
+                let name: String = words.value()?;
                 if name == "list" {
-                    return Ok(Request::ListFaults);
+                    return Ok(None);
                 }
                 let found = faults::find(&name);
                 fault = Some(found.ok_or_else(|| format!("no fault `{name}`; `--fault list` lists them"))?);
             }
-            Long("help") | Short('h') => return Ok(Request::Help),
-            other => return Err(explain(other.unexpected())),
+            other => return Err(run::unknown(other)),
         }
     }
-    Ok(Request::Run { file: file.unwrap_or_else(|| root().join(DEFAULT_FILE)), fault })
+    Ok(Some((file, fault)))
 }
 
 fn open(path: &Path) -> Result<File, String> {
@@ -242,15 +229,13 @@ mod tests {
 
     #[test]
     fn wrong_arguments_are_explained() {
-        let error = |arguments: &[&str]| {
-            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-            serve(&arguments).expect_err("refused")
-        };
+        let parsed = |words: &[&str]| parse(&mut run::Options::new(words));
+        let error = |words: &[&str]| parsed(words).and_then(serve).expect_err("refused");
         assert!(error(&["--file", "no/such/file"]).starts_with("cannot read no/such/file"));
         assert!(error(&["--file", env!("CARGO_MANIFEST_DIR")]).ends_with("it is a directory"));
         assert!(error(&["--fault", "none-such"]).contains("none-such"));
-        for arguments in [&["--file"][..], &["--fault"], &["--what"], &["file"]] {
-            assert!(error(arguments).contains("cargo xtask demo"), "{arguments:?}");
+        for words in [&["--file"][..], &["--fault"], &["--what"], &["file"]] {
+            assert!(parsed(words).is_err(), "{words:?}");
         }
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 fn parse(words: &mut run::Options, device: Option<String>) -> Result<Options, String> {
     let mut options = Options { device, ..Options::default() };
-    while let Some(option) = words.option()? {
+    while let Some(option) = words.word()? {
         match option.as_str() {
             "--stand-in" => options.stand_in = true,
             "--filter" => options.filter = words.value()?,
