@@ -149,7 +149,7 @@ pub fn entry_foreign_post(
     key: Key,
 ) -> Result<(), PostError> {
     queue.request(1).configure_mkey(mkey, prepared, Layout::from(later))?;
-    queue.request(2).send(data)?;
+    queue.request(2).fenced().signaled().solicited().send(data)?;
     queue.request(3).send_imm(1, data)?;
     queue.request(4).send_invalidate(key, data)?;
     queue.request(5).rdma_write(remote, data)?;
@@ -169,7 +169,8 @@ pub fn entry_foreign_arrays(
         return Ok(());
     }
     batch.request(1).configure_mkey(mkey, prepared, entries)?;
-    batch.request(2).send(sges)
+    batch.request(2).send(sges)?;
+    batch.request(3).send(sges.as_slice())
 }
 
 /// A user's own entry of a list.
@@ -205,7 +206,11 @@ pub fn entry_foreign_books(
 ) -> Option<u32> {
     queue.ring_doorbell();
     let (bell, record) = (queue.doorbell() as *const Bell, queue.record());
-    let known = queue.free_blocks() ^ queue.outstanding() ^ queue.producer() ^ SendQueue::qpn(queue).get();
+    let known = queue.free_blocks()
+        ^ queue.outstanding()
+        ^ queue.producer()
+        ^ SendQueue::qpn(queue).get()
+        ^ done.qpn().get();
     let first = queue.block(known).0;
     let cancelled = queue.cancel(id, done.counter()).ok()?;
     let retired = queue.retire(done)?;
@@ -240,7 +245,8 @@ pub fn entry_foreign_receive<'r>(
     let mut queue = Receive::new(config, ring, ids, record).ok()?.starting_at(id as u16);
     queue.post(id, sges).ok()?;
     queue.publish();
-    let retired = queue.retire(done)? ^ u64::from(queue.free_slots() ^ queue.qpn().get());
+    let known = done.qpn().get() ^ u32::from(done.counter());
+    let retired = queue.retire(done)? ^ u64::from(known ^ queue.free_slots() ^ queue.qpn().get());
     if retired == 7 {
         queue.restart(|id| (each.0)(id));
     }
