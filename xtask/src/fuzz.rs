@@ -7,7 +7,7 @@ use coverage::Coverage;
 use std::fs::{self, File};
 use std::num::NonZero;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use xtask::debian::{self, CXX};
 use xtask::fuzz_targets::{self as targets, Part, Target};
@@ -87,7 +87,9 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
         };
         counts.push((target.name, executions));
         if target.part == Part::Core {
-            coverage.add(&fuzzer.reached(target)?);
+            for folder in [fuzzer.corpus(target), committed(target)] {
+                coverage.add(&fuzzer.reached(target, &folder)?);
+            }
         }
     }
     for (part, _, unit) in FEWEST {
@@ -129,6 +131,11 @@ fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the folder of the inputs of a target that belong to the repository.
+fn committed(target: &Target) -> PathBuf {
+    root().join("hil-tests/fuzz/corpus").join(target.name)
+}
+
 struct Fuzzer {
     program: PathBuf,
     folder: PathBuf,
@@ -158,7 +165,7 @@ impl Fuzzer {
         Ok(Self { program, folder })
     }
 
-    /// Returns the folder of the inputs of a target.
+    /// Returns the folder of the generated inputs of a target.
     fn corpus(&self, target: &Target) -> PathBuf {
         self.folder.join("corpus").join(target.name)
     }
@@ -194,22 +201,17 @@ impl Fuzzer {
 
     /// Fuzzes a target. Returns the number of calls.
     fn run(&self, target: &Target, seconds: u64) -> Result<u64, String> {
-        let (corpus, found) = (self.corpus(target), self.folder.join("found"));
-        let folders = [&corpus, &found].into_iter().try_for_each(fs::create_dir_all);
+        let (corpus, committed, found) = (self.corpus(target), committed(target), self.folder.join("found"));
+        let folders = [&corpus, &committed, &found].into_iter().try_for_each(fs::create_dir_all);
         let log = self.folder.join(format!("{}.log", target.name));
         let out = folders.and_then(|()| File::create(&log)).map_err(|error| error.to_string())?;
-        let mut seeds = self.command(target);
-        seeds.env("FUZZ_SEEDS", &corpus);
-        answer(seeds)?;
         let mut command = self.command(target);
         command.arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-max_len={}", target.longest));
         command.arg(format!("-artifact_prefix={}/{}-", found.display(), target.name));
         // An input that takes ten seconds is a finding as well.
         command.args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"]);
-        command.arg(&corpus);
-        let committed = root().join("hil-tests/fuzz/corpus").join(target.name);
-        command.args(committed.exists().then_some(committed));
+        command.args([corpus, committed]);
         let ended = out.try_clone().and_then(|copy| command.stdout(out).stderr(copy).status());
         let output = fs::read(&log).map_err(|error| error.to_string())?;
         let output = String::from_utf8_lossy(&output);
@@ -231,10 +233,10 @@ impl Fuzzer {
         }
     }
 
-    /// Returns the coverage of a target's inputs, a line for each edge.
-    fn reached(&self, target: &Target) -> Result<String, String> {
+    /// Returns the coverage of a target's inputs in a folder, a line for each edge.
+    fn reached(&self, target: &Target, folder: &Path) -> Result<String, String> {
         let mut command = self.command(target);
-        command.env("FUZZ_COVERAGE", self.corpus(target));
+        command.env("FUZZ_COVERAGE", folder);
         answer(command)
     }
 }

@@ -1,7 +1,6 @@
 //! Prints which edges of the program the inputs of a folder reach, from the counters that
 //! `-Cpasses=sancov-module` inserts.
 
-use hil_fuzz::Functions;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
@@ -21,7 +20,7 @@ unsafe extern "C" {
 
 /// Runs a target with each file of a folder, and prints a line for each edge: its address, and 1 if an input
 /// reached it.
-pub(crate) fn print(target: &Functions, folder: &OsStr) {
+pub(crate) fn print(target: fn(&[u8]), folder: &OsStr) {
     // SAFETY: both symbols belong to the section of counters: its start and its end.
     let count = unsafe { (&raw const LAST_COUNTER).offset_from(&raw const FIRST_COUNTER) } as usize;
     // SAFETY: the section has `count` bytes. The instrumented code of all threads increments them. A race may
@@ -36,7 +35,7 @@ pub(crate) fn print(target: &Functions, folder: &OsStr) {
     files.sort();
     for file in files {
         counters.fill(0);
-        (target.run)(&std::fs::read(file).expect("a file of the folder"));
+        target(&std::fs::read(file).expect("a file of the folder"));
         taken.iter_mut().zip(counters.iter()).for_each(|(taken, counter)| *taken |= *counter != 0);
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

@@ -3,7 +3,6 @@
 
 use crate::input::Input;
 use crate::values::engine;
-use hil_tests::vectors;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{
     Body, DeviceContext, Field, QueueKind, Requests, Segment, Severity, Style, WorkRequest,
@@ -154,20 +153,4 @@ fn look_at_entry(slot: &[u8], entry: &CompletionEntry<'_>, style: Style) {
         say(entry.summary(stride));
         say(entry.pretty(stride, style));
     }
-}
-
-/// Returns the initial inputs: recorded requests of libmlx5, and completion entries of each kind.
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let vectors =
-        vectors::repository_files().into_iter().flatten().flat_map(|file| vectors::read_file(&file));
-    let rings = vectors.flatten().step_by(9).flat_map(|vector| vector.chains).map(|chain| {
-        let blocks = chain.result.bbs.iter().take(15).flat_map(|block| block.hex.0.clone());
-        [0; 4].into_iter().chain(blocks).collect()
-    });
-    let entries = (0..16_u8).map(|opcode| {
-        let mut entry = vec![opcode; 64];
-        entry[63] = opcode << 4;
-        [vec![0; 4], entry].concat()
-    });
-    rings.chain(entries).collect()
 }

@@ -7,7 +7,6 @@ use hil_scenarios::options::Options;
 use hil_scenarios::protocol::Event;
 use hil_scenarios::way::Ways;
 use hil_tests::{recording, vectors};
-use std::path::Path;
 use xtask_parsers::{boards, hex};
 
 const PARSERS: u8 = 8;
@@ -87,69 +86,4 @@ fn dump_of(bytes: &[u8], order: Option<hex::WordOrder>) {
         Ok(hex::Input::Bytes(_)) => {}
         Err(why) => assert!(!why.to_string().is_empty()),
     }
-}
-
-/// Returns the initial inputs: a text for each parser.
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let boards = std::fs::read_to_string(here.join("../boards.toml")).unwrap_or_default();
-    let board = "board.a.reach = { kind = 'ssh', address = 'u@h', device = 'mlx5_0', program = 'host' }\n\
-        board.a.seconds = { case = 1.5 }\nboard.a.reset = { kind = 'gpio', chip = 'c', line = 1, \
-        hold-milliseconds = 2, boot-seconds = 3 }\n[group]\nall = ['a', 'softdev']\n";
-    let vector = "{\"id\":\"v\",\"qp\":{\"qpn\":1,\"wqe_cnt\":16,\"start_pi\":0,\"sq_sig_all\":0,\"fm_cache\":0,\
-        \"max_inline_data\":828,\"max_post\":4,\"head\":0,\"tail\":0,\"max_send_sge\":4,\"wq_sig\":0},\
-        \"ctx\":{\"mkey_update_tag\":0,\"crypto_engines\":[]},\"mkeys\":[],\"chains\":[]}";
-    let events = "hil: cases 3\nhil: capability xts\nhil: start a::b\nhil: failed a: 1: not 2\n\
-        hil: skipped a: lacks b\nhil: measured a: b c = d\nhil: passed a\nhil: done\nhil: no device: none\n";
-    let xxd = "00000000: 0000 0025 0000 4008  ...%..@.\n*\n00000020: ff00                   ..\n";
-    let hexdump =
-        "00000000  00 00 00 25 00 00 40 08  00 00 00 08 00 00 12 00  |...%..@.........|\n00000010\n";
-    let od = "0000000 00 00 00 25\n*\n0000020 01\n0000021\n";
-    let log = "mlx5_0 qp 0x40 block 1\n0x000 00000025 00004008 00000008 00001200 opcode\n\n";
-    let json = "{\"kind\":\"completion\",\"completion_queue\":3,\"bytes\":\"00ff\"}\n\
-        {\"queue_pair\":64,\"block\":1,\"bytes\":\"00000025\"}\n";
-    let kernel = "[  100.0] mlx5_0: dump_cqe:272: dump error cqe\n\
-        [  100.1] 00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n\
-        [  100.2] 00000000: 00 00 00 00 a9 00 56 04 00 00 01 e9 00 54 e8 e2 | ......V......T..\n";
-    let program = "mlx5: host: got completion with error:\n00000000 00008813 10012abe 0dd0c1d3\nnext\n\
-        0x7f10 <ring+16>:\t0x25000000\t0x08400000\n*\n00000040\n";
-    let crash = "crash> rd ffff88003776f000 4\n\
-        ffff88003776f000:  0008000100000025 0000000800001009   %...........\n\
-        ffff88003776f010:  0000000000000000 0000000000000000   ................\n";
-    let tagged = "[1,0]<stderr>:mlx5: a: got completion with error:\n\
-        [1,1]<stderr>:mlx5: b: got completion with error:\n\
-        [1,0]<stderr>:00000000 00008813 10012abe 0dd0c1d3\n\
-        [1,1]<stderr>:00000000 00008813 10012abe 0dd0c1d3\n\
-        {\"log\":\"00000000: 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\\n\"}\n0000000 2500 0000\n";
-    let include = "unsigned char ring[] = {\n  0x00, 0x25, 0xff\n};\nunsigned int ring_len = 3;\n";
-    let recorded = "{\"device\":{\"engine\":\"multi-block\",\"spdk\":\"3230130e\"}}\n{\"psv\":1}\n\
-        {\"qp\":{\"number\":1,\"blocks\":16}}\n{\"write\":{\"address\":4096,\"bytes\":\"00ff\"}}\n\
-        {\"completion\":{\"opcode\":0,\"counter\":1,\"syndrome\":0}}\n";
-    [
-        (0, vector),
-        (1, &boards),
-        (1, board),
-        (2, events),
-        (3, xxd),
-        (3, hexdump),
-        (3, od),
-        (3, log),
-        (3, json),
-        (3, include),
-        (3, kernel),
-        (3, program),
-        (3, crash),
-        (3, tagged),
-        (3, "000000250000400800"),
-        (4, "batch-changed"),
-        (4, "77"),
-        (5, recorded),
-        (6, "call@2=ENOMEM,call@3+=status:8,completion@1=twice,wire@1=short,end@1=removed"),
-        (6, "seed=7,after=5,only=call+message"),
-        (7, "--filter r1 --after r170 --ways 7 --provoke data-abort"),
-        (7, "--count benchmarks"),
-    ]
-    .into_iter()
-    .map(|(parser, text)| [&[parser], text.as_bytes()].concat())
-    .collect()
 }

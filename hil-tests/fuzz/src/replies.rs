@@ -437,15 +437,3 @@ pub(crate) const KEY: [u8; 64] = {
     key[0] = 8;
     key
 };
-
-/// Returns two inputs for each command: a successful reply whose other bytes are zeros, and one whose other
-/// bits are set.
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let reply = |which: u8, fill: u8| {
-        let mut bytes = vec![fill; 4200];
-        bytes[0] = which;
-        bytes[7] = 0;
-        bytes
-    };
-    (0..COMMANDS).flat_map(|which| [reply(which, 0), reply(which, 0xff)]).collect()
-}
