@@ -1,5 +1,5 @@
-//! A simple model of a send queue: one list of work requests, searched from the front. Fuzzing and property
-//! tests compare the library's queue with this model.
+//! A simple model of a send queue: one list of work requests, searched from the front. Fuzzing
+//! compares the library's queue with this model.
 
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::Mkey;
@@ -23,8 +23,6 @@ pub struct Work {
     pub begin: u64,
     /// Number of WQEBBs.
     pub blocks: u32,
-    /// Whether the request gets a completion of its own.
-    pub signaled: bool,
 }
 
 /// The model of a send queue.
@@ -34,15 +32,13 @@ pub struct QueueModel {
     max_requests: u32,
     producer: u64,
     published: u64,
-    executed: u64,
     works: VecDeque<Work>,
 }
 
 impl QueueModel {
     /// Makes an empty queue over a ring of `ring` blocks. Its first request begins at block `first_block`.
     pub fn new(ring: u32, max_requests: u32, first_block: u64) -> Self {
-        let (producer, published, executed) = (first_block, first_block, first_block);
-        Self { ring, max_requests, producer, published, executed, works: VecDeque::new() }
+        Self { ring, max_requests, producer: first_block, published: first_block, works: VecDeque::new() }
     }
 
     /// Returns the number of the next block to post.
@@ -87,12 +83,9 @@ impl QueueModel {
     }
 
     /// Posts a request that consists of `parts`: the kind and the number of blocks of each work request.
-    /// `signaled` applies to the last work request only. The others are never signalled.
-    pub fn post(&mut self, id: u64, signaled: bool, parts: &[(RequestKind, u32)]) {
-        for (at, (kind, blocks)) in parts.iter().enumerate() {
-            let signaled = signaled && at + 1 == parts.len();
-            let work = Work { id, kind: *kind, begin: self.producer, blocks: *blocks, signaled };
-            self.works.push_back(work);
+    pub fn post(&mut self, id: u64, parts: &[(RequestKind, u32)]) {
+        for (kind, blocks) in parts {
+            self.works.push_back(Work { id, kind: *kind, begin: self.producer, blocks: *blocks });
             self.producer += u64::from(*blocks);
         }
     }
@@ -102,24 +95,11 @@ impl QueueModel {
         self.published = self.producer;
     }
 
-    /// Marks all published requests as executed.
-    pub fn execute(&mut self) {
-        self.executed = self.published;
-    }
-
     /// Retires the published request whose first block has the number `counter` modulo 2^16, and all earlier
     /// ones. Returns id and kind of the named request.
     pub fn retire(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
         let at = self.find(counter)?;
         self.works.drain(..=at).next_back().map(|Work { id, kind, .. }| (id, kind))
-    }
-
-    /// Returns the ids of all signalled requests that were executed, and retires these requests with all
-    /// earlier ones.
-    pub fn poll(&mut self) -> Vec<u64> {
-        let done = |work: &Work| work.begin < self.executed && work.signaled;
-        let gone = self.works.iter().rposition(done).map_or(0, |last| last + 1);
-        self.works.drain(..gone).filter(|work| work.signaled).map(|work| work.id).collect()
     }
 
     /// Returns the first block of each request that a cancellation would replace: the requests with this

@@ -1,21 +1,20 @@
-//! Properties for random parameters: transfers restore memory, a single wrong bit is found, queues complete
-//! each request once, and a request has the same bytes at every place of a send ring.
+//! Properties for random parameters: transfers restore memory, a single wrong bit is found, and a request
+//! has the same bytes at every place of a send ring.
 
-use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
+use hil_tests::board::{DekSpec, MkeySpec, SoftBoard};
 use hil_tests::doorbell::Recorder;
 use hil_tests::expected;
-use hil_tests::model::QueueModel;
 use hil_tests::qp_pair::{QpPairFixture, Rx, Tx};
-use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
     Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
     SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_can_be_encrypted,
 };
-use mlx5_mkey::queue::{DoorbellRecord, RequestKind, SendQueue, SendQueueConfig, SendSlot};
+use mlx5_mkey::queue::{DoorbellRecord, SendQueue, SendQueueConfig, SendSlot};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{PreparedConfig, Sge};
+use mlx5_mkey::wqe::PreparedConfig;
 use mlx5_softdev::DeviceProfile;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -262,149 +261,6 @@ proptest! {
             prop_assert_eq!(error.block_index(), block as u64);
             prop_assert_eq!(error.domain, if on_the_wire { DomainKind::Wire } else { DomainKind::Memory });
         }
-    }
-}
-
-/// A random step of a program that uses a send queue.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Nop {
-        signaled: bool,
-    },
-    /// The step posts an RDMA WRITE with this number of data segments.
-    Write {
-        segments: usize,
-        signaled: bool,
-    },
-    /// The step posts a configuration of an mkey: three work requests with a signature, otherwise one.
-    Configure {
-        signature: bool,
-        signaled: bool,
-    },
-    /// The step posts a configuration with more entries than the mkey has room for, which the library must
-    /// refuse.
-    Refuse,
-    Ring,
-    RunDevice,
-    Poll,
-}
-
-/// Returns a random step. Steps that post are frequent enough to fill the ring at times.
-fn step() -> impl Strategy<Value = Step> {
-    let signaled = || any::<bool>();
-    prop_oneof![
-        4 => signaled().prop_map(|signaled| Step::Nop { signaled }),
-        12 => (1..=30usize, signaled()).prop_map(|(segments, signaled)| Step::Write { segments, signaled }),
-        4 => (any::<bool>(), signaled())
-            .prop_map(|(signature, signaled)| Step::Configure { signature, signaled }),
-        1 => Just(Step::Refuse),
-        1 => Just(Step::Ring),
-        1 => Just(Step::RunDevice),
-        1 => Just(Step::Poll),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    /// Each signalled request completes exactly once, and in the order of posting. A refused request changes
-    /// no counter of the queue.
-    #[test]
-    fn queues_lose_nothing_and_repeat_nothing(steps in vec(step(), 1..300)) {
-        let mut board = SoftBoard::new(DeviceProfile::default());
-        let mut pair = QpPairFixture::new(&mut board);
-        let region = pair.region(&[0x77; 64]);
-        let sges = [Sge { address: region.address, length: 2, lkey: region.key }; 30];
-        let remote = region.remote();
-        let entries = [KlmEntry { address: region.address, length: 8, key: region.key }; 9];
-        let mkey = pair.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
-        let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
-        let (memory, wire) = (Signature::Crc32(Seed::Ones), Signature::Crc32c(Seed::Ones));
-        let both = BlockSignature::both(domain(memory), domain(wire));
-        let mut model = QueueModel::new(SEND_BLOCKS as u32, u32::MAX, 0);
-        // The mkey is configured once before the random steps, because the first configuration of a new mkey
-        // writes other work requests than later ones.
-        let reset = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
-        let whole = MkeyConfig { access: Some(Access::ALL), ..reset };
-        pair.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
-        let prepare = |signature| {
-            PreparedConfig::new(pair.mkeys[mkey].kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED })
-        };
-        let resets = prepare(SignatureChange::Reset).expect("a reset");
-        let sets = prepare(SignatureChange::Set(both)).expect("a signature");
-        for (id, step) in (0u64..).zip(steps.into_iter().chain([
-            Step::Ring,
-            Step::RunDevice,
-            Step::Poll,
-            Step::Nop { signaled: true },
-            Step::Ring,
-            Step::RunDevice,
-            Step::Poll,
-        ])) {
-            let before = pair.near.counters();
-            prop_assert_eq!(before.free_blocks, model.free_blocks());
-            prop_assert_eq!(before.outstanding, model.outstanding());
-            macro_rules! request {
-                ($signaled:expr) => {{
-                    let request = pair.near.request(id);
-                    if $signaled { request.signaled() } else { request }
-                }};
-            }
-            let (result, signaled, parts) = match step {
-                Step::Nop { signaled } => (request!(signaled).nop(), signaled, vec![(RequestKind::Nop, 1)]),
-                Step::Write { segments, signaled } => {
-                    let blocks = (2 + segments as u32).div_ceil(4);
-                    let result = request!(signaled).rdma_write(remote, &sges[..segments]);
-                    (result, signaled, vec![(RequestKind::RdmaWrite, blocks)])
-                }
-                Step::Configure { signature, signaled } => {
-                    let prepared = if signature { &sets } else { &resets };
-                    let part = |blocks| (RequestKind::MkeyConfigurePart, blocks);
-                    let parts = if signature {
-                        vec![part(2 + 2 + 1), part(1), (RequestKind::MkeyConfigure, 1)]
-                    } else {
-                        vec![(RequestKind::MkeyConfigure, 2 + 2)]
-                    };
-                    let (request, mkey) = (request!(signaled), &mut pair.mkeys[mkey]);
-                    let result = request.configure_mkey(mkey, prepared, &entries[..5]);
-                    (result, signaled, parts)
-                }
-                Step::Refuse => {
-                    let known = pair.mkeys[mkey].clone();
-                    let request = pair.near.request(id).signaled();
-                    let result = request.configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
-                    let error = ConfigError::TooManyEntries { max: 8 };
-                    prop_assert_eq!(result, Err(PostError::Config(error)));
-                    prop_assert_eq!(&known, &pair.mkeys[mkey]);
-                    prop_assert_eq!(before, pair.near.counters());
-                    continue;
-                }
-                Step::Ring => {
-                    pair.near.ring_doorbell();
-                    model.publish();
-                    continue;
-                }
-                Step::RunDevice => {
-                    pair.run_device().map_err(TestCaseError::fail)?;
-                    model.execute();
-                    continue;
-                }
-                Step::Poll => {
-                    let found = pair.poll_near().map_err(TestCaseError::fail)?;
-                    let ids: Vec<u64> = found.iter().map(|completion| completion.id).collect();
-                    prop_assert_eq!(ids, model.poll());
-                    continue;
-                }
-            };
-            let blocks = parts.iter().map(|(_, blocks)| blocks).sum();
-            prop_assert_eq!(result, model.room(parts.len() as u32, blocks));
-            if result.is_ok() {
-                model.post(id, signaled, &parts);
-            } else {
-                prop_assert_eq!(before, pair.near.counters());
-            }
-        }
-        prop_assert_eq!(pair.near.counters().free_blocks, model.free_blocks());
     }
 }
 

@@ -77,14 +77,14 @@ impl Walk<'_> {
                 let room = model.room(1, 1);
                 assert_eq!(queue.request(id).nop(), room, "{:?}", self.taken);
                 if room.is_ok() {
-                    model.post(id, false, &[(RequestKind::Nop, 1)]);
+                    model.post(id, &[(RequestKind::Nop, 1)]);
                 }
             }
             Step::Long => {
                 let room = model.room(1, 3);
                 assert_eq!(queue.request(id).rdma_write(REMOTE, &long), room, "{:?}", self.taken);
                 if room.is_ok() {
-                    model.post(id, false, &[(RequestKind::RdmaWrite, 3)]);
+                    model.post(id, &[(RequestKind::RdmaWrite, 3)]);
                 }
             }
             Step::Refuse => {

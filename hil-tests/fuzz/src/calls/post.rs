@@ -442,7 +442,7 @@ impl World<'_> {
             let Ok((parts, change)) = plan else { continue };
             let (key, grown) = note(&op, change.as_ref(), known, known_windows);
             let begin = model.producer();
-            model.post(*next_id, flags.signaled, &parts);
+            model.post(*next_id, &parts);
             let fenced = std::mem::replace(fence, needs_fence_after(&op));
             posted.push(Posted { op, flags, begin, fence: fenced, parts, change, key, grown });
         }
