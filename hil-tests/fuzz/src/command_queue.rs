@@ -17,6 +17,7 @@ use mlx5_mkey::wire::prm::command_queue::{CommandBlock, CommandEntry, DeliverySt
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use zerocopy::IntoBytes;
 
 /// Offset of the mailbox blocks from the start of the command queue's memory.
 const BLOCKS_AT: usize = 4096;
@@ -85,6 +86,8 @@ struct State<'a> {
     seen: Option<Seen>,
     /// The number of delays before the device answers.
     answers_in: Option<u32>,
+    /// The nanoseconds of delays since the last doorbell.
+    waited: u64,
     /// The command's entry and the reply blocks as the device has left them. Before the answer there are no
     /// blocks.
     left: Option<(CommandEntry, Vec<CommandBlock>)>,
@@ -99,25 +102,17 @@ fn xor(bytes: &[u8]) -> u8 {
     sum.to_ne_bytes().iter().chain(rest).fold(0, |sum, byte| sum ^ byte)
 }
 
-fn entry_bytes(entry: &CommandEntry) -> [u8; 64] {
-    zerocopy::transmute!(*entry)
-}
-
-fn block_bytes(block: &CommandBlock) -> [u8; 1024] {
-    zerocopy::transmute!(*block)
-}
-
 /// Returns whether a block has this number and this token, and correct signatures.
 fn is_good(block: &CommandBlock, number: usize, token: u8) -> bool {
-    let bytes = block_bytes(block);
+    let bytes = block.as_bytes();
     let signed = xor(&bytes[..SIGNED]) == 0xff && xor(&bytes[DATA..SIGNED - 1]) == 0xff;
     signed && block.block_number.get() as usize == number && block.token == token
 }
 
 fn sign(mut block: CommandBlock) -> CommandBlock {
     (block.control_signature, block.signature) = (0, 0);
-    block.control_signature = !xor(&block_bytes(&block)[DATA..SIGNED - 1]);
-    block.signature = !xor(&block_bytes(&block)[..SIGNED]);
+    block.control_signature = !xor(&block.as_bytes()[DATA..SIGNED - 1]);
+    block.signature = !xor(&block.as_bytes()[..SIGNED]);
     block
 }
 
@@ -139,7 +134,7 @@ impl Device<'_> {
         let entry: CommandEntry = self.memory.read_at(at);
         assert!(slot == 0 || slot + 1 == 1 << state.layout.log_size, "the first or the last");
         assert_eq!((entry.entry_type, entry.status_own), (CommandEntry::PCI, 1));
-        assert!(entry.token != 0 && xor(&entry_bytes(&entry)) == 0xff);
+        assert!(entry.token != 0 && xor(entry.as_bytes()) == 0xff);
         let chain = |mut next: u64, length: usize| {
             let count = length.saturating_sub(16).div_ceil(DATA);
             let mut blocks = Vec::new();
@@ -166,6 +161,7 @@ impl Device<'_> {
         state.left = Some((entry, Vec::new()));
         state.seen = Some(Seen { at, entry, request, inputs, outputs });
         state.doorbells += 1;
+        state.waited = 0;
         state.answers_in = match state.is_odd() {
             _ if state.doorbells > HEARD => None,
             true => state.input.maybe(|input| input.below(300)),
@@ -223,27 +219,26 @@ impl Device<'_> {
         entry.status_own = status & !1;
         entry.token ^= if state.is_odd() { state.input.any() } else { 0 };
         entry.signature = 0;
-        entry.signature = !xor(&entry_bytes(&entry));
-        let mut bytes = entry_bytes(&entry);
+        entry.signature = !xor(entry.as_bytes());
         let odd = if state.is_odd() { Some(state.input.below(3)) } else { None };
         match odd {
             // The device flips a bit of the entry or of a block, or replaces the whole entry or block.
-            Some(0) => bytes[state.input.below(64) as usize] ^= 1 << state.input.below(8),
-            Some(1) => bytes = state.input.bytes(64).try_into().unwrap(),
+            Some(0) => entry.as_mut_bytes()[state.input.below(64) as usize] ^= 1 << state.input.below(8),
+            Some(1) => entry.as_mut_bytes().copy_from_slice(&state.input.bytes(64)),
             Some(2) if !outputs.is_empty() => {
                 let place = outputs[state.input.below(outputs.len() as u32) as usize];
-                let mut block = block_bytes(&self.block(place));
+                let mut block = self.block(place);
+                let bytes = block.as_mut_bytes();
                 match state.input.below(4) {
-                    0 => block.copy_from_slice(&state.input.bytes(1024)),
+                    0 => bytes.copy_from_slice(&state.input.bytes(1024)),
                     // The device flips a bit of the block's number, token or signatures.
-                    1 => block[SIGNED - 16 + state.input.below(16) as usize] ^= 1 << state.input.below(8),
-                    _ => block[state.input.below(1024) as usize] ^= 1 << state.input.below(8),
+                    1 => bytes[SIGNED - 16 + state.input.below(16) as usize] ^= 1 << state.input.below(8),
+                    _ => bytes[state.input.below(1024) as usize] ^= 1 << state.input.below(8),
                 }
-                self.write_block(place, zerocopy::transmute!(block));
+                self.write_block(place, block);
             }
             _ => {}
         }
-        let entry: CommandEntry = zerocopy::transmute!(bytes);
         self.memory.write_at(at, entry);
         state.left = Some((entry, outputs.iter().map(|place| self.block(*place)).collect()));
     }
@@ -313,7 +308,8 @@ impl Registers for &Device<'_> {
 }
 
 impl DelayNs for &Device<'_> {
-    fn delay_ns(&mut self, _: u32) {
+    fn delay_ns(&mut self, time: u32) {
+        self.state.borrow_mut().waited += u64::from(time);
         self.pass();
     }
 }
@@ -382,6 +378,7 @@ fn sequence<const BLOCKS: usize>(mut input: Input<'_>) {
         doorbells: 0,
         seen: None,
         answers_in: None,
+        waited: 0,
         left: None,
         pages: Vec::new(),
     };
@@ -474,7 +471,7 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
         assert_eq!(done, expected);
         if let Some(Seen { at, inputs, .. }) = seen.filter(|_| C::SECRET) {
             let entry: CommandEntry = self.device.memory.read_at(*at);
-            assert!(entry_bytes(&entry).iter().all(|byte| *byte == 0), "a key is left in the entry");
+            assert!(entry.as_bytes().iter().all(|byte| *byte == 0), "a key is left in the entry");
             let wiped = |place: &usize| self.device.block(*place).data.iter().all(|byte| *byte == 0);
             assert!(inputs.iter().all(wiped), "a key is left in a block");
         }
@@ -499,6 +496,7 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
         let (entry, blocks) = state.left.as_ref().expect("it was heard");
         if entry.status_own & 1 != 0 {
             let milliseconds = self.config.timeout_ms;
+            assert_eq!(state.waited, u64::from(milliseconds) * 1_000_000);
             return Err(CommandQueueError::TimedOut { command: opcode, milliseconds });
         }
         if entry.status_own != 0 {
@@ -506,7 +504,7 @@ impl<const BLOCKS: usize> World<'_, '_, BLOCKS> {
             return Err(CommandQueueError::Delivery { command: opcode, status });
         }
         let token = seen.entry.token;
-        let mut good = xor(&entry_bytes(entry)) == 0xff && entry.token == token;
+        let mut good = xor(entry.as_bytes()) == 0xff && entry.token == token;
         let mut reply = entry.output.to_vec();
         for (number, block) in blocks.iter().enumerate() {
             good &= is_good(block, number, token);
