@@ -4,7 +4,7 @@
 
 use crate::input::Input;
 use crate::memory::{Page, Shared};
-use crate::replies::KEY;
+use crate::values::KEY;
 use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{
     AllocPd, Command, CreateDek, DekKey, Function, GivePages, PagePhase, Pdn, QueryCryptoCapabilities,

@@ -3,7 +3,7 @@
 
 use crate::input::Input;
 use crate::memory::Shared;
-use embedded_hal::delay::DelayNs;
+use hil_scenarios::board::NoTime;
 use hil_scenarios::doorbell::Silent;
 use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes};
@@ -277,7 +277,7 @@ fn step<E: CqeSlot>(input: &mut Input<'_>, world: &mut World<'_>, completions: &
         4 => found.extend(completions.poll_or_arm(&mut router, &mut Silent)),
         5 => {
             let attempts = input.below(4);
-            let completion = completions.wait(&mut router, &mut NoDelay, attempts, 1);
+            let completion = completions.wait(&mut router, &mut NoTime, attempts, 1);
             found.extend((completion != Err(CompletionError::TimedOut)).then_some(completion));
         }
         6 => {
@@ -295,11 +295,4 @@ fn step<E: CqeSlot>(input: &mut Input<'_>, world: &mut World<'_>, completions: &
     found.iter().for_each(|completion| world.note(completion));
     let wrong = |completion: &_| matches!(completion, Ok(Completion::SignatureError { .. }));
     assert_eq!(world.mkeys[0].take_error() != Ok(None), found.iter().any(wrong), "the mkey has recorded it");
-}
-
-/// A delay that returns at once: the device thread runs meanwhile.
-struct NoDelay;
-
-impl DelayNs for NoDelay {
-    fn delay_ns(&mut self, _: u32) {}
 }

@@ -3,7 +3,7 @@
 
 use crate::input::Input;
 use crate::memory::zeros_are_of_the_kernel;
-use crate::values::edge;
+use crate::values::{KEY, edge};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::{
@@ -11,7 +11,8 @@ use mlx5_softdev::{
     XtsEngine,
 };
 use mlx5_testing::host::{
-    self, A, AT, B, Config, Host, LOG_RQ, LOG_SQ, LW, Mkey, RQ_STRIDE, RR, RW, Sig, Wqe, pattern, segment,
+    self, A, AT, B, Config, Host, LOG_RQ, LOG_SQ, LW, Mkey, RQ_STRIDE, RR, RW, Sig, Wqe, XTS_KEY, pattern,
+    segment,
 };
 use zerocopy::IntoBytes;
 
@@ -22,17 +23,7 @@ const STEPS: usize = 40;
 const REGION: usize = 8192;
 
 /// An AES-XTS key of two 128-bit keys, and one of two 256-bit keys.
-const XTS_KEYS: [&[u8]; 2] = [
-    &[
-        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
-        32, 33, 34, 35, 36,
-    ],
-    &{
-        let mut key = [7; 64];
-        key[0] = 1;
-        key
-    },
-];
+const XTS_KEYS: [&[u8]; 2] = [&XTS_KEY, &KEY];
 
 /// A host with keys of all kinds, so that random requests often use a valid one.
 struct World {

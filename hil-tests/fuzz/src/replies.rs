@@ -2,10 +2,12 @@
 //! mailboxes of any length.
 
 use crate::input::Input;
+use crate::values::KEY;
 use mlx5_mkey::command::*;
 use mlx5_mkey::error::CommandError::{self, MailboxTooShort};
 use mlx5_mkey::mkey::{Access, KlmEntry, KsmEntry};
 use mlx5_mkey::types::{Cqn, Key, KsmEntrySize, MkeyIndex, PsvIndex, Qpn};
+use mlx5_mkey::wire::mkey_context::AccessByte;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -290,9 +292,7 @@ impl Case<'_> {
     }
 
     fn access(&self) -> Access {
-        let rights = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
-        let given = (0..4).filter(|bit| self.number >> bit & 1 != 0);
-        given.fold(Access::NONE, |all, bit| all | rights[bit])
+        Access::from_wire(AccessByte::from_bits((self.number << 3) as u8))
     }
 
     fn eq(&self) -> CreateEq<2> {
@@ -430,10 +430,3 @@ impl Case<'_> {
         }
     }
 }
-
-/// A valid AES-XTS key.
-pub(crate) const KEY: [u8; 64] = {
-    let mut key = [7; 64];
-    key[0] = 8;
-    key
-};

@@ -8,7 +8,15 @@ use mlx5_mkey::mkey::{
     SignatureChange, SignatureOrder, T10Dif, UmrForm, XtsEngine,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Key, KsmEntrySize, PsvIndex, Seed, Tweak};
+use mlx5_mkey::wire::mkey_context::AccessByte;
 use mlx5_mkey::wqe::{Remote, Sge};
+
+/// A valid AES-XTS key.
+pub(crate) const KEY: [u8; 64] = {
+    let mut key = [7; 64];
+    key[0] = 8;
+    key
+};
 
 /// Returns a number, often one next to a limit.
 pub(crate) fn edge(input: &mut Input<'_>) -> u64 {
@@ -97,9 +105,7 @@ fn crypto(input: &mut Input<'_>) -> Crypto {
 }
 
 pub(crate) fn access(input: &mut Input<'_>) -> Access {
-    let rights = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
-    let set: u8 = input.any();
-    (0..4).filter(|bit| set >> bit & 1 != 0).fold(Access::NONE, |all, bit| all | rights[bit])
+    Access::from_wire(AccessByte::from_bits(input.any::<u8>() << 3))
 }
 
 pub(crate) fn config(input: &mut Input<'_>) -> MkeyConfig {

@@ -5,7 +5,6 @@ use super::mkey::MkeyModel;
 use super::receive::{QPN, Receives};
 use crate::input::Input;
 use crate::memory::Shared;
-use embedded_hal::delay::DelayNs;
 use hil_tests::model::QueueModel;
 use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::SignatureFault;
@@ -53,12 +52,6 @@ impl CqDoorbell for Bell {
     fn ring(&mut self, arm: [u8; 4]) {
         self.0 = Some(arm);
     }
-}
-
-pub(super) struct NoDelay;
-
-impl DelayNs for NoDelay {
-    fn delay_ns(&mut self, _: u32) {}
 }
 
 /// The result of polling, `None` if no entry is complete.

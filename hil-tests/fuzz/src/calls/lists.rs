@@ -46,12 +46,11 @@ pub(super) fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> OwnedList {
     OwnedList { entries, address: address - past, key, memory }
 }
 
-/// Returns the error with which the library must refuse the entries, or `None`.
-pub(super) fn wrong(list: &OwnedList) -> Option<ConfigError> {
-    let Entries::Klm(entries) = &list.entries else { return None };
+/// Returns the error with which the library must refuse an entry that is empty or too long.
+pub(super) fn check_lengths(entries: &[KlmEntry]) -> Result<(), ConfigError> {
     let mut lengths = (0..).zip(entries).map(|(index, entry)| (index, entry.length));
-    let (index, length) = lengths.find(|(_, length)| *length == 0 || *length > KlmEntry::MAX_BYTES)?;
-    Some(ConfigError::EntryLength { index, length })
+    let wrong = lengths.find(|(_, length)| *length == 0 || *length > KlmEntry::MAX_BYTES);
+    wrong.map_or(Ok(()), |(index, length)| Err(ConfigError::EntryLength { index, length }))
 }
 
 pub(super) fn count(list: &OwnedList) -> u32 {

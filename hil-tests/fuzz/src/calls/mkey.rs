@@ -6,9 +6,8 @@ use crate::input::Input;
 use hil_scenarios::request::{OwnedLayout, OwnedList};
 use mlx5_mkey::error::{CheckError, ConfigError, ConfigPart};
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, ErrorCount, Keytag, KlmEntry, Mkey, MkeyAttributes, MkeyConfig, MkeyKind,
-    Signature, SignatureCapabilities, SignatureChange, SignatureError, SignatureErrorKind, SignatureFault,
-    XtsEngine,
+    BlockSignature, Crypto, ErrorCount, Keytag, Mkey, MkeyAttributes, MkeyConfig, MkeyKind, Signature,
+    SignatureCapabilities, SignatureChange, SignatureError, SignatureErrorKind, SignatureFault, XtsEngine,
 };
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, KsmEntrySize, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
@@ -405,11 +404,7 @@ fn mapped(layout: &OwnedLayout) -> Result<Option<u64>, ConfigError> {
     match layout {
         OwnedLayout::Unchanged => Ok(None),
         OwnedLayout::List(entries) => {
-            let wrong = |length: u32| length == 0 || length > KlmEntry::MAX_BYTES;
-            if let Some(index) = entries.iter().position(|entry| wrong(entry.length)) {
-                let length = entries[index].length;
-                return Err(ConfigError::EntryLength { index: index as u16, length });
-            }
+            lists::check_lengths(entries)?;
             Ok(Some(entries.iter().map(|entry| u64::from(entry.length)).sum()))
         }
         OwnedLayout::Interleaved(repeat, entries) => {

@@ -1,10 +1,11 @@
 //! Steps that write completion entries, poll, wait or discard entries, and compare the results with the
 //! model.
 
-use super::completions::{Bell, Completions, NoDelay, Polled, Subjects, be, unnumbered};
+use super::completions::{Bell, Completions, Polled, Subjects, be, unnumbered};
 use super::receive::QPN;
 use super::world::World;
 use crate::input::Input;
+use hil_scenarios::board::NoTime;
 use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::queue::QpRouter;
 
@@ -102,7 +103,7 @@ impl World<'_> {
         let expected = (0..attempts).find_map(|_| self.expect()).unwrap_or(Err(CompletionError::TimedOut));
         let Self { completions, queue, receives, mkeys, .. } = self;
         let mut router = QpRouter { queues: (queue, &mut receives.queue), mkeys };
-        let waited = completions.queue.wait(&mut router, &mut NoDelay, attempts, 1);
+        let waited = completions.queue.wait(&mut router, &mut NoTime, attempts, 1);
         assert_eq!(unnumbered(waited), expected);
     }
 

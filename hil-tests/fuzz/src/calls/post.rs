@@ -7,12 +7,12 @@ use super::window::{self, WindowModel};
 use super::world::{Prepared, World};
 use crate::input::Input;
 use crate::values;
-use hil_scenarios::request::{Data, Flags, Objects, OwnedLayout, Request};
+use hil_scenarios::request::{Data, Entries, Flags, Objects, OwnedLayout, Request};
 use hil_scenarios::way::Poster;
 use hil_tests::model::QueueModel;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::inspect::{Body, DataSegmentView, QueueKind, SegmentKind, Umr, WorkRequest};
-use mlx5_mkey::mkey::{BlockSignature, KlmEntry, MkeyKind};
+use mlx5_mkey::mkey::{BlockSignature, MkeyKind};
 use mlx5_mkey::queue::{RequestKind, SendQueueConfig};
 use mlx5_mkey::types::{Key, PsvIndex, Seed};
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
@@ -211,15 +211,15 @@ fn plan(
     };
     // A request for an empty list contains no pointer and fills 2 blocks instead of 3.
     let by_pointer = |count| (vec![(RequestKind::MkeyConfigure, if count == 0 { 2 } else { 3 })], None);
+    if let Request::ConfigureByPointer(.., list)
+    | Request::ReplaceByPointer(.., list)
+    | Request::AppendByPointer(_, list) = request
+        && let Entries::Klm(entries) = &list.entries
+    {
+        lists::check_lengths(entries)?;
+    }
     let (parts, change) = match request {
         Request::Configure(mkey, with, layout) => configure(*mkey, *with, Wanted::InRequest(layout))?,
-        Request::ConfigureByPointer(.., list)
-        | Request::ReplaceByPointer(.., list)
-        | Request::AppendByPointer(_, list)
-            if lists::wrong(list).is_some() =>
-        {
-            return Err(lists::wrong(list).expect("a wrong entry").into());
-        }
         Request::ConfigureByPointer(mkey, with, list) => configure(*mkey, *with, Wanted::Registered(list))?,
         Request::Replace(mkey, first, entries) => {
             let count = entries.len() as u32;
@@ -228,11 +228,7 @@ fn plan(
             if count > max {
                 return Err(ConfigError::TooManyEntries { max }.into());
             }
-            let wrong = |entry: &KlmEntry| entry.length == 0 || entry.length > KlmEntry::MAX_BYTES;
-            if let Some(index) = entries.iter().position(wrong) {
-                let length = entries[index].length;
-                return Err(ConfigError::EntryLength { index: index as u16, length }.into());
-            }
+            lists::check_lengths(entries)?;
             (vec![(RequestKind::MkeyConfigure, 2 + count.div_ceil(4))], None)
         }
         Request::ReplaceByPointer(mkey, first, list) => {
@@ -267,27 +263,14 @@ fn plan(
             }
         }
         _ => {
-            let blocks = request_octowords(request).div_ceil(4);
+            let (kind, octowords) = kind_and_octowords(request);
             check_data(request, config)?;
-            (vec![(kind_of(request), blocks)], None)
+            (vec![(kind, octowords.div_ceil(4))], None)
         }
     };
     let blocks = parts.iter().map(|(_, blocks)| blocks).sum();
     model.room(parts.len() as u32, blocks)?;
     Ok((parts, change))
-}
-
-fn kind_of(request: &Request) -> RequestKind {
-    match request {
-        Request::Nop => RequestKind::Nop,
-        Request::Send(_) | Request::SendImm(..) | Request::SendInvalidate(..) => RequestKind::Send,
-        Request::Write(..) | Request::WriteImm(..) => RequestKind::RdmaWrite,
-        Request::Read(..) => RequestKind::RdmaRead,
-        Request::CompareSwap(..) => RequestKind::CompareSwap,
-        Request::Masked(_, atomic, _) if swaps(atomic) => RequestKind::CompareSwap,
-        Request::FetchAdd(..) | Request::Masked(..) => RequestKind::FetchAdd,
-        other => panic!("{other:?} moves no data"),
-    }
 }
 
 /// Returns whether the request after this one gets the small fence (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
@@ -296,20 +279,25 @@ fn needs_fence_after(request: &Request) -> bool {
     matches!(opcode, Opcode::UMR | Opcode::SET_PSV)
 }
 
-/// Returns the number of octowords of a request that moves data, or of a NOP.
-fn request_octowords(request: &Request) -> u32 {
-    let segments = match request {
-        Request::Write(..) | Request::WriteImm(..) | Request::Read(..) => 2,
-        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => 5,
-        Request::CompareSwap(..) | Request::FetchAdd(..) | Request::Masked(..) => 4,
-        _ => 1,
+/// Returns kind and number of octowords of a request that moves data, or of a NOP.
+fn kind_and_octowords(request: &Request) -> (RequestKind, u32) {
+    let (kind, head) = match request {
+        Request::Nop => (RequestKind::Nop, 1),
+        Request::Send(_) | Request::SendImm(..) | Request::SendInvalidate(..) => (RequestKind::Send, 1),
+        Request::Write(..) | Request::WriteImm(..) => (RequestKind::RdmaWrite, 2),
+        Request::Read(..) => (RequestKind::RdmaRead, 2),
+        Request::Masked(_, MaskedAtomic::CompareSwap64 { .. }, _) => (RequestKind::CompareSwap, 5),
+        Request::CompareSwap(..) => (RequestKind::CompareSwap, 4),
+        Request::Masked(_, atomic, _) if swaps(atomic) => (RequestKind::CompareSwap, 4),
+        Request::FetchAdd(..) | Request::Masked(..) => (RequestKind::FetchAdd, 4),
+        other => panic!("{other:?} moves no data"),
     };
     let data = match request.data() {
         Some(Payload::Sges(sges)) => sges.len() as u32,
         Some(Payload::Inline(bytes)) if !bytes.is_empty() => (bytes.len() as u32 + 4).div_ceil(16),
         _ => 0,
     };
-    segments + data
+    (kind, head + data)
 }
 
 /// Returns the error for data that exceed the limits of this queue.
@@ -369,19 +357,6 @@ fn code(request: &Request, key: Key) -> (Opcode, u32) {
     }
 }
 
-fn named(request: &Request) -> (Option<usize>, Option<usize>) {
-    match request {
-        Request::InvalidateMkey(mkey)
-        | Request::Configure(mkey, ..)
-        | Request::ConfigureByPointer(mkey, ..)
-        | Request::Replace(mkey, ..)
-        | Request::ReplaceByPointer(mkey, ..)
-        | Request::AppendByPointer(mkey, _) => (Some(*mkey), None),
-        Request::BindWindow(window, ..) | Request::InvalidateWindow(window) => (None, Some(*window)),
-        _ => (None, None),
-    }
-}
-
 /// Records a posted request. Returns the key that its mkey or window had before the request. If the request
 /// appended entries to a registered list, also returns the mkey's new length and the index of the first
 /// appended entry.
@@ -391,30 +366,41 @@ fn note(
     mkeys: &mut [MkeyModel],
     windows: &mut [WindowModel],
 ) -> (Key, Option<(u64, u32)>) {
-    let (mkey, window) = named(request);
-    if let Some(window) = window.map(|window| &mut windows[window]) {
-        let key = window.key;
-        // An invalidation leaves the window bound in the model, because the request may fail.
-        if let Request::BindWindow(..) = request {
-            window.bind();
-        }
-        return (key, None);
-    }
-    let Some(mkey) = mkey.map(|mkey| &mut mkeys[mkey]) else { return (Key::from_raw(0), None) };
     let mut grown = None;
-    match (request, change) {
-        (Request::InvalidateMkey(_), _) => mkey.invalidated(),
-        (_, Some(change)) => mkey.apply(change),
-        (Request::Replace(_, first, entries), None) => mkey.replaced(*first, entries.len() as u32),
-        (Request::ReplaceByPointer(_, first, list), None) => mkey.replaced(*first, lists::count(list)),
-        (Request::AppendByPointer(_, list), None) if lists::count(list) > 0 => {
-            let first = mkey.append(list).expect("it was posted");
-            mkey.appended(first, list);
-            grown = Some((mkey.length(), first));
+    let key = match request {
+        Request::BindWindow(window, ..) => {
+            let key = windows[*window].key;
+            windows[*window].bind();
+            key
         }
-        _ => {}
-    }
-    (mkey.key, grown)
+        // The window stays bound in the model, because the request may fail.
+        Request::InvalidateWindow(window) => windows[*window].key,
+        Request::InvalidateMkey(mkey)
+        | Request::Configure(mkey, ..)
+        | Request::ConfigureByPointer(mkey, ..)
+        | Request::Replace(mkey, ..)
+        | Request::ReplaceByPointer(mkey, ..)
+        | Request::AppendByPointer(mkey, _) => {
+            let mkey = &mut mkeys[*mkey];
+            match (request, change) {
+                (Request::InvalidateMkey(_), _) => mkey.invalidated(),
+                (_, Some(change)) => mkey.apply(change),
+                (Request::Replace(_, first, entries), None) => mkey.replaced(*first, entries.len() as u32),
+                (Request::ReplaceByPointer(_, first, list), None) => {
+                    mkey.replaced(*first, lists::count(list));
+                }
+                (Request::AppendByPointer(_, list), None) if lists::count(list) > 0 => {
+                    let first = mkey.append(list).expect("it was posted");
+                    mkey.appended(first, list);
+                    grown = Some((mkey.length(), first));
+                }
+                _ => {}
+            }
+            mkey.key
+        }
+        _ => Key::from_raw(0),
+    };
+    (key, grown)
 }
 
 impl World<'_> {

@@ -34,14 +34,11 @@ impl WindowModel {
 
     /// Returns the error for a range to which the window cannot be bound.
     pub(super) fn plan(&self, range: &KlmEntry, start: u64) -> Result<(), ConfigError> {
-        let length = range.length;
         if self.bound {
             return Err(ConfigError::WindowBound);
         }
-        if length == 0 || length > KlmEntry::MAX_BYTES {
-            return Err(ConfigError::EntryLength { index: 0, length });
-        }
-        if u128::from(start) + u128::from(length) > 1 << 64 {
+        lists::check_lengths(std::slice::from_ref(range))?;
+        if u128::from(start) + u128::from(range.length) > 1 << 64 {
             return Err(ConfigError::SpaceBehindEnd);
         }
         Ok(())

@@ -93,7 +93,8 @@ impl Doorbell for SoftBare {
 }
 
 /// A delay that returns at once. The driver need not wait, because the software device acts at once.
-struct NoTime;
+#[derive(Debug)]
+pub struct NoTime;
 
 impl DelayNs for NoTime {
     fn delay_ns(&mut self, _: u32) {}

@@ -7,7 +7,7 @@ mod interface;
 mod softdev;
 mod spec;
 
-pub use bare::{Bare, BareRings};
+pub use bare::{Bare, BareRings, NoTime};
 pub use end::{CoreQueues, Counters, EndQueues, Posting, QpEnd};
 pub use host_memory::HostMemory;
 pub use interface::{Board, Commissioned};
