@@ -6,6 +6,7 @@ use crate::message::{self, Message, Request, Response, is_first};
 use crate::object::qp::{Qp, QpState};
 use crate::tap::Seen;
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Unbounded};
 
 /// The most rounds over the queue pairs in one run. Without a limit, a run might never end, since requests
 /// may cause further requests. The next run continues with them.
@@ -79,13 +80,14 @@ impl<M: Memory> Device<M> {
 
     fn progress(&mut self) {
         for _ in 0..MAX_ROUNDS {
-            let active: Vec<u32> = self.active.iter().copied().collect();
-            for number in &active {
-                let sent = self.step_send(*number);
-                let received = self.step_receive(*number);
+            let mut next = self.active.first().copied();
+            while let Some(number) = next {
+                let sent = self.step_send(number);
+                let received = self.step_receive(number);
                 if !sent && !received {
-                    self.active.remove(number);
+                    self.active.remove(&number);
                 }
+                next = self.active.range((Excluded(number), Unbounded)).next().copied();
             }
             let mut moved = !self.active.is_empty();
             while let Some(message) = self.local.pop_front() {

@@ -460,10 +460,7 @@ impl<H: Host> Fabric<H> {
         // have ended.
         self.turns = self.turns.wrapping_add(1);
         let sockets = self.incoming.iter().filter(|peer| !matches!(peer.source, Source::Ring(_))).count();
-        let asks = self.slept.take()
-            || sockets > FEW
-            || self.incoming.is_empty()
-            || self.turns.is_multiple_of(BRIEF);
+        let asks = self.slept.take() || sockets > FEW || self.turns.is_multiple_of(BRIEF);
         let ready = asks.then(|| self.ready());
         let Self { incoming, outgoing, .. } = self;
         let mut take = |packet: Packet| {
