@@ -116,23 +116,22 @@ impl ReadAhead {
         let passed = usize::from(counter.wrapping_sub(self.first));
         if self.blocks.len().saturating_sub(passed) < usize::from(count) {
             self.first = counter;
-            self.blocks = read(memory, qp, counter, rung.min(READ_AHEAD).max(count))?;
+            self.blocks.resize(usize::from(rung.min(READ_AHEAD).max(count)), [0; WQEBB_BYTES]);
+            read(memory, qp, counter, &mut self.blocks).inspect_err(|_| self.blocks.clear())?;
             return Ok(&self.blocks);
         }
         Ok(self.blocks.get(passed..).unwrap_or_default())
     }
 }
 
-/// Reads `count` blocks of a send ring from block `counter` on, in as few pieces as the ring's end allows.
+/// Fills `rest` with blocks of a send ring from block `next` on, in as few pieces as the ring's end allows.
 fn read(
     memory: &impl Memory,
     qp: &QpAttributes,
-    counter: u16,
-    count: u16,
-) -> Result<Vec<[u8; WQEBB_BYTES]>, Reason> {
+    mut next: u16,
+    mut rest: &mut [[u8; WQEBB_BYTES]],
+) -> Result<(), Reason> {
     let size = 1u16 << qp.log_sq_blocks.min(15);
-    let mut blocks = vec![[0; WQEBB_BYTES]; usize::from(count)];
-    let (mut next, mut rest) = (counter, blocks.as_mut_slice());
     while !rest.is_empty() {
         let slot = next & (size - 1);
         let (part, behind) = rest.split_at_mut(rest.len().min(usize::from(size - slot)));
@@ -141,13 +140,17 @@ fn read(
         memory.read(address, part.as_flattened_mut()).map_err(|_| unreadable)?;
         (next, rest) = (next.wrapping_add(part.len() as u16), behind);
     }
-    Ok(blocks)
+    Ok(())
 }
 
 /// Returns the bytes of a request that is not executed: as many as its size field says, up to the last block
 /// that it takes. An unreadable ring has none.
 pub(crate) fn unparsed(memory: &impl Memory, qp: &QpAttributes, posted: Posted) -> Vec<u8> {
-    let mut bytes = read(memory, qp, posted.counter, posted.blocks).unwrap_or_default().into_flattened();
+    let mut blocks = vec![[0; WQEBB_BYTES]; usize::from(posted.blocks)];
+    if read(memory, qp, posted.counter, &mut blocks).is_err() {
+        return Vec::new();
+    }
+    let mut bytes = blocks.into_flattened();
     let octowords = bytes.get(7).map_or(0, |size| size & MAX_WQE_OCTOWORDS);
     bytes.truncate(usize::from(octowords.max(1)) * OCTOWORD_BYTES);
     bytes

@@ -64,7 +64,8 @@ impl Waiting {
         mut alter: impl FnMut(Message) -> Option<Message>,
     ) -> bool {
         let (mut any, mut held) = (false, 0_usize);
-        for (since, message) in std::mem::take(&mut self.messages) {
+        let mut messages = std::mem::take(&mut self.messages);
+        for (since, message) in messages.drain(..) {
             let Some(message) = alter(message) else { continue };
             let patience = patience(device, &message);
             let is_early = !patience.is_zero() && since.elapsed() < patience;
@@ -91,6 +92,10 @@ impl Waiting {
                     device.deliver(message);
                 }
             }
+        }
+        if self.messages.is_empty() {
+            // The next messages need no new memory.
+            self.messages = messages;
         }
         any
     }

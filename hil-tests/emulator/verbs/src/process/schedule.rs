@@ -41,9 +41,10 @@ thread_local! {
 /// Whether a test drives the device step by step, and no other thread does its work.
 static BY_HAND: AtomicBool = AtomicBool::new(false);
 
-/// The number of calls of [`look`] in a row without work after which a thread yields its core. The number is
-/// small, because the thread or process with the awaited answer may wait for this core.
-const PATIENCE: usize = 4;
+/// The number of calls of [`look`] in a row without work after which a thread yields its core: about 5 µs,
+/// longer than a peer on another core needs for an answer. The time is short, because the thread or process
+/// with the awaited answer may wait for this core.
+const PATIENCE: usize = 16;
 
 /// The result of doing the device's work once, for the worker.
 #[derive(Debug, Default)]
