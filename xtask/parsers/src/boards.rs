@@ -2,7 +2,7 @@
 //! of the option `--boards`.
 
 use super::limits::Limits;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -154,7 +154,7 @@ impl Reach {
         match self {
             Self::Local { device } => format!("{device} of this machine"),
             Self::Uverbs { crypto, engine, environment } => {
-                let (crypto, engine) = (crypto.name(), engine.name());
+                let (crypto, engine) = (word(crypto), word(engine));
                 let more: String =
                     environment.iter().map(|(name, value)| format!(", {name}={value}")).collect();
                 format!("software device behind libmlx5, {crypto} keys, {engine} engine{more}")
@@ -163,17 +163,17 @@ impl Reach {
                 format!("software device without a system, cores of {}", board.name())
             }
             Self::QemuUser { board, crypto } => {
-                let (board, crypto) = (board.name(), crypto.name());
+                let (board, crypto) = (board.name(), word(crypto));
                 format!("software device behind the arm64 libmlx5, cores of {board}, {crypto} keys")
             }
             Self::Vdpu { function: true, .. } => {
                 "software device as a PCI function of an emulated arm64 machine".into()
             }
             Self::Vdpu { crypto, .. } => {
-                format!("software device behind libmlx5 in an emulated machine, {} keys", crypto.name())
+                format!("software device behind libmlx5 in an emulated machine, {} keys", word(crypto))
             }
             Self::Guest { arch, port } => {
-                let (arch, port) = (arch.name(), port.name());
+                let (arch, port) = (word(arch), word(port));
                 format!("software device as a PCI function of a guest, {arch}, {port} port")
             }
             Self::Command { command } => format!("that of `{}`", command.join(" ")),
@@ -186,13 +186,19 @@ impl Reach {
     }
 }
 
+/// Returns the word for a value in the file of boards, which is also the word for the value on command lines.
+pub fn word(value: impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// Deserializes a board from its name.
 fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
     Board::named(&String::deserialize(from)?).map_err(de::Error::custom)
 }
 
 /// The processor architecture of a guest.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub enum Processor {
     /// x86-64.
     #[default]
@@ -203,18 +209,8 @@ pub enum Processor {
     Arm64,
 }
 
-impl Processor {
-    /// Returns the value for `cargo xtask guest --arch`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::X86 => "x86-64",
-            Self::Arm64 => "arm64",
-        }
-    }
-}
-
 /// The link layer of the PCI function's port.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Port {
     /// InfiniBand.
@@ -224,18 +220,8 @@ pub enum Port {
     Ethernet,
 }
 
-impl Port {
-    /// Returns the value for `cargo xtask guest --port`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Infiniband => "infiniband",
-            Self::Ethernet => "ethernet",
-        }
-    }
-}
-
 /// How data encryption keys are imported into the software device.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crypto {
     /// Keys are imported in plaintext.
@@ -245,18 +231,8 @@ pub enum Crypto {
     Wrapped,
 }
 
-impl Crypto {
-    /// Returns the value for `cargo xtask emulate --crypto`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Plaintext => "plaintext",
-            Self::Wrapped => "wrapped",
-        }
-    }
-}
-
 /// The AES-XTS engine of the software device.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// A transfer may contain many data units.
@@ -266,17 +242,6 @@ pub enum Engine {
     MultiBlockLe,
     /// A transfer contains one data unit.
     SingleBlock,
-}
-
-impl Engine {
-    /// Returns the value for `cargo xtask emulate --engine`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MultiBlock => "multi-block",
-            Self::MultiBlockLe => "multi-block-le",
-            Self::SingleBlock => "single-block",
-        }
-    }
 }
 
 /// A machine that is reached over ssh.

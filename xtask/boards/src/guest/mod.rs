@@ -18,7 +18,7 @@ use parts::{Guest, Parts};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use xtask::run;
-use xtask_parsers::boards::{Port, Processor};
+use xtask_parsers::boards::{Port, Processor, word};
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--help") {
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 pub(crate) fn command(processor: Processor, port: Port) -> Result<Vec<String>, String> {
     let arch = Arch::from(processor);
     let mut words = vec![run::itself()?.to_string_lossy().into_owned()];
-    words.extend(["guest", "--arch", processor.name(), "--port", port.name()].map(String::from));
+    words.extend(["guest", "--arch", &word(processor), "--port", &word(port)].map(String::from));
     words.extend(["--seconds".into(), DAY.to_string()]);
     for file in arch.storage()?.into_iter().chain([arch.scenarios()?]) {
         words.extend(["--file".into(), file.to_string_lossy().into_owned()]);

@@ -1,6 +1,5 @@
 //! `cargo xtask hil`: runs the scenarios on boards.
 
-mod arm;
 mod board;
 mod built;
 mod compare;
@@ -14,14 +13,14 @@ mod session;
 mod skips;
 mod ssh;
 pub(crate) mod validate;
+mod vdpu;
 
-use arm::{QemuUser, Vdpu};
 use board::Board;
 use hil_scenarios::board::Capabilities;
 use hil_scenarios::cases::{Case, Selection};
 use hil_scenarios::way::Ways;
 use labgrid::Lab;
-use local::{Kind, Local};
+use local::Local;
 use monitor::Monitor;
 use report::{ReportFile, Terminal};
 use results::Results;
@@ -32,6 +31,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
+use vdpu::Vdpu;
 use xtask::run::{self, root};
 use xtask_parsers::boards::{self, Description, Reach};
 
@@ -337,26 +337,11 @@ fn perform_one(
 
 fn make(description: &Description) -> Box<dyn Board> {
     let reset = description.reset.clone();
-    match &description.reach {
-        Reach::Local { device } => {
-            let kind = if device.starts_with("softdev") { Kind::Softdev } else { Kind::Device };
-            Box::new(Local { words: vec!["--device".into(), device.clone()], kind, reset })
-        }
-        Reach::Uverbs { crypto, engine, environment } => {
-            let kind = Kind::Uverbs(*crypto, *engine, environment.clone());
-            Box::new(Local { words: vec!["--device".into(), "uverbs".into()], kind, reset })
-        }
-        Reach::Firmware { board } => Box::new(Local { words: vec![], kind: Kind::Firmware(*board), reset }),
-        Reach::QemuUser { board, crypto } => Box::new(QemuUser::new(*board, *crypto)),
-        Reach::Vdpu { function, crypto, environment } => {
-            Box::new(Vdpu::new(*function, *crypto, environment.clone()))
-        }
-        Reach::Guest { arch, port } => {
-            Box::new(Local { words: vec![], kind: Kind::Guest(*arch, *port), reset })
-        }
-        Reach::Command { command } => Box::new(Local { words: command.clone(), kind: Kind::Command, reset }),
-        Reach::Ssh(ssh) => Box::new(Remote::new(ssh.clone(), reset)),
-        Reach::Labgrid(place) => Box::new(Lab::new(place.clone(), reset)),
+    match description.reach.clone() {
+        Reach::Vdpu { function, crypto, environment } => Box::new(Vdpu::new(function, crypto, environment)),
+        Reach::Ssh(ssh) => Box::new(Remote::new(ssh, reset)),
+        Reach::Labgrid(place) => Box::new(Lab::new(place, reset)),
+        reach => Box::new(Local::new(reach, reset)),
     }
 }
 

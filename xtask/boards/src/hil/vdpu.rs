@@ -1,50 +1,14 @@
-//! Boards that QEMU emulates as aarch64 Linux, with the arm64 libmlx5 and the software device: the program
-//! `hil` alone under qemu-user, or a whole machine (`vdpu`) that is reached over ssh.
+//! A board that QEMU emulates: an aarch64 machine with Linux, the arm64 libmlx5 and the software device. The
+//! machine is reached over ssh.
 
 use super::board::{Board, Trouble};
 use super::ssh::{Remote, UVERBS};
 use crate::vdpu::Machine;
 use std::collections::BTreeMap;
 use std::process::Command;
-use xtask::build;
 use xtask::qemu_user::{self, STAND_IN};
-use xtask::toolchain::{Board as BlueField, System};
-use xtask_parsers::boards::{Crypto, Program, Reset, Ssh};
+use xtask_parsers::boards::{Crypto, Program, Reset, Ssh, word};
 
-/// A board on which the program `hil` runs under qemu-aarch64.
-pub(super) struct QemuUser {
-    board: BlueField,
-    crypto: Crypto,
-    words: Vec<String>,
-}
-
-impl QemuUser {
-    pub(super) fn new(board: BlueField, crypto: Crypto) -> Self {
-        Self { board, crypto, words: Vec::new() }
-    }
-}
-
-impl Board for QemuUser {
-    fn prepare(&mut self) -> Result<(), Trouble> {
-        let program = build::file(self.board, System::Linux, "hil")?;
-        self.words = qemu_user::words(self.board, self.crypto.name())?;
-        self.words.extend([program.display().to_string(), "--device".into(), "uverbs".into()]);
-        Ok(())
-    }
-
-    fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
-        let mut command = qemu_user::command(&self.words)?;
-        command.args(arguments);
-        Ok(command)
-    }
-
-    fn reset(&mut self) -> Result<(), String> {
-        // Nothing is left to reset: the only process of this board was killed before this call.
-        Ok(())
-    }
-}
-
-/// A board that is an emulated machine, reached over ssh.
 pub(super) struct Vdpu {
     /// Whether Linux's own mlx5 drivers in the machine drive the software device. Otherwise the program `hil`
     /// uses libmlx5 with the stand-in for the kernel, a preloaded library that contains the software device.
@@ -68,7 +32,7 @@ impl Board for Vdpu {
         machine.start()?;
         let mut environment = BTreeMap::new();
         if !self.drives {
-            environment.extend(qemu_user::variables(format!("./{STAND_IN}"), self.crypto.name()));
+            environment.extend(qemu_user::variables(format!("./{STAND_IN}"), &word(self.crypto)));
         }
         environment.extend(self.environment.clone());
         let ssh = Ssh {
