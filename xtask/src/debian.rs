@@ -146,32 +146,16 @@ pub enum Architecture {
     Own,
 }
 
-/// Unpacks packages into a folder that is named after `set`, and returns the folder.
+/// Debian's unstable release.
+pub const SID: Option<&str> = Some("sid");
+
+/// Unpacks packages of a release, or of the release of this machine's apt, into a folder that is named after
+/// `set`, and returns the folder.
 ///
 /// Needs no root and changes nothing outside of `target`: apt gets a state folder of its own there. Scripts
 /// of packages are not run. The folder is kept and used again until other packages (`name` or `name=version`)
 /// are asked for. The size of a download is printed before it begins.
 pub fn unpack(
-    architecture: Architecture,
-    set: &str,
-    packages: &[&str],
-    dependencies: Dependencies,
-) -> Result<PathBuf, String> {
-    unpack_of(None, architecture, set, packages, dependencies)
-}
-
-/// Unpacks packages of Debian's unstable release as [`unpack`] does.
-pub fn unpack_sid(
-    architecture: Architecture,
-    set: &str,
-    packages: &[&str],
-    dependencies: Dependencies,
-) -> Result<PathBuf, String> {
-    unpack_of(Some("sid"), architecture, set, packages, dependencies)
-}
-
-/// Unpacks packages of a release, or of the release of this machine's apt.
-fn unpack_of(
     release: Option<&str>,
     architecture: Architecture,
     set: &str,
@@ -182,15 +166,10 @@ fn unpack_of(
     // machine: two tasks may unpack at the same time.
     let (kind, architecture) = match architecture {
         Architecture::Arm64 => ("arm64", "arm64".to_owned()),
-        Architecture::Own => ("own", own()?),
+        Architecture::Own => ("own", answer(program("dpkg", &["--print-architecture"]))?),
     };
     let home = release.map_or_else(|| kind.to_owned(), |release| format!("{release}-{kind}"));
     Archive::new(&home, &architecture, release)?.unpack(set, packages, dependencies)
-}
-
-/// Returns Debian's name for the architecture of this machine.
-fn own() -> Result<String, String> {
-    answer(program("dpkg", &["--print-architecture"]))
 }
 
 /// A call of apt-get with a state folder below `target`, which leaves the packages of this machine alone.
@@ -268,32 +247,23 @@ impl Archive {
         if known.all(is_old) {
             check(quiet(self.apt(&folder, &["update"])))?;
         }
-        let install = ["install", "--download-only", "--yes", "--no-install-recommends"];
-        let beginning = if let Dependencies::Beginning(text) = dependencies { text } else { "" };
-        let wanted_alone = ["download", "--print-uris"];
-        let list: &[&str] = match dependencies {
-            Dependencies::Omitted => &wanted_alone,
-            Dependencies::Included | Dependencies::Beginning(_) => {
-                &[&install[..], &["--print-uris"]].concat()
-            }
+        let with_dependencies = ["install", "--no-install-recommends"];
+        let (list, beginning) = match dependencies {
+            Dependencies::Included => (&with_dependencies[..], ""),
+            Dependencies::Omitted => (&["download"][..], ""),
+            Dependencies::Beginning(text) => (&with_dependencies[..], text),
         };
-        let uris = answer(self.apt(&folder, &[list, packages].concat()))?;
+        let uris = answer(self.apt(&folder, &[list, &["--print-uris"], packages].concat()))?;
         let fetched: Vec<(&str, u64)> = downloads(&uris, beginning).collect();
         eprintln!("{}", announcement(packages, &fetched, &self.release));
         let mut download = self.apt(&folder, &["download"]);
-        download.current_dir(&archives);
-        let fetch = match dependencies {
-            Dependencies::Included => self.apt(&folder, &[&install[..], packages].concat()),
-            Dependencies::Omitted => {
-                download.args(packages);
-                download
-            }
-            Dependencies::Beginning(_) => {
-                download.args(fetched.iter().map(|(name, _)| name));
-                download
-            }
+        match dependencies {
+            // These names may have versions.
+            Dependencies::Omitted => download.args(packages),
+            _ => download.args(fetched.iter().map(|(name, _)| name)),
         };
-        check(quiet(fetch))?;
+        download.current_dir(&archives);
+        check(quiet(download))?;
         for entry in fs::read_dir(&archives).at(&folder)? {
             let path = entry.at(&folder)?.path();
             if path.extension().is_some_and(|extension| extension == "deb") {

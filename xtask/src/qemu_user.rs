@@ -30,7 +30,7 @@ pub fn stand_in(board: Board) -> Result<PathBuf, String> {
 /// board. The caller appends the path of that program.
 pub fn words(board: Board, crypto: &str) -> Result<Vec<String>, String> {
     debian::install(debian::EMULATORS)?;
-    let libraries = debian::unpack(Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;
+    let libraries = debian::unpack(None, Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;
     // `-E` sets a variable for the emulated program only. The emulator itself is a program of this machine.
     let mut words = vec!["qemu-aarch64".to_owned(), "-L".into(), libraries.display().to_string()];
     for (name, value) in variables(stand_in(board)?.display().to_string(), crypto) {

@@ -148,7 +148,8 @@ impl Toolchain {
             System::Linux => {
                 // rustc accepts only the standard library of its own build.
                 let package = format!("libstd-rust-web-dev={}", debian::version("rustc-web")?);
-                let library = debian::unpack(Architecture::Arm64, "std", &[&package], Dependencies::Omitted)?;
+                let library =
+                    debian::unpack(None, Architecture::Arm64, "std", &[&package], Dependencies::Omitted)?;
                 let mut found = Self::installed(board, triple, cargo, rustc);
                 found.flags.push(format!("--sysroot={}", library.join("usr").display()));
                 Ok(found)

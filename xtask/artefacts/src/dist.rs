@@ -333,7 +333,8 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     } else {
         // The shell and the loader that start the emulated program are programs of this machine. Each warns
         // that it cannot load the arm64 library, which is for the emulated program. This is harmless.
-        let system = debian::unpack(Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
+        let system =
+            debian::unpack(None, Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
         command.args(["qemu-aarch64", "-L"]).arg(&system).arg(system.join("usr/bin/ibv_devinfo"));
     }
     command.args(["-d", "mlx5_0"]);

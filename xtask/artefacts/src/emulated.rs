@@ -50,8 +50,9 @@ pub(super) struct System {
 impl System {
     /// Unpacks the system and the emulator into folders below `target`.
     pub(super) fn make() -> Result<Self, String> {
-        let root = debian::unpack(Architecture::Arm64, "minimal", PACKAGES, Dependencies::Included)?;
+        let root = debian::unpack(None, Architecture::Arm64, "minimal", PACKAGES, Dependencies::Included)?;
         let emulator = debian::unpack(
+            None,
             Architecture::Own,
             "qemu-user-static",
             &["qemu-user-static"],

@@ -129,7 +129,8 @@ impl Installed {
         if !cfg!(target_arch = "x86_64") {
             return Err("cargo-c is unpacked on x86-64 machines only".into());
         }
-        let tool = debian::unpack_sid(
+        let tool = debian::unpack(
+            debian::SID,
             debian::Architecture::Own,
             "cargo-c",
             &["cargo-c"],

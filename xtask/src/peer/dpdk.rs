@@ -114,7 +114,7 @@ impl<'a> Dpdk<'a> {
             .chain(libraries.iter().map(String::as_str))
             .chain(OTHERS.iter().copied())
             .collect();
-        let root = debian::unpack(Architecture::Own, "dpdk", &packages, Dependencies::Omitted)?;
+        let root = debian::unpack(None, Architecture::Own, "dpdk", &packages, Dependencies::Omitted)?;
         run::check(host::task("xtask-device", &["dpdk", &device.folder.to_string_lossy()])?)?;
         let limits = device.folder.join("limits.so");
         let mut compiler = run::program("cc", &["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);

@@ -63,7 +63,7 @@ impl Parts {
         }
         let qemu = Qemu::find(arch, options.qemu.as_deref())?;
         let names = [&[arch.kernel()], PACKAGES].concat();
-        let packages = debian::unpack(arch.packages(), "guest", &names, Dependencies::Included)?;
+        let packages = debian::unpack(None, arch.packages(), "guest", &names, Dependencies::Included)?;
         let kernel = match guest.kernel.as_deref() {
             None => Kernel::below(&packages)?,
             Some(SID) => Kernel::newest(arch)?,

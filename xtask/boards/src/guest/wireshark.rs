@@ -29,7 +29,7 @@ const GUESSES: &[&str] = &[
 /// Wireshark compares the checksums of IPv4, TCP and UDP, but not the invariant CRC of RoCE. Tests of
 /// `mlx5-record` compare the latter.
 pub(super) fn judge(capture: &Path, wanted: &[&str]) -> Result<(), String> {
-    let root = debian::unpack(Architecture::Own, "wireshark", &["tshark"], Dependencies::Included)?;
+    let root = debian::unpack(None, Architecture::Own, "wireshark", &["tshark"], Dependencies::Included)?;
     let words = unpacked::words(&root, "tshark");
     let (first, rest) = words.split_first().ok_or("no tshark")?;
     let mut command = program(first, &rest.iter().map(String::as_str).collect::<Vec<_>>());

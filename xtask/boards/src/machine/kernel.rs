@@ -34,7 +34,7 @@ impl Kernel {
     /// Unpacks the newest kernel of Debian's unstable release below `target`.
     pub(crate) fn newest(arch: Arch) -> Result<Self, String> {
         let parts = Dependencies::Beginning("linux-");
-        Self::below(&debian::unpack_sid(arch.packages(), "kernel", &[arch.kernel()], parts)?)
+        Self::below(&debian::unpack(debian::SID, arch.packages(), "kernel", &[arch.kernel()], parts)?)
     }
 }
 

@@ -35,8 +35,8 @@ impl Qemu {
         if found.knows() {
             return Ok(found);
         }
-        let root =
-            debian::unpack_sid(Architecture::Own, arch.qemu(), arch.emulator(), Dependencies::Included)?;
+        let (own, all) = (Architecture::Own, Dependencies::Included);
+        let root = debian::unpack(debian::SID, own, arch.qemu(), arch.emulator(), all)?;
         let found = Self { words: words(&root, arch) };
         if !found.knows() {
             let qemu = arch.qemu();

@@ -58,7 +58,7 @@ impl Machine {
             debian::install(debian::EMULATORS)?;
         }
         debian::install(debian::SSH)?;
-        let packages = debian::unpack(Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
+        let packages = debian::unpack(None, Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
         // The name of the first machine's folder is the number of this process. Later machines append a
         // number.
         static MACHINES: AtomicU32 = AtomicU32::new(0);
