@@ -143,11 +143,8 @@ struct Host {
 impl Host {
     fn ask() -> Result<Self, String> {
         let rustc = run::tool("rustc");
-        let output = answer(program(&rustc, &["--version", "--verbose"]))?;
-        let triple =
-            output.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
-        let library = answer(program(&rustc, &["--print", "target-libdir"]))?;
-        Ok(Self { triple: triple.into(), library })
+        let print = |what| answer(program(&rustc, &["--print", what]));
+        Ok(Self { triple: print("host-tuple")?, library: print("target-libdir")? })
     }
 
     fn has_library(&self, sanitizer: &str) -> bool {

@@ -3,8 +3,7 @@
 
 use super::image::emulate;
 use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
 use xtask::debian;
 use xtask::run::{self, At, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
@@ -27,7 +26,9 @@ const LOG: [&str; 4] = [
 pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
     debian::install(debian::EMULATORS)?;
     let folder = run::temporary("template")?;
-    copy(&root().join(TEMPLATE), folder.path()).map_err(|error| format!("{TEMPLATE}: {error}"))?;
+    check(program("cp", &["-rT", TEMPLATE, &folder.path().to_string_lossy()]))?;
+    // The template may contain build results.
+    let _ = fs::remove_dir_all(folder.path().join("target"));
     let manifest = folder.path().join("Cargo.toml");
     let text = fs::read_to_string(&manifest).at(&manifest)?;
     if !text.contains(DEPENDENCY) {
@@ -51,18 +52,4 @@ pub(super) fn follow(out: &mut dyn Write) -> Result<(), String> {
         None if status != 0 => Err(format!("QEMU ended with {status}")),
         None => Ok(()),
     }
-}
-
-/// Copies a folder with all its files, but without a folder `target`, which contains build results.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        if path.is_file() {
-            fs::copy(&path, to.join(&name))?;
-        } else if name != "target" {
-            fs::create_dir_all(to.join(&name))?;
-            copy(&path, &to.join(&name))?;
-        }
-    }
-    Ok(())
 }

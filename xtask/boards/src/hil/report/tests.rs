@@ -80,14 +80,6 @@ fn the_page_is_one_file_and_keeps_texts_apart_from_markup() {
 }
 
 #[test]
-fn the_page_says_when_what_and_where() {
-    let results = Results { device: "mlx5_0 over ssh".into(), ..results() };
-    let page = html(&[results], false, "2026-11-23 07:18 UTC, mlx5-mkey 0.1.0, commit 1234567");
-    assert!(page.contains("<p>2026-11-23 07:18 UTC, mlx5-mkey 0.1.0, commit 1234567</p>"));
-    assert!(page.contains("<p>Device: mlx5_0 over ssh</p>"));
-}
-
-#[test]
 fn names_break_between_words_only() {
     let results = Results { cases: vec![case("r1_a<b::c", Verdict::Passed)], ..results() };
     let page = html(&[results], false, "");
