@@ -493,29 +493,6 @@ fn load(pd: Pdn, key: &[u8; 64]) -> CreateDek<'_> {
     CreateDek { pd, key, opaque: [0; 8] }
 }
 
-#[test]
-fn m66_a_key_leaves_nothing_in_the_queue() {
-    let mut rig = Rig::new();
-    let (mut queue, _pages) = rig.started();
-    let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
-    let key: [u8; 64] = core::array::from_fn(|index| index as u8 | 0x80);
-    let seen = Rc::new(Cell::new(false));
-    let told = seen.clone();
-    let has_key = move |memory: &[u8]| memory.windows(16).any(|window| window == &key[16..32]);
-    rig.before(ANY, move |bare, address| told.set(has_key(&bare.read(address, 20 << 10))));
-    queue.execute(&load(pd, &key), &mut rig.clock).unwrap();
-    assert!(seen.get(), "the key was in memory before");
-    assert!(!has_key(&rig.bytes(0, 20 << 10)));
-    // The key must also be gone from memory after the device has refused the command, and after a command
-    // without an answer.
-    let nowhere = Pdn::new(0x12_3456).unwrap();
-    assert!(queue.execute(&load(nowhere, &key), &mut rig.clock).is_err());
-    assert!(!has_key(&rig.bytes(0, 20 << 10)));
-    rig.faults.borrow_mut().deaf = true;
-    assert!(queue.execute(&load(pd, &key), &mut rig.clock).is_err());
-    assert!(!has_key(&rig.bytes(0, 20 << 10)));
-}
-
 /// The memory of this process as a file, and a buffer for a copy of the stack below the stack pointer. This
 /// part of the stack contains remains of functions that have returned.
 #[cfg(target_os = "linux")]
