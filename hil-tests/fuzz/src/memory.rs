@@ -42,16 +42,30 @@ impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
 
     /// Writes a slot in the role of the device.
     pub(crate) fn write(&self, at: usize, value: T) {
-        assert!(at < self.count);
-        // SAFETY: the slot exists, as checked, and stays allocated as long as `self`.
-        unsafe { self.first.add(at).write_volatile(value) }
+        self.write_at(at * size_of::<T>(), value);
     }
 
     /// Reads a slot in the role of the device.
     pub(crate) fn read(&self, at: usize) -> T {
-        assert!(at < self.count);
-        // SAFETY: the slot exists, as checked, and stays allocated as long as `self`.
-        unsafe { self.first.add(at).read_volatile() }
+        self.read_at(at * size_of::<T>())
+    }
+
+    /// Reads a value at this offset in the role of the device.
+    pub(crate) fn read_at<U: FromBytes>(&self, at: usize) -> U {
+        // SAFETY: `place` has checked the offset, and all bytes are a valid value.
+        unsafe { self.place::<U>(at).read_volatile() }
+    }
+
+    /// Writes a value at this offset in the role of the device.
+    pub(crate) fn write_at<U: IntoBytes>(&self, at: usize, value: U) {
+        // SAFETY: `place` has checked the offset, and the value is plain bytes.
+        unsafe { self.place::<U>(at).write_volatile(value) }
+    }
+
+    fn place<U>(&self, at: usize) -> *mut U {
+        assert!(at + size_of::<U>() <= self.count * size_of::<T>() && at.is_multiple_of(align_of::<U>()));
+        // SAFETY: the offset is within the slots, which stay allocated as long as `self`.
+        unsafe { self.first.byte_add(at).cast() }
     }
 }
 
@@ -75,24 +89,6 @@ impl Shared<Page> {
         // SAFETY: size and alignment suffice, and the memory has no invalid bytes. For the references see
         // `slots`.
         unsafe { &mut *self.first.cast() }
-    }
-
-    /// Reads a value at this offset in the role of the device.
-    pub(crate) fn read_at<U: FromBytes>(&self, at: usize) -> U {
-        // SAFETY: `place` has checked the offset, and all bytes are a valid value.
-        unsafe { self.place::<U>(at).read_volatile() }
-    }
-
-    /// Writes a value at this offset in the role of the device.
-    pub(crate) fn write_at<U: IntoBytes>(&self, at: usize, value: U) {
-        // SAFETY: `place` has checked the offset, and the value is plain bytes.
-        unsafe { self.place::<U>(at).write_volatile(value) }
-    }
-
-    fn place<U>(&self, at: usize) -> *mut U {
-        assert!(at + size_of::<U>() <= self.count * size_of::<Page>() && at.is_multiple_of(align_of::<U>()));
-        // SAFETY: the offset is within the pages.
-        unsafe { self.first.byte_add(at).cast() }
     }
 }
 

@@ -35,45 +35,23 @@ fn nothing_that_was_found_is_there_again() {
     }
 }
 
-/// Calls a target this many times with random bytes.
-fn call_randomly(name: &str, times: usize) {
-    let (_, function) = here().find(|(target, _)| target.name == name).unwrap();
-    let mut state = 7_u64;
-    for _ in 0..times {
-        let mut byte = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 24) as u8
-        };
-        let bytes: Vec<u8> = (0..512).map(|_| byte()).collect();
-        function(&bytes);
+/// Every input of these targets selects a sequence of steps, so random bytes can be inputs. Many random
+/// sequences find faults that the corpus may miss.
+#[test]
+fn random_sequences_do_what_the_models_say() {
+    for (name, times) in [("calls", 3000), ("command-queue", 1000), ("function", 300), ("device", 1000)] {
+        let (_, function) = here().find(|(target, _)| target.name == name).unwrap();
+        let mut state = 7_u64;
+        for number in 0..times {
+            eprintln!("{name} {number}");
+            let mut byte = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 24) as u8
+            };
+            let bytes: Vec<u8> = (0..512).map(|_| byte()).collect();
+            function(&bytes);
+        }
     }
-}
-
-/// Every input selects a sequence of calls, so random bytes can be inputs. Many random sequences find faults
-/// that the corpus may miss.
-#[test]
-fn random_calls_do_what_the_model_says() {
-    call_randomly("calls", 3000);
-}
-
-/// Every input selects a sequence of commands for the command queue, so random bytes can be inputs.
-#[test]
-fn random_commands_come_to_what_the_device_has_left() {
-    call_randomly("command-queue", 1000);
-}
-
-/// Every input selects a sequence of steps for the PCI function, so random bytes can be inputs. The steps are
-/// commands and doorbells, and memory is unmapped between them.
-#[test]
-fn random_steps_leave_the_function_whole() {
-    call_randomly("function", 300);
-}
-
-/// Every input selects a sequence of requests, bytes in rings, messages and states of the software device, so
-/// random bytes can be inputs.
-#[test]
-fn random_rings_and_messages_write_nothing_that_no_key_maps() {
-    call_randomly("device", 1000);
 }

@@ -34,11 +34,12 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let first: u8 = input.any();
     let all = first >= 0x80;
-    match first % 8 {
-        0 => sequence(&mut input, all, 256),
-        1 => sequence(&mut input, all, 4),
-        _ => sequence(&mut input, all, 64),
-    }
+    let most = match first % 8 {
+        0 => 256,
+        1 => 4,
+        _ => 64,
+    };
+    sequence(&mut input, all, most);
 }
 
 /// Makes queues, and makes the calls that the input selects until it ends. The send queue has `most` slots.
