@@ -3,20 +3,17 @@
 
 use crate::plan::Visit;
 use mlx5_faults::{Fault, Place};
-use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use mlx5_softdev::{Passage, Ruling};
-
-/// Offsets in a CQE: the first byte of the request's counter, the first byte of the queue pair number, the
-/// opcode.
-const COUNTER: usize = 60;
-const QPN: usize = 57;
-const OPCODE: usize = 63;
+use zerocopy::transmute;
 
 /// Returns the visit that happens when the device writes this completion entry.
 pub fn visit(entry: &[u8; 64]) -> Visit {
-    let queue_pair = entry.get(QPN..QPN + 3).into_iter().flatten();
-    let queue_pair = queue_pair.fold(0, |number, byte| number << 8 | u32::from(*byte));
-    if is_of_mkey(entry) { Visit::to(Place::Signature) } else { Visit::of(Place::Completion, queue_pair) }
+    let entry: Cqe = transmute!(*entry);
+    match entry.opcode() {
+        CqeOpcode::SIGNATURE_ERROR => Visit::to(Place::Signature),
+        _ => Visit::of(Place::Completion, entry.opcode_qpn().qpn()),
+    }
 }
 
 /// Returns how the device writes a completion entry with this fault: once, twice, later, never, after a wrong
@@ -47,26 +44,17 @@ pub fn ruling(fault: Option<Fault>) -> Ruling {
     }
 }
 
-/// Returns whether a completion entry reports a signature error, which concerns an mkey instead of a request.
-fn is_of_mkey(entry: &[u8; 64]) -> bool {
-    const SIGNATURE_ERROR: u8 = 12;
-    entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
-}
-
 /// Makes an entry invalid. `way` selects the change: 0 a queue pair that does not exist, 1 a request that is
 /// not outstanding, 2 an opcode that no completion has. A signature error always gets the invalid opcode,
 /// because it names neither a queue pair nor a request.
-fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
-    let is_of_mkey = is_of_mkey(&entry);
-    let (at, bits) = match way {
-        0 if !is_of_mkey => (QPN, 0x80),
-        1 if !is_of_mkey => (COUNTER, 0x80),
-        _ => (OPCODE, 0),
-    };
-    if let Some(byte) = entry.get_mut(at) {
-        *byte = if bits == 0 { 0x50 } else { *byte ^ bits };
+fn stranger(entry: [u8; 64], way: u64) -> [u8; 64] {
+    let mut entry: Cqe = transmute!(entry);
+    match (entry.opcode(), way) {
+        (CqeOpcode::SIGNATURE_ERROR, _) | (_, 2..) => entry.op_own = 0x50,
+        (_, 1) => entry.wqe_counter.set(entry.wqe_counter.get() ^ 0x8000),
+        (_, 0) => entry.sop_qpn.set(entry.sop_qpn.get() ^ 0x0080_0000),
     }
-    entry
+    transmute!(entry)
 }
 
 #[cfg(test)]
@@ -75,17 +63,18 @@ mod tests {
 
     #[test]
     fn a_stranger_comes_before_the_entry() {
+        // The last eight bytes of an entry: a byte, queue pair number (3), counter (2), a byte, opcode.
         let mut entry = [7; 64];
-        entry[OPCODE] = 0;
+        entry[63] = 0;
         assert_eq!(visit(&entry), Visit::of(Place::Completion, 0x07_0707));
         let mut other = entry;
-        other[QPN] = 0x87;
+        other[57] = 0x87;
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
-        entry[OPCODE] = 12 << 4;
+        entry[63] = 12 << 4;
         assert_eq!(visit(&entry), Visit::to(Place::Signature));
         // The entry of a signature error names no queue pair, so only its opcode changes.
         let mut other = entry;
-        other[OPCODE] = 0x50;
+        other[63] = 0x50;
         assert_eq!(passage(Some(Fault::Stranger), &entry, |_| 0), Passage::Behind(other));
         assert_eq!(passage(None, &entry, |_| 0), Passage::Once);
     }

@@ -13,9 +13,6 @@ use std::collections::VecDeque;
 /// The number of the queue pair whose queues a sequence of calls uses.
 pub(super) const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
 
-/// The receive queue of the queue pair.
-pub(super) type Receive<'m> = ReceiveQueue<'m>;
-
 /// The ring and the doorbell record of the receive queue.
 pub(super) struct Memory {
     ring: Shared<DataSegment>,
@@ -37,7 +34,7 @@ impl Memory {
 
 /// The receive queue and its model.
 pub(super) struct Receives<'m> {
-    pub(super) queue: Receive<'m>,
+    pub(super) queue: ReceiveQueue<'m>,
     memory: &'m Memory,
     slots: usize,
     /// Number and id (`wr_id`) of each posted request, oldest first.
