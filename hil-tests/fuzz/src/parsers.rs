@@ -15,7 +15,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
     match which % PARSERS {
-        0 => drop(vectors::read(bytes)),
+        0 => drop(vectors::read::<vectors::format::Vector>(bytes)),
         1 => describe(&text),
         2 => text.lines().for_each(listen),
         3 => dump(bytes),
@@ -24,8 +24,7 @@ pub(crate) fn run(bytes: &[u8]) {
                 assert_eq!(ways.to_string().parse(), Ok(ways));
             }
         }
-        // Recordings and vectors share the code that splits a text into lines, and the case of the vectors
-        // covers it. This case calls only the parser of a line.
+        // A recording is read as vectors are, but each line is tried here, also behind a wrong one.
         5 => text.lines().for_each(|line| drop(serde_json::from_str::<recording::Event>(line))),
         6 => fault::come_again(&text),
         _ => {

@@ -318,11 +318,10 @@ fn post(said: Said, begun: SendRequest<'_, '_>) -> Result<(), PostError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::read;
     use crate::vectors;
 
     fn spdk() -> Vec<Event> {
-        read(&vectors::folder().join(vectors::SPDK)).unwrap()
+        vectors::read_file(&vectors::folder().join(vectors::SPDK)).unwrap()
     }
 
     /// Returns the place and the bytes of the first chain.

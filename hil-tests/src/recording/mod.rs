@@ -8,29 +8,19 @@ pub mod compare;
 mod event;
 pub mod replay;
 
-use crate::vectors;
 pub use event::{Engine, Event};
-use std::io;
-use std::path::Path;
-
-/// Reads a recording.
-///
-/// # Errors
-/// An error of reading or parsing, with the file's name.
-pub fn read(path: &Path) -> io::Result<Vec<Event>> {
-    vectors::read_lines(path)
-}
 
 #[cfg(test)]
 mod tests {
     use super::replay::Tally;
     use super::*;
+    use crate::vectors;
     use mlx5_mkey::inspect::{Body, DeviceContext, Requests, Severity, Style};
     use mlx5_mkey::mkey::XtsEngine;
     use mlx5_softdev::Faults;
 
     fn spdk() -> Vec<Event> {
-        read(&vectors::folder().join(vectors::SPDK)).unwrap()
+        vectors::read_file(&vectors::folder().join(vectors::SPDK)).unwrap()
     }
 
     #[test]

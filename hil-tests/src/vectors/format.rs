@@ -59,7 +59,7 @@ pub struct Vector {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Qp {
     pub qpn: u32,
-    pub wqe_cnt: usize,
+    pub wqe_cnt: u16,
     pub start_pi: Int,
     pub sq_sig_all: u8,
     pub fm_cache: u8,

@@ -1,6 +1,8 @@
-//! How vectors are replayed (queue limits and posting method), and the result of each chain.
+//! How vectors are replayed (queue limits and posting method), the result of each chain, and the counts of
+//! all chains.
 
 use crate::way::Way;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The result of replaying a chain: requests that are posted together.
@@ -14,6 +16,31 @@ pub enum Verdict {
     Refused,
     /// The chain is not compared, for this reason.
     NotCompared(&'static str),
+}
+
+/// Counts of a replay of many vectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of vectors. A vector is a sequence of chains, a chain a series of requests that are posted
+    /// together.
+    pub sequences: usize,
+    /// Chains whose bytes equal the recorded ones.
+    pub matched: usize,
+    /// Differing chains: vector, chain number, difference.
+    pub differences: Vec<(String, usize, String)>,
+    /// Chains that both libmlx5 and the library refuse.
+    pub refused: usize,
+    /// Chains not compared, by reason.
+    pub not_compared: BTreeMap<&'static str, usize>,
+    /// Number of configurations of mkeys in chains whose bytes are equal.
+    pub configured: usize,
+    /// Numbers of mkeys whose length and error count were compared, counted once per chain: with the recorded
+    /// values after a posted chain, and with the values before a refused chain.
+    pub mkeys: [usize; 2],
+    /// Numbers of BlueFlame doorbells of the library: with 8 bytes, like libmlx5's; with a whole request,
+    /// like libmlx5's; with a whole request where libmlx5 wrote 8 bytes, because the queue does not prefer
+    /// BlueFlame.
+    pub blue_flame: [usize; 3],
 }
 
 /// Whether the library's queue in a replay has the limits of libmlx5's queue.

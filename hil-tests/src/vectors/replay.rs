@@ -3,12 +3,12 @@
 
 use super::blue_flame::{Page, Register, Written};
 use super::format::{
-    Chain, Context, DomainSpec, Hex, InterleavedSpec, MkeyAfter, MkeySpec, Op, Qp, Ret, SgeSpec, Vector,
+    Chain, Context, DomainSpec, Hex, Int, InterleavedSpec, MkeyAfter, MkeySpec, Op, Ret, SgeSpec, Vector,
 };
-use super::manner::{Limits, Replay, Verdict};
+use super::manner::{Limits, Replay, Tally, Verdict};
 use super::rules::{self, Asked, Refusal};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
-use crate::way::Poster;
+use crate::way::{Poster, Way};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
     KlmEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureCapabilities,
@@ -20,9 +20,6 @@ use mlx5_mkey::queue::{
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Remote, Sge};
-
-/// The number of blocks of the largest ring that a replay supports.
-const MAX_BLOCKS: usize = 4096;
 
 /// `ENOMEM`, the errno of libmlx5 for a full queue.
 const ENOMEM: u32 = 12;
@@ -48,55 +45,34 @@ impl Doorbell for Recorder<'_> {
 
 type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>>;
 
-/// The result of replaying a vector.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The result of each chain.
-    pub verdicts: Vec<Verdict>,
-    /// Number of configurations of mkeys in chains whose bytes are equal.
-    pub configured: usize,
-    /// Numbers of mkeys whose length and error count were compared, counted once per chain: with the recorded
-    /// values after a posted chain, and with the values before a refused chain.
-    pub mkeys: [usize; 2],
-    /// Numbers of BlueFlame doorbells of the library: with 8 bytes, like libmlx5's; with a whole request,
-    /// like libmlx5's; with a whole request where libmlx5 wrote 8 bytes, because the queue does not prefer
-    /// BlueFlame.
-    pub blue_flame: [usize; 3],
-}
-
-/// Replays all chains of a vector.
-pub fn replay(vector: &Vector, how: Replay) -> Outcome {
+/// Replays all chains of a vector, and adds the counts of what was compared to the tally. Returns the result
+/// of each chain.
+pub(super) fn replay(vector: &Vector, how: Replay, tally: &mut Tally) -> Vec<Verdict> {
     let mut state = State {
         mkeys: vector.mkeys.iter().map(|spec| create_mkey(spec, &vector.ctx)).collect(),
-        max_entries: vector.mkeys.iter().map(|spec| spec.num_desc.into()).collect(),
         known: vector.mkeys.iter().map(Known::created).collect(),
         fence: vector.qp.fm_cache,
         outstanding: vector.qp.head.wrapping_sub(vector.qp.tail),
         half: vector.qp.bf.offset,
     };
-    let mut outcome = Outcome::default();
-    let mut stopped = None;
-    for chain in &vector.chains {
-        let verdict = match stopped {
-            Some(reason) => Verdict::NotCompared(reason),
-            None => judge(&vector.qp, chain, how, &mut state, &mut outcome),
-        };
+    let mut has_stopped = false;
+    let mut verdict = |chain| {
+        if has_stopped {
+            return Verdict::NotCompared("behind a chain that was refused or aborted");
+        }
+        let verdict = judge(vector, chain, how, &mut state, tally).unwrap_or_else(Verdict::Differs);
         // After a failed chain, libmlx5's mkeys keep a part of the chain's changes, and the library's mkeys
         // have none. Later chains are therefore not compared.
-        if stopped.is_none() && verdict != Verdict::Matched {
-            stopped = Some("behind a chain that was refused or aborted");
-        }
-        outcome.verdicts.push(verdict);
-    }
-    outcome
+        has_stopped = verdict != Verdict::Matched;
+        verdict
+    };
+    vector.chains.iter().map(&mut verdict).collect()
 }
 
 /// The state of mkeys and queue that a chain leaves to the next one.
 #[derive(Clone)]
 struct State {
     mkeys: Vec<Mkey>,
-    /// The number of entries that each mkey has room for.
-    max_entries: Vec<usize>,
     /// Length and error count of each mkey after the last chain, as recorded.
     known: Vec<Known>,
     fence: u8,
@@ -132,75 +108,83 @@ impl Known {
     }
 }
 
-/// The result of posting a chain with the library, which may have refused it.
+/// The result of posting a chain with the library, which may have refused it, and the state of the library's
+/// queue afterwards.
 struct Posted {
     outcome: Step,
     ring: Vec<Wqebb>,
     record: DoorbellRecord,
-    after: After,
     configured: usize,
+    producer: u32,
+    fence: u8,
+    outstanding: u32,
+    doorbell: Option<[u8; 8]>,
+    /// If there is a BlueFlame register: the result of comparing its bytes with the recorded ones, and the
+    /// offset of the half that the next doorbell writes.
+    register: Option<(Result<Written, String>, Option<usize>)>,
 }
 
-fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut Outcome) -> Verdict {
+/// Posts a chain and compares the library's result with the recorded one.
+///
+/// # Errors
+/// A description of the difference.
+fn judge(
+    vector: &Vector,
+    chain: &Chain,
+    how: Replay,
+    state: &mut State,
+    tally: &mut Tally,
+) -> Result<Verdict, String> {
     let expected = match &chain.result.ret {
-        Ret::Aborted(_) => return Verdict::NotCompared("aborted by the user"),
+        Ret::Aborted(_) => return Ok(Verdict::NotCompared("aborted by the user")),
         Ret::Errno(errno) => *errno,
     };
-    if qp.wqe_cnt > MAX_BLOCKS {
-        return Verdict::NotCompared("ring of more than 4096 blocks");
-    }
     let before = state.clone();
-    let Some(posted) = post(qp, chain, how, state) else {
-        return Verdict::NotCompared("queue limits that no device has");
+    let Some(posted) = post(vector, chain, how, state) else {
+        return Ok(Verdict::NotCompared("queue limits that no device has"));
     };
     match (expected, &posted.outcome) {
-        (0, Err(refusal)) => match rules::deliberate(refusal, chain.result.bbs.len() > qp.wqe_cnt) {
-            Some(reason) => match unchanged(chain, &posted, state, &before, &mut outcome.mkeys[1]) {
-                Ok(()) => Verdict::NotCompared(reason),
-                Err(what) => Verdict::Differs(what),
-            },
-            None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
-        },
+        (0, Err(refusal)) => {
+            let overlaps = chain.result.bbs.len() > vector.qp.wqe_cnt.into();
+            let reason = rules::deliberate(refusal, overlaps)
+                .ok_or_else(|| format!("the reference posts it, the library refuses: {refusal:?}"))?;
+            unchanged(chain, &posted, state, &before, &mut tally.mkeys[1])?;
+            Ok(Verdict::NotCompared(reason))
+        }
         // The library may report a full queue only if libmlx5 also does, even if the chain has other errors.
-        (errno, Err(refusal)) if rules::no_room(refusal) && errno != ENOMEM => Verdict::Differs(format!(
-            "the reference refuses it with errno {errno}, the library has no room: {refusal:?}"
-        )),
-        (_, Err(_)) => match unchanged(chain, &posted, state, &before, &mut outcome.mkeys[1]) {
-            Ok(()) => Verdict::Refused,
-            Err(what) => Verdict::Differs(what),
-        },
+        (errno, Err(refusal)) if rules::no_room(refusal) && errno != ENOMEM => {
+            Err(format!("the reference refuses it with errno {errno}, the library has no room: {refusal:?}"))
+        }
+        (_, Err(_)) => {
+            unchanged(chain, &posted, state, &before, &mut tally.mkeys[1])?;
+            Ok(Verdict::Refused)
+        }
         (0, Ok(())) => {
-            state.fence = posted.after.fence;
-            state.outstanding = posted.after.outstanding;
-            match compare(qp, chain, &posted, state, outcome) {
-                Ok(()) => {
-                    state.known = chain.result.mkeys_after.iter().map(Known::recorded).collect();
-                    outcome.configured += posted.configured;
-                    Verdict::Matched
-                }
-                Err(what) => Verdict::Differs(what),
-            }
+            (state.fence, state.outstanding) = (posted.fence, posted.outstanding);
+            compare(vector, chain, &posted, state, tally)?;
+            state.known = chain.result.mkeys_after.iter().map(Known::recorded).collect();
+            tally.configured += posted.configured;
+            Ok(Verdict::Matched)
         }
-        (ENOMEM, Ok(())) if how.limits == Limits::Lifted && is_limited(qp, chain, how, &before) => {
-            Verdict::NotCompared(rules::LIFTED)
+        (ENOMEM, Ok(())) if how.limits == Limits::Lifted && is_limited(vector, chain, how, &before) => {
+            Ok(Verdict::NotCompared(rules::LIFTED))
         }
-        (errno, Ok(())) => {
-            Verdict::Differs(format!("the reference refuses it with errno {errno}, the library posts it"))
-        }
+        (errno, Ok(())) => Err(format!("the reference refuses it with errno {errno}, the library posts it")),
     }
 }
 
 /// Returns whether the library refuses the chain if its queue has the limits of libmlx5's queue.
-fn is_limited(qp: &Qp, chain: &Chain, how: Replay, before: &State) -> bool {
-    let recorded = post(qp, chain, Replay { limits: Limits::Recorded, ..how }, &mut before.clone());
+fn is_limited(vector: &Vector, chain: &Chain, how: Replay, before: &State) -> bool {
+    let recorded = post(vector, chain, Replay { limits: Limits::Recorded, ..how }, &mut before.clone());
     recorded.is_some_and(|posted| posted.outcome.is_err_and(|refusal| rules::is_limit(&refusal)))
 }
 
 /// Posts a chain to a new queue of the library. Returns `None` if the library does not accept the recorded
 /// properties of the queue.
-fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
-    let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
-    let mut slots = vec![SendSlot::EMPTY; qp.wqe_cnt];
+fn post(vector: &Vector, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
+    let qp = &vector.qp;
+    let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt.into()];
+    let mut slots = vec![SendSlot::EMPTY; qp.wqe_cnt.into()];
     let record = DoorbellRecord::new();
     let (max_inline_data, max_requests) = match how.limits {
         Limits::Recorded => (qp.max_inline_data, qp.max_post.saturating_sub(state.outstanding)),
@@ -219,27 +203,22 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
     let mut recorder = Recorder { control: None, register: page.register(qp, state.half) };
     let mut queue = Queue::new(config, &mut ring, &mut slots, &record, &mut recorder).ok()?;
     let mut driver = Driver {
-        how,
+        way: how.way,
         octowords: (max_inline_data as usize + 4) / 16,
-        max_entries: &state.max_entries,
+        specs: &vector.mkeys,
         mkeys: &mut state.mkeys,
         configured: 0,
         wr: None,
         open: None,
-        data: None,
+        begun: None,
     };
     let outcome = driver.run(&mut queue, chain);
     let configured = driver.configured;
-    let mut after = After {
-        producer: queue.producer(),
-        fence: queue.next_fence() << 5,
-        outstanding: state.outstanding.wrapping_add(queue.outstanding()),
-        doorbell: queue.doorbell().control,
-        register: None,
-    };
-    after.register =
-        recorder.register.as_mut().map(|register| (page.compare(qp, chain), page.next(register)));
-    Some(Posted { outcome, ring, record, after, configured })
+    let (producer, fence) = (queue.producer(), queue.next_fence() << 5);
+    let outstanding = state.outstanding.wrapping_add(queue.outstanding());
+    let Recorder { control: doorbell, register } = recorder;
+    let register = register.map(|mut register| (page.compare(qp, chain), page.next(&mut register)));
+    Some(Posted { outcome, ring, record, configured, producer, fence, outstanding, doorbell, register })
 }
 
 /// Checks that a refused chain left the mkeys unchanged, apart from the signature errors that the chain
@@ -271,47 +250,34 @@ fn unchanged(
     Ok(())
 }
 
-/// The state of the library's queue after a chain.
-struct After {
-    producer: u32,
-    fence: u8,
-    outstanding: u32,
-    doorbell: Option<[u8; 8]>,
-    /// If there is a BlueFlame register: the result of comparing its bytes with the recorded ones, and the
-    /// offset of the half that the next doorbell writes.
-    register: Option<(Result<Written, String>, Option<usize>)>,
-}
-
 fn compare(
-    qp: &Qp,
+    vector: &Vector,
     chain: &Chain,
     posted: &Posted,
     state: &mut State,
-    outcome: &mut Outcome,
+    tally: &mut Tally,
 ) -> Result<(), String> {
-    let Posted { ring, record, after, .. } = posted;
-    let mkeys = &state.mkeys;
-    let result = &chain.result;
+    let (qp, mkeys, result) = (&vector.qp, &state.mkeys, &chain.result);
     let equal = |what: &str, ours: u64, theirs: u64| {
         if ours == theirs { Ok(()) } else { Err(format!("{what} {ours:#x}, the reference has {theirs:#x}")) }
     };
-    equal("producer counter", u64::from(after.producer), result.pi_after.0)?;
-    equal("fence state", u64::from(after.fence), u64::from(result.fm_cache_after))?;
+    equal("producer counter", u64::from(posted.producer), result.pi_after.0)?;
+    equal("fence state", u64::from(posted.fence), u64::from(result.fm_cache_after))?;
     equal(
         "requests posted",
-        u64::from(after.outstanding),
+        u64::from(posted.outstanding),
         u64::from(result.sq_head_after.wrapping_sub(qp.tail)),
     )?;
-    let blocks = after.producer.wrapping_sub(result.pi_before.0 as u32) as usize;
+    let blocks = posted.producer.wrapping_sub(result.pi_before.0 as u32) as usize;
     equal("blocks", blocks as u64, result.bbs.len() as u64)?;
-    for (index, block) in ring.iter().enumerate() {
+    for (index, block) in posted.ring.iter().enumerate() {
         if block.0 != [PATTERN; 64] && !result.bbs.iter().any(|theirs| theirs.bb == index) {
             return Err(format!("block {index} written, the reference leaves it alone"));
         }
     }
     for block in &result.bbs {
         let Hex(theirs) = &block.hex;
-        let (Some(Wqebb(ours)), 64) = (ring.get(block.bb), theirs.len()) else {
+        let (Some(Wqebb(ours)), 64) = (posted.ring.get(block.bb), theirs.len()) else {
             return Err(format!("block {} is not one of the ring, or not of 64 bytes", block.bb));
         };
         // libmlx5 signs requests if the queue pair demands it (`wq_sig`), and the library never does. The
@@ -326,7 +292,7 @@ fn compare(
             }
         }
     }
-    let [_, send] = record.bytes();
+    let [_, send] = posted.record.bytes();
     match &result.dbrec {
         Some(Hex(theirs)) if theirs[..] != send => {
             return Err(format!("doorbell record {send:02x?}, the reference has {theirs:02x?}"));
@@ -334,7 +300,7 @@ fn compare(
         None if send != [0; 4] => return Err("doorbell record written".into()),
         _ => {}
     }
-    match (&result.doorbell, after.doorbell) {
+    match (&result.doorbell, posted.doorbell) {
         (None, Some(_)) => return Err("doorbell rung".into()),
         (Some(_), None) => return Err("doorbell not rung".into()),
         // A doorbell that wrote a whole request (BlueFlame) is compared further below.
@@ -344,16 +310,16 @@ fn compare(
                 return Err(format!("doorbell {ours:02x?}, the reference has {theirs:02x?}"));
             }
         }
-        (Some(_), Some(_)) if after.register.is_none() => {
+        (Some(_), Some(_)) if posted.register.is_none() => {
             return Err("the reference has written a whole request, the library has no such register".into());
         }
         _ => {}
     }
-    if let Some((written, half)) = &after.register {
+    if let Some((written, half)) = &posted.register {
         let half = half.ok_or("the doorbell writes nothing")?;
         equal("half of the register that is next", half as u64, result.bf_offset_after as u64)?;
         state.half = half;
-        outcome.blue_flame[written.clone()? as usize] += 1;
+        tally.blue_flame[written.clone()? as usize] += 1;
     }
     if mkeys.len() != result.mkeys_after.len() {
         return Err(format!("{} mkeys, the reference has {}", mkeys.len(), result.mkeys_after.len()));
@@ -366,7 +332,7 @@ fn compare(
                 Known::recorded(theirs)
             ));
         }
-        outcome.mkeys[0] += 1;
+        tally.mkeys[0] += 1;
     }
     Ok(())
 }
@@ -402,10 +368,20 @@ struct OpenConfig {
     mkey: usize,
     setters_to_come: usize,
     access: Option<Access>,
-    layout: OwnedLayout,
-    signature: SignatureChange,
-    signature_set: bool,
+    layout: Option<OwnedLayout>,
+    signature: Option<BlockSignature>,
+    /// Whether the configuration resets the signature, unless it sets another one.
+    resets: bool,
     crypto: Option<Crypto>,
+}
+
+/// Sets a property of a configuration, which must not be set yet. `twice` is the reason if it is.
+fn once<T>(place: &mut Option<T>, value: Result<T, Refusal>, twice: &'static str) -> Step {
+    if place.is_some() {
+        return inexpressible(twice);
+    }
+    *place = Some(value?);
+    Ok(())
 }
 
 /// Returns the number of bytes that a layout maps, or `None` for an unchanged layout.
@@ -429,33 +405,32 @@ fn spans(layout: &OwnedLayout) -> Vec<u32> {
     }
 }
 
-/// The data of a request whose data setter is still to come.
-const NO_DATA: Data = Data::Sges(Vec::new());
-
-#[derive(Clone)]
+/// Id and flags of the next request.
 struct Wr {
     id: u64,
-    flags: Vec<String>,
+    flags: Flags,
+    inline: bool,
 }
 
 impl Wr {
-    fn has(&self, flag: &str) -> bool {
-        self.flags.iter().any(|name| name == flag)
+    fn new(id: Int, names: &[String]) -> Self {
+        let has = |flag: &str| names.iter().any(|name| name == flag);
+        let flags = Flags { fenced: has("fence"), signaled: has("signaled"), solicited: has("solicited") };
+        Self { id: id.0, flags, inline: has("inline") }
     }
 }
 
 struct Driver<'d> {
-    how: Replay,
+    way: Way,
     /// The number of octowords of a request that layout and BSFs may fill.
     octowords: usize,
-    /// The number of entries that each mkey has room for.
-    max_entries: &'d [usize],
+    specs: &'d [MkeySpec],
     mkeys: &'d mut [Mkey],
     configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
     /// A request whose data setter is still to come.
-    data: Option<Request>,
+    begun: Option<Op>,
 }
 
 type Step = Result<(), Refusal>;
@@ -465,8 +440,10 @@ fn inexpressible<T>(what: &'static str) -> Result<T, Refusal> {
     Err(Refusal::Inexpressible(what))
 }
 
-fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
-    if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
+/// Refuses flags, codes and masks for which the library has no types.
+fn none(extras: &[Option<Int>]) -> Step {
+    let is_there = extras.iter().flatten().any(|value| value.0 != 0);
+    if is_there { inexpressible("a flag, code or comp_mask that libmlx5 does not know") } else { Ok(()) }
 }
 
 /// The type that posts the requests of a chain, by the posting method of the replay.
@@ -500,7 +477,7 @@ impl Driver<'_> {
 
     /// Posts requests and rings the doorbell.
     fn post(&mut self, queue: &mut Queue<'_, '_>, ops: &[Op]) -> Step {
-        let mut out = self.how.way.open(queue);
+        let mut out = self.way.open(queue);
         let mut posted = ops.iter().try_for_each(|op| self.apply(&mut out, op));
         if posted.is_ok() && self.open.is_some() {
             posted = inexpressible(rules::UNFINISHED);
@@ -531,21 +508,20 @@ impl Driver<'_> {
         if mkey.key().index() != Key::from_raw(key).index() {
             return inexpressible("another mkey index");
         }
-        mkey.set_tag(Key::from_raw(key).tag()).map_err(Refusal::Config)
+        mkey.set_tag(Key::from_raw(key).tag()).map_err(|error| Refusal::Post(error.into()))
     }
 
     fn apply(&mut self, out: &mut Out<'_, '_, '_>, op: &Op) -> Step {
         match op {
             Op::Abort => Ok(()),
             Op::Wr { wr_id, send_flags } => {
-                self.wr = Some(Wr { id: wr_id.0, flags: send_flags.clone() });
+                self.wr = Some(Wr::new(*wr_id, send_flags));
                 Ok(())
             }
             Op::MkeyConfigure { mkey, num_setters, conf_flags, conf_flags_raw, comp_mask } => {
-                none(conf_flags_raw, "unknown configuration flag")?;
-                none(comp_mask, "comp_mask")?;
-                let reset = conf_flags.iter().any(|flag| flag == "reset_sig_attr");
-                self.open_config(out, *mkey, *num_setters, reset)
+                none(&[*conf_flags_raw, *comp_mask])?;
+                let resets = conf_flags.iter().any(|flag| flag == "reset_sig_attr");
+                self.open_config(out, *mkey, *num_setters, resets)
             }
             Op::SetAccess { access } => self.set_access(out, access),
             Op::SetLayoutList { sges } => self.set_layout(out, Ok(list(sges))),
@@ -554,31 +530,14 @@ impl Driver<'_> {
             }
             Op::SetSigBlock { mem, wire, flags, check_mask, copy_mask, flags_raw, comp_mask } => {
                 let copy_mask = flags.iter().any(|flag| flag == "copy_mask").then_some(*copy_mask);
-                let signature = none(flags_raw, "unknown signature flag")
-                    .and_then(|()| none(comp_mask, "comp_mask"))
+                let signature = none(&[*flags_raw, *comp_mask])
                     .and_then(|()| block_signature(mem, wire, *check_mask, copy_mask));
-                self.setter(out, |open| {
-                    if open.signature_set {
-                        return inexpressible("second signature setter");
-                    }
-                    open.signature = SignatureChange::Set(signature?);
-                    open.signature_set = true;
-                    Ok(())
-                })
+                self.setter(out, |open| once(&mut open.signature, signature, "second signature setter"))
             }
             Op::SetCrypto { standard_raw, data_unit_size_raw, order_raw, comp_mask, .. } => {
-                let crypto = none(standard_raw, "crypto standard")
-                    .and_then(|()| none(data_unit_size_raw, "data unit size"))
-                    .and_then(|()| none(order_raw, "signature order"))
-                    .and_then(|()| none(comp_mask, "comp_mask"))
+                let crypto = none(&[*standard_raw, *data_unit_size_raw, *order_raw, *comp_mask])
                     .and_then(|()| crypto(op));
-                self.setter(out, |open| {
-                    if open.crypto.is_some() {
-                        return inexpressible("second crypto setter");
-                    }
-                    open.crypto = Some(crypto?);
-                    Ok(())
-                })
+                self.setter(out, |open| once(&mut open.crypto, crypto, "second crypto setter"))
             }
             Op::MrList { mkey, access, sges } => {
                 self.open_config(out, *mkey, 2, false)?;
@@ -590,14 +549,18 @@ impl Driver<'_> {
                 self.set_access(out, access)?;
                 self.set_layout(out, interleaved(*repeat_count, entries))
             }
-            Op::Send => self.begin(Request::Send(NO_DATA)),
-            Op::SendImm { imm } => self.begin(Request::SendImm(*imm, NO_DATA)),
-            Op::SendInv { rkey } => self.begin(Request::SendInvalidate(Key::from_raw(*rkey), NO_DATA)),
-            Op::RdmaWrite { rkey, raddr } => self.begin(Request::Write(remote(*rkey, raddr.0), NO_DATA)),
-            Op::RdmaWriteImm { rkey, raddr, imm } => {
-                self.begin(Request::WriteImm(remote(*rkey, raddr.0), *imm, NO_DATA))
+            Op::Send
+            | Op::SendImm { .. }
+            | Op::SendInv { .. }
+            | Op::RdmaWrite { .. }
+            | Op::RdmaWriteImm { .. }
+            | Op::RdmaRead { .. } => {
+                if self.open.is_some() {
+                    return inexpressible(rules::UNFINISHED);
+                }
+                self.begun = Some(op.clone());
+                Ok(())
             }
-            Op::RdmaRead { rkey, raddr } => self.begin(Request::Read(remote(*rkey, raddr.0), Vec::new())),
             Op::LocalInv { rkey } => {
                 let mut request = Request::Invalidate(Key::from_raw(*rkey));
                 request.perform(self.request(out)?, Objects::none()).map_err(Refusal::Post)
@@ -608,23 +571,20 @@ impl Driver<'_> {
             Op::SigErrorCqe { mkey } => self.record_error(*mkey),
             Op::SetLkey { mkey, lkey } => self.set_key(*mkey, *lkey),
             Op::PostSend { opcode, wr_id, send_flags, sges, rkey, raddr, imm, inv_rkey } => {
-                self.wr = Some(Wr { id: wr_id.0, flags: send_flags.clone() });
-                let key = rkey.or(*inv_rkey).unwrap_or_default();
-                let remote = remote(key, raddr.unwrap_or_default().0);
-                let imm = imm.unwrap_or_default();
-                self.begin(match opcode.as_str() {
-                    "send" => Request::Send(NO_DATA),
-                    "send_imm" => Request::SendImm(imm, NO_DATA),
-                    "send_inv" => Request::SendInvalidate(Key::from_raw(key), NO_DATA),
-                    "rdma_write" => Request::Write(remote, NO_DATA),
-                    "rdma_write_imm" => Request::WriteImm(remote, imm, NO_DATA),
-                    "rdma_read" => Request::Read(remote, Vec::new()),
-                    "local_inv" => {
-                        let mut request = Request::Invalidate(Key::from_raw(key));
-                        return request.perform(self.request(out)?, Objects::none()).map_err(Refusal::Post);
-                    }
+                self.wr = Some(Wr::new(*wr_id, send_flags));
+                let rkey = rkey.or(*inv_rkey).unwrap_or_default();
+                let (raddr, imm) = (raddr.unwrap_or_default(), imm.unwrap_or_default());
+                let op = match opcode.as_str() {
+                    "send" => Op::Send,
+                    "send_imm" => Op::SendImm { imm },
+                    "send_inv" => Op::SendInv { rkey },
+                    "rdma_write" => Op::RdmaWrite { rkey, raddr },
+                    "rdma_write_imm" => Op::RdmaWriteImm { rkey, raddr, imm },
+                    "rdma_read" => Op::RdmaRead { rkey, raddr },
+                    "local_inv" => return self.apply(out, &Op::LocalInv { rkey }),
                     _ => return inexpressible("legacy opcode"),
-                })?;
+                };
+                self.apply(out, &op)?;
                 self.post_data(out, Data::Sges(sge_list(sges)))
             }
             Op::Start | Op::Complete | Op::Cancel { .. } => inexpressible("chain within a chain"),
@@ -640,27 +600,19 @@ impl Driver<'_> {
             return inexpressible(rules::UNFINISHED);
         }
         let Some(wr) = &self.wr else { return inexpressible("request without flags") };
-        let (fenced, signaled) = (wr.has("fence"), wr.has("signaled"));
-        let flags = Flags { fenced, signaled, solicited: wr.has("solicited") };
-        Ok(flags.apply(out.request(wr.id)))
+        Ok(wr.flags.apply(out.request(wr.id)))
     }
 
-    fn open_config(&mut self, out: &mut Out<'_, '_, '_>, mkey: usize, setters: usize, reset: bool) -> Step {
+    fn open_config(&mut self, out: &mut Out<'_, '_, '_>, mkey: usize, setters: usize, resets: bool) -> Step {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
-        if !self.wr.as_ref().is_some_and(|wr| wr.has("inline")) {
+        if !self.wr.as_ref().is_some_and(|wr| wr.inline) {
             return inexpressible("configuration that is not inline");
         }
-        self.open = Some(OpenConfig {
-            mkey,
-            setters_to_come: setters,
-            access: None,
-            layout: OwnedLayout::Unchanged,
-            signature: if reset { SignatureChange::Reset } else { SignatureChange::Keep },
-            signature_set: false,
-            crypto: None,
-        });
+        let (access, layout, signature, crypto) = (None, None, None, None);
+        self.open =
+            Some(OpenConfig { mkey, setters_to_come: setters, access, layout, signature, resets, crypto });
         self.post_config_if_complete(out)
     }
 
@@ -672,29 +624,14 @@ impl Driver<'_> {
     }
 
     fn set_access(&mut self, out: &mut Out<'_, '_, '_>, names: &[String]) -> Step {
-        let access = access(names);
-        self.setter(out, |open| {
-            if open.access.is_some() {
-                return inexpressible("second access setter");
-            }
-            open.access = Some(access?);
-            Ok(())
-        })
+        self.setter(out, |open| once(&mut open.access, access(names), "second access setter"))
     }
 
     fn set_layout(&mut self, out: &mut Out<'_, '_, '_>, layout: Result<OwnedLayout, Refusal>) -> Step {
         self.setter(out, |open| {
-            match &open.layout {
-                OwnedLayout::List(entries) if entries.is_empty() => {
-                    return inexpressible(rules::SECOND_LAYOUT);
-                }
-                OwnedLayout::List(_) | OwnedLayout::Interleaved(..) => {
-                    return inexpressible("second layout setter");
-                }
-                OwnedLayout::Unchanged => {}
-            }
-            open.layout = layout?;
-            Ok(())
+            let is_empty = matches!(&open.layout, Some(OwnedLayout::List(entries)) if entries.is_empty());
+            let twice = if is_empty { rules::SECOND_LAYOUT } else { "second layout setter" };
+            once(&mut open.layout, layout, twice)
         })
     }
 
@@ -703,30 +640,33 @@ impl Driver<'_> {
             return Ok(());
         }
         let Some(open) = self.open.take() else { return Ok(()) };
+        let layout = open.layout.unwrap_or(OwnedLayout::Unchanged);
+        let kept = if open.resets { SignatureChange::Reset } else { SignatureChange::Keep };
+        let signature = open.signature.map_or(kept, SignatureChange::Set);
+        let config = MkeyConfig { access: open.access, signature, crypto: open.crypto };
         let mut mkey = self.mkey(open.mkey)?.clone();
-        let config = MkeyConfig { access: open.access, signature: open.signature, crypto: open.crypto };
         let before = mkey.clone();
-        let max_entries = self.max_entries(open.mkey)?;
         let request = self.request(out)?;
-        let prepared =
-            self.how.way.prepare_with_any_data_unit(mkey.kind(), &config).map_err(Refusal::Config)?;
-        // libmlx5 accepts an interleaved layout of this length, because it does not count the layout's
-        // header. The library refuses the layout.
-        let interleaved_to_the_brim = match &open.layout {
-            OwnedLayout::Interleaved(_, entries) => entries.len() == max_entries,
-            _ => false,
-        };
+        let prepared = self
+            .way
+            .prepare_with_any_data_unit(mkey.kind(), &config)
+            .map_err(|error| Refusal::Post(error.into()))?;
+        // Both mkey and request have room for this number of entries. libmlx5 accepts an interleaved layout
+        // of this length, because it does not count the layout's header. The library refuses the layout.
+        let max_entries = self.octowords.min(self.specs[open.mkey].num_desc.into());
+        let interleaved_to_the_brim =
+            matches!(&layout, OwnedLayout::Interleaved(_, entries) if entries.len() == max_entries);
         let asked = Asked {
-            entries: spans(&open.layout),
+            entries: spans(&layout),
             interleaved_to_the_brim,
-            length: mapped(&open.layout).unwrap_or(before.length()),
-            signature_kept: open.signature == SignatureChange::Keep,
+            length: mapped(&layout).unwrap_or(before.length()),
+            signature_kept: signature == SignatureChange::Keep,
             crypto_kept: open.crypto.is_none(),
             bsf_in_force: before.signature().is_some() || before.crypto().is_some(),
         };
         let objects =
             Objects { mkeys: std::slice::from_mut(&mut mkey), windows: &mut [], prepared: &[prepared] };
-        let result = Request::Configure(0, 0, open.layout).perform(request, objects);
+        let result = Request::Configure(0, 0, layout).perform(request, objects);
         if result.is_err() {
             assert_eq!(mkey, before, "a refused configuration must leave the mkey as it was");
         }
@@ -735,45 +675,30 @@ impl Driver<'_> {
         result.map_err(|error| Refusal::Configure { error, asked })
     }
 
-    /// Returns the number of entries for which both mkey and request have room.
-    fn max_entries(&self, mkey: usize) -> Result<usize, Refusal> {
-        let max = self.max_entries.get(mkey).ok_or(Refusal::Inexpressible("mkey that is not there"))?;
-        Ok(self.octowords.min(*max))
-    }
-
-    fn begin(&mut self, request: Request) -> Step {
-        if self.open.is_some() {
-            return inexpressible(rules::UNFINISHED);
-        }
-        self.data = Some(request);
-        Ok(())
-    }
-
     fn post_data(&mut self, out: &mut Out<'_, '_, '_>, data: Data) -> Step {
-        let Some(mut request) = self.data.take() else { return inexpressible("payload without a request") };
-        let begun = self.request(out)?;
+        let Some(begun) = self.begun.take() else { return inexpressible("payload without a request") };
+        let request = self.request(out)?;
         let lengths = match &data {
             Data::Sges(sges) => sges.iter().map(|sge| sge.length).collect(),
             Data::Inline(_) => Vec::new(),
         };
-        match (&mut request, data) {
-            (Request::Read(_, sges), Data::Sges(given)) => *sges = given,
-            (Request::Read(..), Data::Inline(_)) => return inexpressible(rules::INLINE_READ),
-            (
-                Request::Send(data)
-                | Request::SendImm(_, data)
-                | Request::SendInvalidate(_, data)
-                | Request::Write(_, data)
-                | Request::WriteImm(_, _, data),
-                given,
-            ) => *data = given,
+        let mut posted = match (begun, data) {
+            (Op::Send, data) => Request::Send(data),
+            (Op::SendImm { imm }, data) => Request::SendImm(imm, data),
+            (Op::SendInv { rkey }, data) => Request::SendInvalidate(Key::from_raw(rkey), data),
+            (Op::RdmaWrite { rkey, raddr }, data) => Request::Write(remote(rkey, raddr), data),
+            (Op::RdmaWriteImm { rkey, raddr, imm }, data) => {
+                Request::WriteImm(remote(rkey, raddr), imm, data)
+            }
+            (Op::RdmaRead { rkey, raddr }, Data::Sges(sges)) => Request::Read(remote(rkey, raddr), sges),
+            (Op::RdmaRead { .. }, Data::Inline(_)) => return inexpressible(rules::INLINE_READ),
             (other, _) => unreachable!("{other:?} has no data"),
-        }
-        request.perform(begun, Objects::none()).map_err(|error| Refusal::Transfer { error, lengths })
+        };
+        posted.perform(request, Objects::none()).map_err(|error| Refusal::Transfer { error, lengths })
     }
 }
 
-fn remote(rkey: u32, address: u64) -> Remote {
+fn remote(rkey: u32, Int(address): Int) -> Remote {
     Remote { address, rkey: Key::from_raw(rkey) }
 }
 
@@ -843,8 +768,7 @@ fn block_signature(
 }
 
 fn domain(spec: &DomainSpec) -> Result<Domain, Refusal> {
-    none(&spec.comp_mask, "comp_mask")?;
-    none(&spec.flags_raw, "unknown T10-DIF flag")?;
+    none(&[spec.comp_mask, spec.flags_raw])?;
     let Some(block_size) = spec.block_size.and_then(BlockSize::from_bytes) else {
         return inexpressible("block size");
     };

@@ -5,11 +5,9 @@ use mlx5_mkey::error::{ConfigError, PostError};
 
 /// The reason why the library did not post a recorded chain.
 #[derive(Clone, Debug)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// The library has no types for the request.
     Inexpressible(&'static str),
-    /// The library refused to change an mkey (its tag) or to prepare its configuration.
-    Config(ConfigError),
     /// Bytes or skip of an interleaved entry exceed 16 bits, the size of the library's type.
     Stride {
         /// The sum of bytes and skip.
@@ -36,7 +34,8 @@ pub enum Refusal {
         /// The lengths of the request's data segments, in bytes.
         lengths: Vec<u32>,
     },
-    /// A refused request of another kind.
+    /// A refused request of another kind, or the refusal to change an mkey's tag or to prepare a
+    /// configuration.
     Post(PostError),
 }
 
@@ -45,39 +44,39 @@ impl Refusal {
     const fn post_error(&self) -> Option<&PostError> {
         match self {
             Self::Configure { error, .. } | Self::Transfer { error, .. } | Self::Post(error) => Some(error),
-            Self::Inexpressible(_) | Self::Config(_) | Self::Stride { .. } | Self::CopyMask { .. } => None,
+            Self::Inexpressible(_) | Self::Stride { .. } | Self::CopyMask { .. } => None,
         }
     }
 }
 
 /// The fields of a refused configuration that the rules depend on.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(super) struct Asked {
     /// The lengths of list entries, or the strides of interleaved entries, in bytes.
-    pub entries: Vec<u32>,
+    pub(super) entries: Vec<u32>,
     /// Whether the layout is interleaved, and its entries without the layout's header fill all the room of
     /// the mkey.
-    pub interleaved_to_the_brim: bool,
+    pub(super) interleaved_to_the_brim: bool,
     /// The number of bytes that the mkey maps.
-    pub length: u64,
+    pub(super) length: u64,
     /// Whether the configuration leaves the signature unchanged.
-    pub signature_kept: bool,
+    pub(super) signature_kept: bool,
     /// Whether the configuration leaves the crypto properties unchanged.
-    pub crypto_kept: bool,
+    pub(super) crypto_kept: bool,
     /// Whether the mkey had a signature or crypto properties before this configuration.
-    pub bsf_in_force: bool,
+    pub(super) bsf_in_force: bool,
 }
 
 /// The rule for a configuration that lacks some of the setters that it announced (`num_setters`).
-pub const UNFINISHED: &str = "deliberate: configuration with setters missing";
+pub(super) const UNFINISHED: &str = "deliberate: configuration with setters missing";
 /// The rule for a configuration whose first layout is an empty list and is followed by a second layout.
-pub const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list";
+pub(super) const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list";
 /// The rule for an RDMA READ with inline data.
-pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
+pub(super) const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
 
 /// The reason not to compare a chain of requests that libmlx5 refused because of a limit that the library's
 /// queue lacks.
-pub const LIFTED: &str = "refused by the reference for a limit that is lifted here";
+pub(super) const LIFTED: &str = "refused by the reference for a limit that is lifted here";
 /// The longest list entry, data segment and stride of the library, in bytes (`vectors/DIFFERENCES.md`). The
 /// library's own constants are not used, so that a change of them is noticed.
 const MAX_ENTRY_BYTES: u32 = 1 << 31;
@@ -88,7 +87,7 @@ const MAX_STRIDE: u64 = 0xffff;
 /// difference.
 ///
 /// `overlaps` means that libmlx5 wrote more blocks than the ring has.
-pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
+pub(super) fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     match refusal {
         Refusal::Inexpressible(rule @ (UNFINISHED | SECOND_LAYOUT | INLINE_READ)) => Some(rule),
         Refusal::Transfer { error: PostError::SgeTooLong { index, .. }, lengths }
@@ -138,7 +137,7 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
 
 /// Returns whether the library refused a chain because of a limit of its queue. A replay with lifted limits
 /// does not have these limits.
-pub fn is_limit(refusal: &Refusal) -> bool {
+pub(super) fn is_limit(refusal: &Refusal) -> bool {
     matches!(
         refusal.post_error(),
         Some(
@@ -151,7 +150,7 @@ pub fn is_limit(refusal: &Refusal) -> bool {
 
 /// Returns whether the library refused a chain because the queue is full: the ring has too few free blocks,
 /// or the number of requests reached its limit.
-pub fn no_room(refusal: &Refusal) -> bool {
+pub(super) fn no_room(refusal: &Refusal) -> bool {
     matches!(refusal.post_error(), Some(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. }))
 }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask vectors`: posts the inputs of recorded work requests of the reference provider (libmlx5) with
 //! this library, and compares the bytes of the library's requests with the recorded bytes.
 
-use hil_tests::recording::{self, compare::compare};
+use hil_tests::recording::compare::compare;
+use hil_tests::vectors::format::Vector;
 use hil_tests::vectors::{Replay, SPDK, Tally, folder, read, read_file, repository_files};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
     } else {
         arguments.iter().map(PathBuf::from).collect()
     };
-    let mut vectors = Vec::new();
+    let mut vectors: Vec<Vector> = Vec::new();
     for file in files {
         vectors.extend(if file == Path::new("-") { read(io::stdin().lock())? } else { read_file(&file)? });
     }
@@ -66,7 +67,7 @@ fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
         differ += tally.differences.len();
     }
     if arguments.is_empty() {
-        let comparison = compare(&recording::read(&folder().join(SPDK))?);
+        let comparison = compare(&read_file(&folder().join(SPDK))?);
         for what in comparison.differences.iter().take(SHOWN) {
             writeln!(out, "SPDK: {what}")?;
         }
