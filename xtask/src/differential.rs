@@ -54,11 +54,8 @@ fn parse(words: &mut run::Options) -> Result<(u64, Option<u64>), String> {
 fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
     ENGINES.map(|engine| {
         let runner = host::executes("differential")?.to_string_lossy().into_owned();
-        let count = count.div_ceil(2).to_string();
-        let mut words = vec![runner, "--count".into(), count, "--engine".into(), engine.into()];
-        if let Some(seed) = seed {
-            words.extend(["--seed".into(), seed.to_string()]);
-        }
+        let mut words = vec![runner, count.div_ceil(2).to_string(), engine.into()];
+        words.extend(seed.map(|seed| seed.to_string()));
         let mut command = emulate::idle(words, "plaintext", engine)?;
         // libmlx5 would write a description of every error completion to standard error.
         command.env("MLX5_DEBUG_FILE", "/dev/null");

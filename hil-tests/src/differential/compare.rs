@@ -2,7 +2,18 @@
 
 use super::sizes::PATTERN;
 use mlx5_mkey::inspect::Requests;
+use std::error::Error;
 use std::fmt::Write as _;
+use std::io;
+
+/// A result, or an error: an [`io::Error`] of the installed libraries or of the software devices, or a
+/// difference between libmlx5 and the library, in words.
+pub(super) type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Adds words to a difference. Other errors stay as they are.
+pub(super) fn explained<T>(result: Outcome<T>, words: impl FnOnce() -> String) -> Outcome<T> {
+    result.map_err(|what| if what.is::<io::Error>() { what } else { format!("{what}\n{}", words()).into() })
+}
 
 pub(super) fn in_words(bytes: &[u8]) -> String {
     let mut text = String::new();

@@ -4,105 +4,102 @@
 use super::lifted::Lifted;
 use super::sizes::{MIN_BLOCKS, SIZES};
 use crate::way::Way;
+use std::fmt;
 
-/// The result of a run of the differential test, which compares libmlx5 and the library ("both sides").
+/// The result of a run of the differential test, which compares libmlx5 and the library ("both sides"). A
+/// chain is a series of requests that are posted together.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Number of chains. A chain is a series of requests that are posted together.
-    pub chains: u64,
+    pub(super) chains: u64,
     /// Configurations of mkeys in all chains.
-    pub configurations: u64,
-    /// Configurations in chains that both libmlx5 and the library have posted.
-    pub posted: u64,
-    /// Blocks that both libmlx5 and the library have written, and that were compared.
-    pub blocks: u64,
-    /// Chains with a difference between libmlx5 and the library.
-    pub differ: u64,
-    /// Chains that both libmlx5 and the library refuse.
-    pub refused: u64,
+    pub(super) configurations: u64,
+    /// Configurations in chains that both sides have posted.
+    pub(super) posted: u64,
+    /// Blocks that both sides have written, and that were compared.
+    pub(super) blocks: u64,
+    /// Chains with a difference between the sides.
+    pub(super) differ: u64,
+    /// Chains that both sides refuse.
+    pub(super) refused: u64,
     /// Calls of `mlx5dv_mkey_check` that found no error, while the library found none either.
-    pub without_error: u64,
-    /// Errors that libmlx5 and the library decode by different signatures. For these, only the presence of
-    /// the error was compared (`check.rs`).
-    pub presence_only: u64,
+    pub(super) without_error: u64,
+    /// Errors that both sides decode by different signatures. For these, only the presence of the error was
+    /// compared (`check.rs`).
+    pub(super) presence_only: u64,
     /// Descriptions of the first differences.
-    pub differences: Vec<String>,
-    /// Counts of features, none of which may be 0.
-    pub coverage: Coverage,
+    pub(super) differences: Vec<String>,
+    pub(super) coverage: Coverage,
 }
 
-/// Counts of features, none of which may be 0 after a run. "Both sides" are libmlx5 and the library. "Both
-/// devices" are the two software devices that execute the rings of the two sides.
+impl Tally {
+    /// Returns whether nothing differs and no feature is missing.
+    pub fn is_good(&self) -> bool {
+        self.differ == 0 && !self.coverage.misses_a_feature()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { chains, configurations, posted, blocks, differ, refused, .. } = self;
+        self.differences.iter().try_for_each(|difference| writeln!(f, "{difference}"))?;
+        writeln!(
+            f,
+            "{chains} chains, {posted} configurations in those that both sides post, {blocks} blocks compared"
+        )?;
+        let counts = self.coverage.counts();
+        counts.iter().try_for_each(|(what, count)| writeln!(f, "  {count:>8} {what}"))?;
+        writeln!(
+            f,
+            "mkey_check: {} errors compared in full, {} in presence only, {} times no error",
+            self.coverage.checked, self.presence_only, self.without_error
+        )?;
+        let missing = counts.iter().filter(|(_, count)| *count == 0);
+        missing.into_iter().try_for_each(|(what, _)| writeln!(f, "not covered: {what}"))?;
+        write!(f, "{configurations} configurations, {differ} differ, {refused} chains refused by both")
+    }
+}
+
+/// Counts of features, none of which may be 0 after a run. [`Coverage::counts`] describes each. A request is
+/// "executed" if both software devices, which execute the rings of the two sides, have executed it.
 #[derive(Debug, Default)]
-pub struct Coverage {
-    /// Configurations that both devices have executed.
-    pub executed: u64,
-    /// Executed configurations in chains that moved data through the mkey.
-    pub moved: u64,
-    /// Chains that ended in an error completion.
-    pub failed: u64,
-    /// Signature errors that both libmlx5 and the library have received.
-    pub signature_errors: u64,
-    /// Signature errors on an mkey that had one before and was configured since.
-    pub errors_again: u64,
-    /// Signature errors that libmlx5 and the library decode alike, value by value (`mlx5dv_mkey_check`).
-    pub checked: u64,
-    /// Prepared configurations that were changed in place, of mkeys that have had a signature error.
-    pub changed_behind_errors: u64,
-    /// Configurations that write BSFs, and keep the mkey's signature.
-    pub kept_signatures: u64,
-    /// Configurations that write BSFs, and keep the mkey's crypto properties.
-    pub kept_crypto: u64,
-    /// Executed atomic requests.
-    pub atomics: u64,
-    /// Executed bindings of memory windows.
-    pub binds: u64,
-    /// RDMA WRITEs and READs through a memory window.
-    pub by_window: u64,
-    /// Raw requests across the end of the ring.
-    pub raw_wrapped: u64,
-    /// Configurations by the older calls of libmlx5, `mlx5dv_wr_mr_list` and `mlx5dv_wr_mr_interleaved`.
-    pub older: u64,
-    /// Configurations with crypto properties.
-    pub crypto: u64,
-    /// Chains of requests that libmlx5 refused because of a limit that the library's queue did not have.
-    pub lifted: u64,
-    /// Counts for each posting method of the library.
-    pub ways: [OfWay; Way::ALL.len()],
-    /// Chains of requests that both libmlx5 and the library have posted, by the limits of the library's queue
-    /// (`Lifted::NAMES`).
-    pub limits: [u64; Lifted::NAMES.len()],
+pub(super) struct Coverage {
+    pub(super) executed: u64,
+    pub(super) moved: u64,
+    pub(super) failed: u64,
+    pub(super) signature_errors: u64,
+    pub(super) errors_again: u64,
+    pub(super) checked: u64,
+    pub(super) changed_behind_errors: u64,
+    pub(super) kept_signatures: u64,
+    pub(super) kept_crypto: u64,
+    pub(super) atomics: u64,
+    pub(super) binds: u64,
+    pub(super) by_window: u64,
+    pub(super) raw_wrapped: u64,
+    pub(super) older: u64,
+    pub(super) crypto: u64,
+    pub(super) lifted: u64,
+    pub(super) ways: [OfWay; Way::ALL.len()],
+    /// Chains that both sides have posted, by the limits of the library's queue (`Lifted::NAMES`).
+    pub(super) limits: [u64; Lifted::NAMES.len()],
     /// Queue pairs by the size of their ring, the smallest first.
-    pub rings: [u64; SIZES],
+    pub(super) rings: [u64; SIZES],
 }
 
-/// Counts for a posting method, none of which may be 0.
+/// Counts for a posting method, none of which may be 0. [`OfWay::counts`] describes each.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OfWay {
-    /// Executed configurations with a completion of their own.
-    pub signaled: u64,
-    /// Executed configurations without a completion.
-    pub silent: u64,
-    /// Executed configurations whose prepared form was changed in place.
-    pub changed: u64,
-    /// Executed configurations that were posted with the prepared configuration of the previous one in the
-    /// same chain.
-    pub again: u64,
-    /// Executed configurations that set no signature or no crypto: the mkey keeps those of an earlier
-    /// configuration.
-    pub kept: u64,
-    /// Configurations across the end of the ring.
-    pub wrapped: u64,
-    /// Configurations of mkeys that have had a signature error.
-    pub behind_errors: u64,
-    /// Requests of any kind that both devices have executed.
-    pub requests: u64,
-    /// Executed requests that copy local memory.
-    pub copies: u64,
-    /// Executed raw requests.
-    pub raw: u64,
-    /// Chains of requests that both libmlx5 and the library refused because the queue was full.
-    pub full: u64,
+pub(super) struct OfWay {
+    pub(super) signaled: u64,
+    pub(super) silent: u64,
+    pub(super) changed: u64,
+    pub(super) again: u64,
+    pub(super) kept: u64,
+    pub(super) wrapped: u64,
+    pub(super) behind_errors: u64,
+    pub(super) requests: u64,
+    pub(super) copies: u64,
+    pub(super) raw: u64,
+    pub(super) full: u64,
 }
 
 impl Coverage {
@@ -112,7 +109,7 @@ impl Coverage {
     }
 
     /// Returns each count with a description of what it counts.
-    pub fn counts(&self) -> Vec<(String, u64)> {
+    fn counts(&self) -> Vec<(String, u64)> {
         let mut counts: Vec<(String, u64)> = [
             ("configurations executed", self.executed),
             ("configurations that moved data", self.moved),

@@ -4,6 +4,7 @@
 //! equal.
 
 use super::case::{INNER, Kind, OUTER, REGION_BYTES, REGION_INDEX, WINDOW_INDEX};
+use super::compare::Outcome;
 use super::sizes::MAX_BLOCKS;
 use mlx5_mkey::types::{DekId, Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
@@ -91,29 +92,22 @@ impl Twins {
         self.both(|side| side.add_psvs(numbers))
     }
 
-    /// Executes both rings, each with the counter of its doorbell record. Returns the result, or the first
-    /// difference between the devices as a sentence.
-    pub(super) fn execute(
-        &mut self,
-        theirs: (&[u8], [u8; 4]),
-        ours: (&[u8], [u8; 4]),
-    ) -> io::Result<Result<Executed, String>> {
+    /// Executes both rings, each with the counter of its doorbell record.
+    pub(super) fn execute(&mut self, theirs: (&[u8], [u8; 4]), ours: (&[u8], [u8; 4])) -> Outcome<Executed> {
         let before = self.theirs.data()?.to_vec();
         let (their_effects, our_effects) =
             (self.theirs.run(theirs.0, theirs.1)?, self.ours.run(ours.0, ours.1)?);
-        if let Some(difference) = differs(&our_effects, &their_effects) {
-            return Ok(Err(format!("executed: {difference}")));
-        }
+        alike(&our_effects, &their_effects)?;
         let (data, our_data) = (self.theirs.data()?, self.ours.data()?);
         // The memory is compared as two slices first. In builds without optimization, a comparison byte by
         // byte would take long.
         if data != our_data {
             let at = data.iter().zip(our_data).position(|(theirs, ours)| theirs != ours);
-            return Ok(Err(format!("executed: byte {} of memory differs", at.unwrap_or(data.len()))));
+            return Err(format!("executed: byte {} of memory differs", at.unwrap_or(data.len())).into());
         }
         let Effects { sent, queue, .. } = their_effects;
         if queue.hw_sq_wqebb_counter != u32::from_be_bytes(theirs.1) as u16 {
-            return Ok(Err(format!("executed up to block {} only", queue.hw_sq_wqebb_counter)));
+            return Err(format!("executed up to block {} only", queue.hw_sq_wqebb_counter).into());
         }
         let moved = data.get(..2 * REGION_BYTES) != before.get(..2 * REGION_BYTES);
         let with = |opcode: CqeOpcode| sent.iter().filter(move |entry| entry.opcode() == opcode);
@@ -124,21 +118,22 @@ impl Twins {
             completions: sent.clone(),
         };
         self.both(|side| side.go_on(queue))?;
-        Ok(Ok(executed))
+        Ok(executed)
     }
 }
 
-fn differs(ours: &Effects, theirs: &Effects) -> Option<String> {
-    fn one<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Option<String> {
-        (ours != theirs).then(|| format!("{what}: {ours:x?}, the reference's ring leads to {theirs:x?}"))
+fn alike(ours: &Effects, theirs: &Effects) -> Result<(), String> {
+    fn one<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
+        let difference = || format!("executed: {what}: {ours:x?}, the reference's ring leads to {theirs:x?}");
+        if ours == theirs { Ok(()) } else { Err(difference()) }
     }
-    one("completions", &ours.sent, &theirs.sent)
-        .or_else(|| one("receive completions", &ours.received, &theirs.received))
-        .or_else(|| one("events", &ours.events, &theirs.events))
-        .or_else(|| one("queue pair", &ours.queue, &theirs.queue))
-        .or_else(|| one("mkey", &ours.mkey, &theirs.mkey))
-        .or_else(|| one("memory window", &ours.window, &theirs.window))
-        .or_else(|| one("PSVs", &ours.psvs, &theirs.psvs))
+    one("completions", &ours.sent, &theirs.sent)?;
+    one("receive completions", &ours.received, &theirs.received)?;
+    one("events", &ours.events, &theirs.events)?;
+    one("queue pair", &ours.queue, &theirs.queue)?;
+    one("mkey", &ours.mkey, &theirs.mkey)?;
+    one("memory window", &ours.window, &theirs.window)?;
+    one("PSVs", &ours.psvs, &theirs.psvs)
 }
 
 /// One of the two software devices, with the numbers of the objects on it.
@@ -361,18 +356,18 @@ mod tests {
     #[test]
     fn a_byte_of_memory_that_differs_is_noticed() {
         let (one, counter) = (write(0xa5), [0, 0, 0, 1]);
-        let executed = twins().execute((&one, counter), (&one, counter)).unwrap().unwrap();
+        let executed = twins().execute((&one, counter), (&one, counter)).unwrap();
         assert!(executed.moved && executed.failed.is_none());
         // The two rings write different inline bytes to memory. The error must name the byte of memory that
         // differs.
-        let said = twins().execute((&one, counter), (&write(0xa4), counter)).unwrap().err().unwrap();
-        assert_eq!(said, format!("executed: byte {} of memory differs", REGION_BYTES));
+        let said = twins().execute((&one, counter), (&write(0xa4), counter)).err().unwrap();
+        assert_eq!(said.to_string(), format!("executed: byte {} of memory differs", REGION_BYTES));
         // A difference in any byte of the memory must be found.
         for at in [0, REGION_BYTES - 1, 2 * REGION_BYTES, 3 * REGION_BYTES - 1] {
             let mut twins = twins();
             twins.ours.memory(INNER + at as u64, 1).unwrap()[0] ^= 1;
-            let said = twins.execute((&one, counter), (&one, counter)).unwrap().err().unwrap();
-            assert_eq!(said, format!("executed: byte {at} of memory differs"));
+            let said = twins.execute((&one, counter), (&one, counter)).err().unwrap();
+            assert_eq!(said.to_string(), format!("executed: byte {at} of memory differs"));
         }
     }
 }

@@ -2,11 +2,10 @@
 //! the opaque buffer that memory copies name. libmlx5 posts a request with each, from which the value is
 //! read.
 
-use super::case::{self, Kind, Work};
+use super::case::{self, Work};
 use super::compare::word;
 use super::ffi;
 use super::queues::{self, capacity};
-use super::sizes::PATTERN;
 use crate::request::{Flags, Request};
 use libmlx5::{Device, RefMkey, RefQueue};
 use mlx5_mkey::types::{DekId, Key};
@@ -14,18 +13,19 @@ use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
+/// Makes libmlx5 post a request on a new queue pair, and returns the ring.
+fn ring_with(device: &Rc<Device>, has_crypto: bool, work: Work) -> io::Result<Vec<u8>> {
+    let mkey = RefMkey::create(device, false, has_crypto, 4)?;
+    let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
+    match ffi::issue(&mut queue, 0, &[(Flags::default(), work)], &mkey) {
+        0 => Ok(queue.ring()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// Makes libmlx5 configure an mkey for encryption, and reads the index of the DEK from the request.
 pub(super) fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
-    let kind = Kind { signature: false, crypto: true };
-    let mkey = RefMkey::create(device, kind.signature, kind.crypto, 4)?;
-    let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
-    queue.fill(PATTERN);
-    let chain = [(Flags::default(), Work::Configure(case::crypto_only(DekId::from_low_bits(0))))];
-    let errno = ffi::issue(&mut queue, 0, &chain, &mkey);
-    if errno != 0 {
-        return Err(io::Error::from_raw_os_error(errno));
-    }
-    let ring = queue.ring();
+    let ring = ring_with(device, true, Work::Configure(case::crypto_only(DekId::default())))?;
     // The crypto BSF is the last block of the request. The DEK is at its byte 32.
     let end = usize::from(ring[7] & 0x3f) * 16;
     Ok(DekId::from_low_bits(word(&ring, end - 64 + 32)))
@@ -33,15 +33,8 @@ pub(super) fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
 
 /// Makes libmlx5 copy memory, and reads address and key of its opaque buffer from the request.
 pub(super) fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
-    let mkey = RefMkey::create(device, false, false, 4)?;
-    let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
     let nothing = Local { address: 0, lkey: Key::from_raw(0) };
-    let copy = Work::Plain(Request::Memcpy(nothing, nothing, 1));
-    let errno = ffi::issue(&mut queue, 0, &[(Flags::default(), copy)], &mkey);
-    if errno != 0 {
-        return Err(io::Error::from_raw_os_error(errno));
-    }
-    let ring = queue.ring();
+    let ring = ring_with(device, false, Work::Plain(Request::Memcpy(nothing, nothing, 1)))?;
     let address = u64::from(word(&ring, 24)) << 32 | u64::from(word(&ring, 28));
     Ok(Local { address, lkey: Key::from_raw(word(&ring, 20)) })
 }

@@ -43,9 +43,9 @@ mod refusal;
 mod session;
 mod sizes;
 
-pub use coverage::{Coverage, OfWay, Tally};
+pub use coverage::Tally;
 use session::Session;
-use std::io;
+use std::error::Error;
 
 /// A run that has missed a feature goes on up to this multiple of the wanted number of configurations. Rare
 /// features, such as configurations across the end of a long ring, can be missing from a short run.
@@ -58,7 +58,7 @@ const LONGEST: u64 = 4;
 ///
 /// # Errors
 /// An error of the installed libraries.
-pub fn run(count: u64, seed: u64, single_block: bool) -> io::Result<Tally> {
+pub fn run(count: u64, seed: u64, single_block: bool) -> Result<Tally, Box<dyn Error>> {
     let mut session = Session::new(seed, single_block)?;
     let mut pair = None;
     while session.tally.configurations < count {

@@ -2,6 +2,7 @@
 //! both report.
 
 use super::check::{self, Answers};
+use super::compare::Outcome as Compared;
 use super::pair::Pair;
 use super::post::Ours;
 use super::queues::Queues;
@@ -25,9 +26,8 @@ struct Polled {
 }
 
 impl Session {
-    /// Passes the waiting completions to libmlx5 and to the library. Returns the difference between their
-    /// reports, if any.
-    pub(super) fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> io::Result<Option<String>> {
+    /// Passes the waiting completions to libmlx5 and to the library, and compares their reports.
+    pub(super) fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> Compared<()> {
         let mut ring = self.deliver()?;
         let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
         self.pending.clear();
@@ -35,21 +35,20 @@ impl Session {
         let opcode = |done: &libmlx5::abi::WorkCompletion| if done.status == 0 { done.opcode } else { 0 };
         let theirs: Vec<_> = done.iter().map(|done| (done.wr_id, done.status, opcode(done))).collect();
         let Some(mkey) = &mut pair.ours else {
-            return Ok((!theirs.is_empty()).then(|| "of an mkey that was never configured".into()));
+            let what = "completions of an mkey that was never configured";
+            return if theirs.is_empty() { Ok(()) } else { Err(what.into()) };
         };
-        let polled = match poll_ours(&mut ring, &mut queues.ours, mkey)? {
-            Ok(polled) => polled,
-            Err(what) => return Ok(Some(what)),
-        };
+        let polled = poll_ours(&mut ring, &mut queues.ours, mkey)?;
         if polled.errors != errors {
             let what = format!("{} signature errors reported, the device wrote {errors}", polled.errors);
-            return Ok(Some(what));
+            return Err(what.into());
         }
         if polled.works != theirs {
-            return Ok(Some(format!("{:x?}, the reference has {theirs:x?}", polled.works)));
+            let what = format!("completions: {:x?}, the reference has {theirs:x?}", polled.works);
+            return Err(what.into());
         }
         pair.note_polled(errors);
-        Ok(if self.random.percent(40) { None } else { self.ask(pair) })
+        if self.random.percent(40) { Ok(()) } else { self.ask(pair) }
     }
 
     /// Writes the waiting completions into libmlx5's completion queue. Returns a new ring with the same
@@ -66,11 +65,11 @@ impl Session {
         Ok(ring)
     }
 
-    /// Reads the mkey's signature error from libmlx5 and from the library. Returns the difference between the
-    /// answers, if any.
-    fn ask(&mut self, pair: &mut Pair) -> Option<String> {
+    /// Reads the mkey's signature error from libmlx5 and from the library, and compares the answers.
+    fn ask(&mut self, pair: &mut Pair) -> Compared<()> {
         let unread = pair.take_unread();
-        let (ours, theirs) = (pair.ours.as_mut()?.take_error(), pair.reference.check());
+        let Some(ours) = pair.ours.as_mut().map(Mkey::take_error) else { return Ok(()) };
+        let theirs = pair.reference.check();
         // libmlx5 keeps an error that it cannot decode, and would report it again in place of a later error.
         pair.torn |= pair.kind.signature && theirs.is_err();
         match check::compare(&ours, &theirs, unread) {
@@ -78,15 +77,16 @@ impl Session {
             Answers::SameError => self.tally.coverage.checked += 1,
             Answers::BothErrors => self.tally.presence_only += 1,
             Answers::Differ => {
-                return Some(format!("mkey_check: {ours:x?}, the reference has {theirs:x?}, {unread:?}"));
+                let what = format!("mkey_check: {ours:x?}, the reference has {theirs:x?}, {unread:?}");
+                return Err(what.into());
             }
         }
-        None
+        Ok(())
     }
 }
 
 /// Polls all completions with the library.
-fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Result<Result<Polled, String>> {
+fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> Compared<Polled> {
     let record = CqDoorbellRecord::new();
     let mut completions = CompletionQueue::new(ring, &record)
         .map_err(|error| io::Error::other(format!("completion queue: {error:?}")))?;
@@ -96,10 +96,10 @@ fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Res
         match completion {
             Ok(Completion::Work(work)) => polled.works.push(as_reference(&work)),
             Ok(Completion::SignatureError { .. }) => polled.errors += 1,
-            Err(error) => return Ok(Err(format!("{error:?}"))),
+            Err(error) => return Err(format!("completion: {error:?}").into()),
         }
     }
-    Ok(Ok(polled))
+    Ok(polled)
 }
 
 /// Converts a completion to the terms of verbs: id of the request (`wr_id`), `enum ibv_wc_status` and, for a

@@ -1,6 +1,7 @@
 //! Checks that the library refuses the chains of requests that libmlx5 (the reference) refuses, and that a
 //! refusal changes nothing.
 
+use super::compare::Outcome;
 use super::lifted::Lifted;
 use super::post::{Chain, post_chain};
 use super::queues::Queues;
@@ -26,18 +27,16 @@ impl Session {
         mkey: &Mkey,
         chain: &Chain<'_>,
         errno: i32,
-    ) -> io::Result<Verdict> {
+    ) -> Outcome<Verdict> {
         // The chain is tried on a new queue, because requests before the refused one cannot be removed from
         // the queue in use.
         let tried = attempt(queues, Lifted::NONE, queues.ours.outstanding(), mkey, chain)?;
         let Err((number, error)) = tried else {
-            let what = format!("the library posts it, the reference refuses with errno {errno}");
-            return Ok(Verdict::Differs(what));
+            return Err(format!("the library posts it, the reference refuses with errno {errno}").into());
         };
         let full = is_full(&error);
         if full && errno != ENOMEM {
-            let what = format!("the reference refuses with errno {errno}, the library: {error:?}");
-            return Ok(Verdict::Differs(what));
+            return Err(format!("the reference refuses with errno {errno}, the library: {error:?}").into());
         }
         // The error may come from a limit that the library's queue in use does not have. A queue without the
         // limit then accepts the chain, or refuses it for another reason.
@@ -46,10 +45,8 @@ impl Session {
         {
             return Ok(if errno == ENOMEM { Verdict::Lifted } else { Verdict::Refused { full } });
         }
-        if number == 0
-            && let Err(what) = refuse_here(queues, mkey, chain, &error)
-        {
-            return Ok(Verdict::Differs(format!("{what}: {error:?}")));
+        if number == 0 {
+            refuse_here(queues, mkey, chain, &error).map_err(|what| format!("{what}: {error:?}"))?;
         }
         Ok(Verdict::Refused { full })
     }

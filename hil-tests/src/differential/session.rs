@@ -2,7 +2,7 @@
 //! reference) and by the library, and compares the results.
 
 use super::case::{self, Limits, Random, Window, Work};
-use super::compare::{compare, in_words, straight};
+use super::compare::{Outcome, compare, explained, in_words, straight};
 use super::counting::{InForce, Issued};
 use super::coverage::Tally;
 use super::execute::Twins;
@@ -22,6 +22,7 @@ use mlx5_mkey::types::{DekId, Key};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::Local;
+use std::error::Error;
 use std::io;
 use std::rc::Rc;
 
@@ -38,7 +39,8 @@ const CHAINS_OF_SHORT: u32 = 50;
 /// Number of differences that the report describes. Further ones are only counted.
 const DESCRIBED: usize = 5;
 
-/// The result of posting a chain of requests with libmlx5 and with the library.
+/// The result of posting a chain of requests with libmlx5 and with the library, which do not differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Same,
     Refused {
@@ -46,7 +48,6 @@ pub(super) enum Verdict {
     },
     /// Only libmlx5 has no room, because of a limit that the library's queue lacks.
     Lifted,
-    Differs(String),
 }
 
 pub(super) struct Session {
@@ -87,7 +88,7 @@ impl Session {
 
     /// Creates a queue pair and runs chains of requests on it. `kept` is the mkey of the last chain, if the
     /// next one can use it.
-    pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
+    pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> Outcome<()> {
         let reference = queues::create(&self.device, &mut self.random, &mut self.tally.coverage)?;
         // A lazy run polls only when many completions wait or the mkey is used for the last time. This fills
         // the queue at times.
@@ -112,24 +113,18 @@ impl Session {
                 Some(pair) => pair,
                 None => self.create_pair()?,
             };
-            let (verdict, last) = self.run_and_poll(&mut queues, &mut pair, lazy)?;
-            let same = matches!(verdict, Verdict::Same);
-            if !self.note(verdict, &queues, &pair)? {
-                return Ok(());
-            }
-            // The poll may have shown that the mkey must not be used again.
-            if same && !last && !pair.torn {
-                *kept = Some(pair);
+            match self.run_and_poll(&mut queues, &mut pair, lazy) {
+                Ok(Verdict::Same) if !pair.is_spent() => *kept = Some(pair),
+                Ok(verdict) if self.note(verdict, &queues) => {}
+                Ok(_) => return Ok(()),
+                Err(what) => return self.differ(what, &pair),
             }
         }
         // No later chain uses this queue. Its waiting completions are therefore polled now.
-        if let Some(mut pair) = kept.take()
-            && let Some(what) = self.poll(&mut queues, &mut pair)?
-        {
-            self.tally.differ += 1;
-            self.tally.differences.push(format!("completions: {what}"));
+        match kept.take() {
+            Some(mut pair) => self.poll(&mut queues, &mut pair).or_else(|what| self.differ(what, &pair)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn create_pair(&mut self) -> io::Result<Pair> {
@@ -138,58 +133,55 @@ impl Session {
         Ok(pair)
     }
 
-    /// Runs a chain of requests, and polls unless completions may wait. Returns the result, and whether the
-    /// test must not use the mkey again.
-    fn run_and_poll(
-        &mut self,
-        queues: &mut Queues<'_>,
-        pair: &mut Pair,
-        lazy: bool,
-    ) -> io::Result<(Verdict, bool)> {
+    /// Runs a chain of requests, and polls unless completions may wait.
+    fn run_and_poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair, lazy: bool) -> Outcome<Verdict> {
         let verdict = self.run_chain(queues, pair, lazy)?;
         // After a refused chain, libmlx5's mkey keeps a part of the chain's changes, and so differs from the
         // library's.
-        pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
-        let last = pair.is_spent();
+        pair.torn |= verdict != Verdict::Same;
         // The mkey must exist until its completions are polled.
-        let poll = !lazy || last || self.pending.len() >= COMPLETIONS / 2;
-        if poll
-            && !matches!(verdict, Verdict::Differs(_))
-            && let Some(what) = self.poll(queues, pair)?
-        {
-            return Ok((Verdict::Differs(format!("completions: {what}")), last));
+        if !lazy || pair.is_spent() || self.pending.len() >= COMPLETIONS / 2 {
+            self.poll(queues, pair)?;
         }
-        Ok((verdict, last))
+        Ok(verdict)
     }
 
-    /// Counts the result of a chain of requests. Returns whether the queue pair can be used further.
-    fn note(&mut self, verdict: Verdict, queues: &Queues<'_>, pair: &Pair) -> io::Result<bool> {
+    /// Counts a result without a difference. Returns whether the queue pair can be used further.
+    fn note(&mut self, verdict: Verdict, queues: &Queues<'_>) -> bool {
         match verdict {
-            Verdict::Same => Ok(true),
+            Verdict::Same => true,
             Verdict::Lifted => {
                 self.tally.coverage.lifted += 1;
-                Ok(!queues.is_stuck())
+                !queues.is_stuck()
             }
             Verdict::Refused { full } => {
                 self.tally.refused += 1;
-                Ok(!(full && queues.is_stuck()))
-            }
-            Verdict::Differs(what) => {
-                self.tally.differ += 1;
-                if self.tally.differences.len() < DESCRIBED {
-                    self.tally.differences.push(format!(
-                        "chain {}, mkey with {} entries, {:?}, chain {} of its life: {what}",
-                        self.tally.chains, pair.max_entries, pair.kind, pair.life
-                    ));
-                }
-                self.pending.clear();
-                self.twins = new_twins(self.single_block, self.dek)?;
-                Ok(false)
+                !(full && queues.is_stuck())
             }
         }
     }
 
-    fn run_chain(&mut self, queues: &mut Queues<'_>, pair: &mut Pair, lazy: bool) -> io::Result<Verdict> {
+    /// Counts a difference, and makes new software devices, which are equal again.
+    ///
+    /// # Errors
+    /// The error itself if it is no difference.
+    fn differ(&mut self, what: Box<dyn Error>, pair: &Pair) -> Outcome<()> {
+        if what.is::<io::Error>() {
+            return Err(what);
+        }
+        self.tally.differ += 1;
+        if self.tally.differences.len() < DESCRIBED {
+            self.tally.differences.push(format!(
+                "chain {}, mkey with {} entries, {:?}, chain {} of its life: {what}",
+                self.tally.chains, pair.max_entries, pair.kind, pair.life
+            ));
+        }
+        self.pending.clear();
+        self.twins = new_twins(self.single_block, self.dek)?;
+        Ok(())
+    }
+
+    fn run_chain(&mut self, queues: &mut Queues<'_>, pair: &mut Pair, lazy: bool) -> Outcome<Verdict> {
         if self.random.percent(25) {
             pair.retag(self.random.next() as u8)?;
         }
@@ -217,15 +209,9 @@ impl Session {
         self.tally.configurations += configurations(&works);
         let chain = Chain { way, first: self.next_id, works: &works };
         self.next_id += works.len() as u64;
-        let verdict = self.compare_chain(queues, pair, &chain)?;
+        let verdict = self.compare_chain(queues, pair, &chain);
         pair.life += 1;
-        Ok(match verdict {
-            Verdict::Differs(what) => {
-                let (name, lifted) = (way.name(), queues.lifted);
-                Verdict::Differs(format!("by {name}, {lifted:?}: {what}\n{works:#x?}"))
-            }
-            other => other,
-        })
+        explained(verdict, || format!("by {}, {:?}\n{works:#x?}", way.name(), queues.lifted))
     }
 
     /// Posts a chain of requests by libmlx5 and by the library, compares the rings, and executes both on the
@@ -235,7 +221,7 @@ impl Session {
         queues: &mut Queues<'_>,
         pair: &mut Pair,
         chain: &Chain<'_>,
-    ) -> io::Result<Verdict> {
+    ) -> Outcome<Verdict> {
         let reference = &mut queues.reference;
         reference.fill(PATTERN);
         let before = reference.counter();
@@ -243,41 +229,31 @@ impl Session {
         let counter = reference.counter();
         if errno != 0 {
             if counter != before {
-                return Ok(Verdict::Differs("the reference has refused and counted on".into()));
+                return Err("the reference has refused and counted on".into());
             }
             let verdict = self.refuse(queues, &pair.mkey(self.single_block), chain, errno)?;
             self.tally.coverage.ways[chain.way as usize].full +=
                 u64::from(matches!(verdict, Verdict::Refused { full: true }));
             return Ok(verdict);
         }
-        let issued = match Issued::new(reference.ring(), counter, queues.ours.producer()) {
-            Ok(issued) => issued,
-            Err(what) => return Ok(Verdict::Differs(what)),
-        };
+        let issued = Issued::new(reference.ring(), counter, queues.ours.producer())?;
         pair.learn(chain.works, &issued.requests);
         let mut mkey = pair.mkey(self.single_block);
         let in_force = InForce::of(&mkey);
-        let ours = match post_alike(queues, chain, &mut mkey, &issued) {
-            Ok(ring) => ring,
-            Err(what) => return Ok(Verdict::Differs(what)),
-        };
+        let ours = post_alike(queues, chain, &mut mkey, &issued)?;
         pair.ours = Some(mkey);
         self.tally.posted += configurations(chain.works);
         pair.note_posted(chain.works);
         self.tally.blocks += issued.count as u64;
         self.tally.coverage.limits[queues.lifted.number()] += 1;
         self.twins.add_psvs(&pair.known_psvs())?;
-        let executed = self.twins.execute((&issued.ring, counter), (&ours, counter))?;
+        let executed = self.twins.execute((&issued.ring, counter), (&ours, counter));
         queues.before = ours;
-        Ok(match executed {
-            Ok(executed) => {
-                let done = self.tally.coverage.note(pair, chain, in_force, &issued, &executed);
-                self.window = done.iter().fold(self.window, |window, (_, work)| window.behind(work));
-                self.pending.extend(executed.completions);
-                Verdict::Same
-            }
-            Err(what) => Verdict::Differs(format!("{what}\nreference:\n{}", in_words(&issued.requests))),
-        })
+        let executed = explained(executed, || format!("reference:\n{}", in_words(&issued.requests)))?;
+        let done = self.tally.coverage.note(pair, chain, in_force, &issued, &executed);
+        self.window = done.iter().fold(self.window, |window, (_, work)| window.behind(work));
+        self.pending.extend(executed.completions);
+        Ok(Verdict::Same)
     }
 }
 
