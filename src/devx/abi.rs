@@ -99,6 +99,7 @@ pub struct IbvCq {
 
 /// libibverbs' `struct ibv_mr`.
 #[repr(C)]
+#[derive(Default)]
 pub struct IbvMr {
     pub context: *mut IbvContext,
     pub pd: *mut IbvPd,

@@ -6,7 +6,8 @@
 //! its new value. The target records a found corruption before it tells the initiator. So it never makes the
 //! corruption again after the initiator has repaired the block.
 
-use super::storage::{Outcome, Random};
+use super::storage::Outcome;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -34,7 +35,7 @@ pub(crate) struct Ledger {
     open: BTreeMap<u64, (u64, u8)>,
     /// Blocks that the device reported although they were not corrupted.
     pub(crate) unexpected: Vec<u64>,
-    random: Random,
+    random: Rng,
 }
 
 impl Ledger {
@@ -62,7 +63,7 @@ impl Ledger {
         for (at, byte) in open.values() {
             volume.write_all_at(&[*byte], *at)?;
         }
-        let random = Random(corrupted.len() as u64);
+        let random = Rng::with_seed(corrupted.len() as u64);
         let path = path.to_path_buf();
         Ok(Self { path, file, initiator, corrupted, open, unexpected: Vec::new(), random })
     }
@@ -84,11 +85,10 @@ impl Ledger {
         if self.corrupted.contains(&lba) {
             return Ok(());
         }
-        let at =
-            lba * PROTECTED_BLOCK as u64 + SPOILED.start + self.random.below(SPOILED.end - SPOILED.start);
+        let at = lba * PROTECTED_BLOCK as u64 + self.random.u64(SPOILED);
         let mut byte = [0];
         volume.read_exact_at(&mut byte, at)?;
-        let [byte] = byte.map(|byte| byte ^ 1 << self.random.below(8));
+        let [byte] = byte.map(|byte| byte ^ 1 << self.random.u32(..8));
         writeln!(self.file, "corrupted {lba} {at} {byte}")?;
         self.corrupted.push(lba);
         self.open.insert(lba, (at, byte));

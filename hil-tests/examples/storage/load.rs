@@ -1,8 +1,9 @@
 //! The load of the initiator: which blocks it reads and writes next, and the bytes that each block must have.
 //! The bytes depend on the block's address and generation (the number of its writes).
 
+use super::storage::MAGIC;
 use super::storage::capsule::Command;
-use super::storage::{MAGIC, Random};
+use fastrand::Rng;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 512;
@@ -50,7 +51,7 @@ pub(crate) struct Load {
     busy: Vec<bool>,
     max_blocks: u32,
     mix: Mix,
-    random: Random,
+    random: Rng,
     /// An operation (opcode, number of blocks) that was drawn at random, and waits until enough blocks are
     /// free.
     drawn: Option<(u8, u32)>,
@@ -70,8 +71,8 @@ impl Load {
     /// Makes a load for a volume of `blocks` blocks, with commands of up to `max_blocks` blocks.
     pub(crate) fn new(blocks: u64, max_blocks: u32, mix: Mix, seed: u64) -> Self {
         let (generations, busy) = (vec![0; blocks as usize], vec![false; blocks as usize]);
-        let mut random = Random(seed);
-        let noise = (0..1 << 13).flat_map(|_| random.next().to_le_bytes()).collect();
+        let mut random = Rng::with_seed(seed);
+        let noise = std::iter::repeat_with(|| random.u8(..)).take(1 << 16).collect();
         Self { phase: Phase::Fill(0), generations, busy, max_blocks, mix, random, drawn: None, noise }
     }
 
@@ -109,7 +110,7 @@ impl Load {
                 // If no free blocks are found, the operation waits. With another operation instead, long
                 // operations would be rare, because they seldom find enough free blocks.
                 let part = (0..16).find_map(|_| {
-                    let lba = self.random.below(self.blocks() - u64::from(blocks) + 1);
+                    let lba = self.random.u64(..=self.blocks() - u64::from(blocks));
                     self.begin(Part { opcode, lba, blocks })
                 });
                 let Some(part) = part else {
@@ -131,13 +132,13 @@ impl Load {
 
     /// Selects the next operation and its number of blocks at random.
     fn draw(&mut self) -> (u8, u32) {
-        let blocks = match self.random.below(100) {
+        let blocks = match self.random.u32(..100) {
             0..70 => 8,
             70..90 => 128,
             90..95 => 1,
             _ => 2048,
         };
-        let is_read = self.random.below(100) < self.mix.reads;
+        let is_read = self.random.u64(..100) < self.mix.reads;
         (if is_read { Command::READ } else { Command::WRITE }, self.max_blocks.min(blocks))
     }
 
@@ -168,7 +169,7 @@ impl Load {
         for ((lba, generation), block) in (part.lba..).zip(generations).zip(bytes.chunks_exact_mut(BLOCK)) {
             let generation = u64::from(*generation);
             let others = self.noise.len() - (BLOCK - HEAD);
-            let at = Random(lba ^ generation << 32).below(others as u64) as usize;
+            let at = Rng::with_seed(lba ^ generation << 32).usize(..others);
             let noise = self.noise.get(at..at + BLOCK - HEAD).unwrap_or_default();
             let (head, tail) = block.split_at_mut(HEAD);
             let fields = [MAGIC, lba.to_le_bytes(), generation.to_le_bytes()];

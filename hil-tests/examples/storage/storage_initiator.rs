@@ -24,6 +24,7 @@ mod load;
 mod storage;
 
 use clap::Parser;
+use fastrand::Rng;
 use hdrhistogram::Histogram;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use load::{BLOCK, Load, Mix, Part, Phase};
@@ -42,7 +43,7 @@ use storage::capsule::{CAPSULE, Command, Response};
 use storage::control::{Account, Control, Line, Offer, Rotations};
 use storage::link::{Event, Link, LinkSpec};
 use storage::process::Usage;
-use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
+use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The most pieces of memory of a command.
@@ -201,7 +202,7 @@ struct Initiator<'a> {
     /// For each queue pair: the slots whose command waits to be posted.
     due: Vec<VecDeque<usize>>,
     load: Load,
-    random: Random,
+    random: Rng,
     /// Corrupt blocks that were not rewritten yet.
     corrupt: BTreeSet<u64>,
     tally: Tally,
@@ -287,7 +288,7 @@ impl<'a> Initiator<'a> {
                 .collect(),
             due: (0..spec.queues).map(|_| VecDeque::new()).collect(),
             load: Load::new(offer.blocks, offer.max_blocks, mix, arguments.seed),
-            random: Random(!arguments.seed),
+            random: Rng::with_seed(!arguments.seed),
             corrupt: BTreeSet::new(),
             tally: Tally::new(0)?,
             events: Vec::new(),
@@ -367,7 +368,7 @@ impl<'a> Initiator<'a> {
         let base = slot * self.offer.max_blocks as usize * BLOCK;
         // The data are divided into pieces of random lengths, in reverse order: the first piece of the data
         // is the last in memory.
-        let mut cuts: [usize; PIECES + 1] = std::array::from_fn(|_| self.random.below(bytes as u64) as usize);
+        let mut cuts: [usize; PIECES + 1] = std::array::from_fn(|_| self.random.usize(..bytes));
         (cuts[0], cuts[PIECES]) = (0, bytes);
         cuts.sort_unstable();
         let ends = cuts.iter().skip(1);

@@ -52,6 +52,7 @@ mod ledger;
 mod storage;
 
 use clap::Parser;
+use fastrand::Rng;
 use geometry::Geometry;
 use keys::{KeyNumbers, Keys, set_lba};
 use ledger::{Ledger, PROTECTED_BLOCK};
@@ -72,7 +73,7 @@ use storage::capsule::{Command, Response};
 use storage::control::{Account, Control, Line, Offer, Rotations};
 use storage::link::{Event, Link, LinkSpec, MAX_DEPTH, MAX_QUEUES};
 use storage::process::Usage;
-use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
+use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The longest time that the target sleeps without an event while a key rotation copies blocks.
@@ -412,7 +413,7 @@ impl Session<'_> {
             self.reads += 1;
             let is_wanted = (target.ledger.corrupted.len() as u64) < target.corrupt;
             if is_wanted && self.reads.is_multiple_of(self.corrupt_every) {
-                let any = Random(self.reads).below(blocks.into());
+                let any = Rng::with_seed(self.reads).u64(..u64::from(blocks));
                 target.ledger.corrupt(&target.volume, lba + any)?;
             }
             target.load(slot, &command)?;

@@ -48,6 +48,7 @@ pub struct RecvWr {
 
 /// `struct ibv_qp_init_attr_ex`.
 #[repr(C)]
+#[derive(Default)]
 pub struct QpInitAttr {
     pub context: *mut c_void,
     pub send_cq: *mut c_void,
@@ -129,7 +130,7 @@ pub struct Interleaved {
 
 /// `struct mlx5dv_sig_t10dif`.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct DifAttr {
     pub guard: u32,
     pub seed: u16,
@@ -140,7 +141,6 @@ pub struct DifAttr {
 
 /// `struct mlx5dv_sig_crc`.
 #[repr(C)]
-#[derive(Default)]
 pub struct CrcAttr {
     pub kind: u32,
     pub seed: u64,
@@ -168,6 +168,7 @@ pub struct SigBlockAttr {
 
 /// `struct mlx5dv_crypto_attr`.
 #[repr(C)]
+#[derive(Clone, Copy, Default)]
 pub struct CryptoAttr {
     pub standard: u32,
     pub encrypt_on_tx: bool,
@@ -238,32 +239,22 @@ const _: () = assert!(core::mem::offset_of!(IbvContext, poll_cq) == 96);
 const _: () = assert!(core::mem::offset_of!(IbvContext, post_recv) == 216);
 
 /// `struct ibv_mw`, of which posting reads the key and the type only.
-#[derive(Clone, Copy, Debug)]
 #[repr(C)]
+#[derive(Default)]
 pub struct IbvMw {
-    /// Not read when a request is posted.
     pub context: *const c_void,
-    /// Not read when a request is posted.
     pub pd: *const c_void,
-    /// The key of the last binding.
     pub rkey: u32,
-    /// Not read when a request is posted.
     pub handle: u32,
-    /// The type of the window: 1 or 2.
     pub kind: u32,
 }
 
 /// `struct ibv_mw_bind_info`.
-#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BindInfo {
-    /// The memory region.
     pub mr: *const IbvMr,
-    /// Address of the first byte.
     pub address: u64,
-    /// The number of bytes.
     pub length: u64,
-    /// Bits of `enum ibv_access_flags`.
     pub access: u32,
 }
 

@@ -83,10 +83,7 @@ fn found<T>(what: &str, pointer: *mut T) -> io::Result<NonNull<T>> {
 }
 
 /// The key of the device's DEK, for AES-128-XTS: both halves.
-pub const DEK_KEY: [u8; 32] = [
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
-    29, 30, 31,
-];
+pub const DEK_KEY: [u8; 32] = *b"the key of a DEK for AES-128-XTS";
 
 /// An open device, with the objects from which queue pairs and mkeys are created.
 pub struct Device {
@@ -140,9 +137,7 @@ impl Device {
         };
         let cq = found("ibv_create_cq", cq)?;
         let mut key = [0; 128];
-        for (byte, value) in key.iter_mut().zip(DEK_KEY) {
-            *byte = value;
-        }
+        key.iter_mut().zip(DEK_KEY).for_each(|(byte, value)| *byte = value);
         let mut attr = DekInitAttr {
             key_size: 0,
             has_keytag: false,
@@ -322,17 +317,14 @@ impl RefQueue {
         const MLX5_SEND_OPS: u64 = 1 << 2;
         let api = &device.api;
         let mut attr = QpInitAttr {
-            context: ptr::null_mut(),
             send_cq: device.cq.as_ptr(),
             recv_cq: device.cq.as_ptr(),
-            srq: ptr::null_mut(),
             cap: capacity,
             qp_type: RC,
-            sq_sig_all: 0,
             comp_mask: PD | SEND_OPS,
             pd: device.pd.as_ptr(),
-            between: [0; 7],
             send_ops_flags: OPS,
+            ..QpInitAttr::default()
         };
         let mut mlx5_attr = Mlx5QpInitAttr {
             comp_mask: MLX5_SEND_OPS,

@@ -20,24 +20,21 @@ const REGION: Key = Key::from_raw(REGION_INDEX << 8);
 /// Index of the memory window's key.
 pub(super) const WINDOW_INDEX: u32 = REGION_INDEX + 1;
 
-/// A small pseudorandom generator (SplitMix64). Its numbers depend on the seed only.
-pub(super) struct Random(u64);
+/// A pseudorandom generator, whose numbers depend on the seed only.
+pub(super) struct Random(fastrand::Rng);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.u64(..)
     }
 
     /// Returns a number below `end`.
     pub(super) fn below(&mut self, end: u32) -> u32 {
-        (self.next() % u64::from(end)) as u32
+        self.0.u32(..end)
     }
 
     /// Returns true with a probability of `percent` percent.
@@ -47,7 +44,7 @@ impl Random {
 
     /// Returns one of the choices at random.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u32) as usize]
+        choices[self.0.usize(..choices.len())]
     }
 }
 
@@ -476,9 +473,7 @@ fn remote(address: u64, rkey: Key) -> Remote {
 
 fn order(random: &mut Random) -> [u8; 4] {
     let mut order = [0, 1, 2, 3];
-    for last in (1..4).rev() {
-        order.swap(last, random.below(last as u32 + 1) as usize);
-    }
+    random.0.shuffle(&mut order);
     order
 }
 

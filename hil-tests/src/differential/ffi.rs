@@ -64,17 +64,8 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
         match work {
             Work::Configure(config) => configure(queue, config, mkey),
             Work::Bind(key, range, access, zero_based) => {
-                let nothing = ptr::null();
-                let window = IbvMw { context: nothing, pd: nothing, rkey: key.get(), handle: 0, kind: 2 };
-                let region = IbvMr {
-                    context: ptr::null_mut(),
-                    pd: ptr::null_mut(),
-                    address: ptr::null_mut(),
-                    length: 0,
-                    handle: 0,
-                    lkey: range.key.get(),
-                    rkey: 0,
-                };
+                let window = IbvMw { rkey: key.get(), kind: 2, ..IbvMw::default() };
+                let region = IbvMr { lkey: range.key.get(), ..IbvMr::default() };
                 const ZERO_BASED: u32 = 1 << 5;
                 let access = access | if *zero_based { ZERO_BASED } else { 0 };
                 let length = range.length.into();
@@ -322,14 +313,13 @@ fn block_size(size: BlockSize) -> u32 {
 
 fn crypto_attr(crypto: &Crypto, dek: *mut c_void) -> CryptoAttr {
     CryptoAttr {
-        standard: 0,
         encrypt_on_tx: crypto.direction == Direction::EncryptOnTx,
         order: u32::from(crypto.order == SignatureOrder::BeforeCryptoOnTx),
         data_unit: block_size(crypto.data_unit),
         tweak: crypto.tweak.get().to_le_bytes(),
         dek,
         keytag: crypto.keytag.0,
-        comp_mask: 0,
+        ..CryptoAttr::default()
     }
 }
 

@@ -31,21 +31,8 @@ impl<'de> Deserialize<'de> for Int {
 }
 
 /// Bytes, which the file format writes as hexadecimal digits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hex(pub Vec<u8>);
-
-impl<'de> Deserialize<'de> for Hex {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let bytes = text
-            .as_bytes()
-            .chunks(2)
-            .map(|pair| Some((digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?) as u8))
-            .collect::<Option<Vec<u8>>>();
-        bytes.map(Hex).ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &"hexadecimal digits"))
-    }
-}
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Hex(#[serde(deserialize_with = "hex::deserialize")] pub Vec<u8>);
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Vector {

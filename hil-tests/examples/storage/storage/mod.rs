@@ -158,24 +158,5 @@ pub(crate) const DIF: Domain = Domain {
 /// plaintext in the file would be a fault.
 pub(crate) const MAGIC: [u8; 8] = *b"mkeydata";
 
-/// Pseudorandom numbers for a test load (SplitMix64).
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    /// Returns the next number.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// Returns a number below `end`, or 0 if `end` is 0.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next().checked_rem(end).unwrap_or(0)
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -117,16 +117,7 @@ impl Libmlx5 {
             work: None,
             dif: DifAttr { guard: 0, seed: 0, app_tag: 0x1234, ref_tag: 0x5678, flags: 1 },
             crc: CrcAttr { kind: 1, seed: u64::from(u32::MAX) },
-            crypto: CryptoAttr {
-                standard: 0,
-                encrypt_on_tx: true,
-                order: 1,
-                data_unit: 0,
-                tweak: [0; 16],
-                dek: device.dek(),
-                keytag: [0; 8],
-                comp_mask: 0,
-            },
+            crypto: CryptoAttr { encrypt_on_tx: true, order: 1, dek: device.dek(), ..CryptoAttr::default() },
             queue,
             device,
         })
@@ -200,10 +191,7 @@ impl Libmlx5 {
     /// one.
     #[inline(always)]
     unsafe fn tweak(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
-        let CryptoAttr { standard, encrypt_on_tx, order, data_unit, dek, keytag, .. } = self.crypto;
-        let tweak = u128::from(io.lba).to_le_bytes();
-        let crypto =
-            CryptoAttr { standard, encrypt_on_tx, order, data_unit, tweak, dek, keytag, comp_mask: 0 };
+        let crypto = CryptoAttr { tweak: u128::from(io.lba).to_le_bytes(), ..self.crypto };
         // SAFETY: the caller vouches for the announcement; the attributes live during the call.
         unsafe { ((*mlx5).set_mkey_crypto)(mlx5, &crypto) };
     }
@@ -215,8 +203,7 @@ impl Libmlx5 {
     /// one.
     #[inline(always)]
     unsafe fn ref_tag(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
-        let DifAttr { guard, seed, app_tag, flags, .. } = self.dif;
-        let dif = DifAttr { guard, seed, app_tag, ref_tag: io.lba as u32, flags };
+        let dif = DifAttr { ref_tag: io.lba as u32, ..self.dif };
         let wire = domain(0, &dif);
         // SAFETY: the caller vouches for the announcement; the attributes live during the call.
         unsafe { ((*mlx5).set_mkey_sig)(mlx5, &signature(&wire)) };
