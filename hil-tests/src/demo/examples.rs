@@ -233,7 +233,7 @@ fn refused(
 
 /// An mkey with a signature or crypto properties, its memory, and the bytes that are expected in memory and
 /// on the wire.
-struct Setup<'b> {
+pub(super) struct Setup<'b> {
     pair: QpPairFixture<'b>,
     mkey: usize,
     signature: Option<BlockSignature>,
@@ -244,17 +244,19 @@ struct Setup<'b> {
 
 impl<'b> Setup<'b> {
     /// Creates an mkey and its memory, and configures the mkey.
-    fn new(
+    pub(super) fn new(
         board: &'b mut dyn Board,
         data: &[u8],
         signature: Option<BlockSignature>,
         crypto: Option<Crypto>,
     ) -> Result<Self, String> {
         let mut pair = QpPairFixture::new(board);
-        let (has_signature, has_crypto) = (signature.is_some(), crypto.is_some());
-        let spec =
-            MkeySpec { entries: 4, signature: has_signature, crypto: has_crypto, ..MkeySpec::default() };
-        let mkey = pair.mkey(spec);
+        let mkey = pair.mkey(MkeySpec {
+            entries: 4,
+            signature: signature.is_some(),
+            crypto: crypto.is_some(),
+            ..MkeySpec::default()
+        });
         let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY[..]));
         let images = expected::images(data, signature.as_ref(), cipher);
         let buffers = Scattered::holding(&mut pair, &[13, 2, 29, 7], &images.memory);
@@ -275,14 +277,14 @@ impl<'b> Setup<'b> {
     }
 
     /// Moves data out of the mkey and compares the bytes on the wire with the expected ones.
-    fn transmit(&mut self, way: Tx) -> Verdict {
+    pub(super) fn transmit(&mut self, way: Tx) -> Verdict {
         let wire = self.pair.tx(way, self.mkey, 0, self.images.wire.len())?.ok()?;
         same("wire", &wire, &self.images.wire)?;
         self.quiet()
     }
 
     /// Moves data into the mkey and compares memory with the expected bytes.
-    fn receive(&mut self, way: Rx) -> Verdict {
+    pub(super) fn receive(&mut self, way: Rx) -> Verdict {
         let length = self.images.memory.len();
         self.buffers.write(&mut self.pair, &vec![0; length]);
         self.pair.rx(way, self.mkey, 0, &self.images.wire)?.ok()?;

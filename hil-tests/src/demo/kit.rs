@@ -60,11 +60,8 @@ pub(super) fn same(what: &str, found: &[u8], expected: &[u8]) -> Verdict {
 /// # Errors
 /// The signature error.
 pub(super) fn no_signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Verdict {
-    match pair.check(mkey) {
-        Ok(None) => Ok(()),
-        Ok(Some(error)) => Err(format!("signature error without cause: {error}")),
-        Err(error) => Err(error.to_string()),
-    }
+    let error = pair.check(mkey).map_err(|error| error.to_string())?;
+    error.map_or(Ok(()), |error| Err(format!("signature error without cause: {error}")))
 }
 
 /// Returns the signature error of an mkey.
@@ -72,9 +69,6 @@ pub(super) fn no_signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> V
 /// # Errors
 /// If there is no signature error.
 pub(super) fn signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Result<SignatureError, String> {
-    match pair.check(mkey) {
-        Ok(Some(error)) => Ok(error),
-        Ok(None) => Err("a wrong signature was not reported".into()),
-        Err(error) => Err(error.to_string()),
-    }
+    let error = pair.check(mkey).map_err(|error| error.to_string())?;
+    error.ok_or_else(|| "a wrong signature was not reported".into())
 }

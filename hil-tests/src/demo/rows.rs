@@ -1,14 +1,12 @@
 //! The ten rows of the table in the man page of `mlx5dv_wr_set_mkey_crypto`, each by all methods of moving
 //! data.
 
-use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same};
-use super::scatter::Scattered;
-use crate::board::{Board, DekSpec, MkeySpec};
-use crate::expected::{self, Images};
-use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
-use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, Keytag, MkeyConfig, Signature, SignatureChange, SignatureOrder,
-};
+use super::examples::Setup;
+use super::kit::{KEY, dif, domain, pattern};
+use crate::board::{Board, DekSpec};
+use crate::expected;
+use crate::qp_pair::{Rx, Tx, Verdict};
+use mlx5_mkey::mkey::{BlockSignature, Crypto, Direction, Keytag, Signature, SignatureOrder};
 use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
 
 /// A row of the man page's table.
@@ -125,48 +123,22 @@ impl Row {
     /// Moves the row's data by all methods.
     pub fn run(&self, board: &mut dyn Board) -> Outcome {
         let dek = board.create_dek(DekSpec { key: &KEY, keytag: None });
-        let data = pattern(DATA);
-        let images = |order| {
-            let crypto = self.crypto(order, dek);
-            expected::images(&data, self.signature().as_ref(), Some((&crypto, &KEY)))
-        };
-        let (mut moved, mut lengths) = (Vec::new(), (0, 0));
+        let (data, signature) = (pattern(DATA), self.signature());
+        // The order of cipher and signature changes no length.
+        let any = self.crypto(self.orders[0], dek);
+        let images = expected::images(&data, signature.as_ref(), Some((&any, &KEY)));
         let ways = Tx::ALL.map(Way::Tx).into_iter().chain(Rx::ALL.map(Way::Rx));
-        for (way, &order) in ways.flat_map(|way| self.orders.iter().map(move |order| (way, order))) {
-            let images = images(order);
-            lengths = (images.memory.len(), images.wire.len());
-            let verdict = self.transfer(board, way, self.crypto(order, dek), &images);
-            moved.push(Moved { way, order, verdict });
-        }
-        Outcome { row: *self, memory_bytes: lengths.0, wire_bytes: lengths.1, moved }
-    }
-
-    /// Moves the row's data by one method, through a new mkey and new queue pairs.
-    fn transfer(&self, board: &mut dyn Board, way: Way, crypto: Crypto, images: &Images) -> Verdict {
-        let mut pair = QpPairFixture::new(board);
-        let signature = self.signature();
-        let spec =
-            MkeySpec { entries: 4, signature: signature.is_some(), crypto: true, ..MkeySpec::default() };
-        let mkey = pair.mkey(spec);
-        let length = images.memory.len();
-        let buffers = Scattered::holding(&mut pair, &[5, 11, 3], &images.memory);
-        let config = MkeyConfig {
-            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: Some(crypto),
-            ..OPEN
-        };
-        pair.configure(mkey, &config, buffers.entries(length).as_slice())?;
-        match way {
-            Way::Tx(way) => {
-                let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
-                same("wire", &wire, &images.wire)?;
-            }
-            Way::Rx(way) => {
-                buffers.write(&mut pair, &vec![0; length]);
-                pair.rx(way, mkey, 0, &images.wire)?.ok()?;
-                same("memory", &buffers.read(&pair, length)?, &images.memory)?;
-            }
-        }
-        if signature.is_some() { no_signature_error(&mut pair, mkey) } else { Ok(()) }
+        let ways = ways.flat_map(|way| self.orders.iter().map(move |order| (way, *order)));
+        let moved = ways.map(|(way, order)| {
+            // Each transfer has a new mkey and new queue pairs.
+            let setup = Setup::new(board, &data, signature, Some(self.crypto(order, dek)));
+            let verdict = setup.and_then(|mut setup| match way {
+                Way::Tx(way) => setup.transmit(way),
+                Way::Rx(way) => setup.receive(way),
+            });
+            Moved { way, order, verdict }
+        });
+        let moved = moved.collect();
+        Outcome { row: *self, memory_bytes: images.memory.len(), wire_bytes: images.wire.len(), moved }
     }
 }
