@@ -345,7 +345,9 @@ mod tests {
                         | floor[0] & 0x0000_00ff_ffff_ffff_u64.to_be();
                 }
                 let floor: [u8; 64] = zerocopy::transmute!(floor);
-                assert_eq!(ours, floor, "{work}, block {at}");
+                // An RDMA WRITE is shorter than its block, whose other bytes are older.
+                let bytes = if work == Work::RdmaWrite { 48 } else { 64 };
+                assert_eq!(ours[..bytes], floor[..bytes], "{work}, block {at}");
             }
         }
         Ok(())

@@ -29,7 +29,6 @@ pub mod copy;
 pub mod floor;
 pub mod ours;
 mod publish;
-mod retire;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -89,90 +88,112 @@ impl Io {
     }
 }
 
-/// A kind of work. In the name of a work with a layout, a number is the number of entries. The compiler knows
-/// this number, unless the comment of the work says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+/// Declares the kinds of work: for each its name, the kind of mkey, the entries of the layout, and the
+/// measured numbers of requests per doorbell (or of completions per poll).
+macro_rules! works {
+    ($($(#[$doc:meta])* $work:ident $name:literal $kind:ident $entries:literal $batches:ident;)+) => {
+        /// A kind of work. In the name of a work with a layout, a number is the number of entries. The
+        /// compiler knows this number, unless the comment of the work says otherwise.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Work {
+            $($(#[$doc])* $work,)+
+            /// A list of this number of entries, which the compiler does not know. `cargo xtask bench --svg`
+            /// draws a diagram of the counts for all lengths of lists.
+            Entries(u8),
+        }
+
+        impl Work {
+            /// All kinds of work that the table of counts contains, in its order.
+            pub const ALL: &[Self] = &[$(Self::$work),+];
+
+            const fn row(self) -> (&'static str, Kind, usize, &'static [usize]) {
+                match self {
+                    $(Self::$work => ($name, Kind::$kind, $entries, $batches),)+
+                    Self::Entries(entries) => ("entries", Kind::Plain, entries as usize, ONE),
+                }
+            }
+        }
+    };
+}
+
+works! {
     /// A list of 1 entry, a number that the compiler knows.
-    List1,
+    List1 "list1" Plain 1 ONE_AND_MANY;
     /// A list of 1 entry, a number that the compiler does not know.
-    List1Dyn,
+    List1Dyn "list1_dyn" Plain 1 ONE;
     /// A list of 4 entries, a number that the compiler does not know.
-    List4Dyn,
+    List4Dyn "list4_dyn" Plain 4 ONE;
     /// A list of 4 entries, a number that the compiler knows.
-    List4,
+    List4 "list4" Plain 4 ONE_AND_MANY;
     /// A list of 16 entries, a number that the compiler does not know.
-    List16,
+    List16 "list16" Plain 16 ONE_AND_MANY;
     /// A list, and AES-XTS with a new tweak.
-    Xts4,
+    Xts4 "xts4" Encrypted 4 ONE_AND_MANY;
     /// A list, and T10-DIF on the wire with a new reference tag.
-    T10Dif1,
+    T10Dif1 "t10dif1" Signed 1 ONE_AND_MANY;
     /// A list, and CRC32C on the wire.
-    Crc32c1,
+    Crc32c1 "crc32c1" Signed 1 ONE_AND_MANY;
     /// A list, T10-DIF on the wire with a new reference tag, and AES-XTS with a new tweak.
-    T10DifXts4,
+    T10DifXts4 "t10dif_xts4" Both 4 ONE_AND_MANY;
     /// An RDMA WRITE with one SGE.
-    RdmaWrite,
+    RdmaWrite "rdma_write" Plain 1 ONE_AND_MANY;
     /// [`Work::RdmaWrite`], with the request written to the device together with the doorbell (BlueFlame).
-    RdmaWriteBlueFlame,
+    RdmaWriteBlueFlame "rdma_write_blue_flame" Plain 1 ONE;
     /// Completions of signalled requests, one for each poll.
-    Completion1,
+    Completion1 "completion1" Plain 1 ONE;
     /// Completions of signalled requests, 16 for each poll.
-    Completion16,
+    Completion16 "completion16" Plain 1 MANY;
     /// Completions of signalled requests, each after an unsignalled request.
-    CompletionAfterSilent,
+    CompletionAfterSilent "completion_after_silent" Plain 1 ONE;
     /// Completions of a queue in which every 32nd request is signalled.
-    CompletionEvery32,
+    CompletionEvery32 "completion_every32" Plain 1 ONE;
     /// [`Work::List4`] on a queue whose maximum number of requests is smaller than the number of blocks of
     /// its ring.
-    LimitedList4,
+    LimitedList4 "limited_list4" Plain 4 ONE;
     /// Completions of 64 queue pairs in turn, on one completion queue.
-    Completion64Queues,
+    Completion64Queues "completion_64_queues" Plain 1 ONE;
     /// [`Work::List4`], refused because the ring is full.
-    RefusedRingFull,
+    RefusedRingFull "refused_ring_full" Plain 4 ONE;
     /// [`Work::List4`], refused because the queue has its maximum number of requests.
-    RefusedMaxRequests,
+    RefusedMaxRequests "refused_max_requests" Plain 4 ONE;
     /// A completion on a full ring, then [`Work::List4`] in the space that the completion frees.
-    RingFullList4,
+    RingFullList4 "ring_full_list4" Plain 4 ONE;
     /// A completion on a queue with its maximum number of requests, then [`Work::List4`] in place of the
     /// completed request.
-    MaxRequestsList4,
+    MaxRequestsList4 "max_requests_list4" Plain 4 ONE;
+    /// [`Work::IoList4`] with a number of entries that the compiler does not know.
+    IoList4Dyn "io_list4_dyn" Plain 4 ONE;
     /// A whole I/O: an unsignalled [`Work::List4`], a signalled RDMA WRITE of the whole mkey, the doorbell,
     /// and the completion.
-    IoList4,
-    /// [`Work::IoList4`] with a number of entries that the compiler does not know.
-    IoList4Dyn,
+    IoList4 "io_list4" Plain 4 ONE;
     /// [`Work::IoList4`] through the layer over libmlx5 (`devx`). Only the bench program does this work, not
     /// the bare-metal image.
-    IoList4Devx,
+    IoList4Devx "io_list4_devx" Plain 4 ONE;
     /// A whole I/O with [`Work::Xts4`].
-    IoXts4,
+    IoXts4 "io_xts4" Encrypted 4 ONE;
     /// A whole I/O with [`Work::T10Dif1`].
-    IoT10Dif1,
+    IoT10Dif1 "io_t10dif1" Signed 1 ONE;
     /// A whole I/O with [`Work::T10DifXts4`].
-    IoT10DifXts4,
+    IoT10DifXts4 "io_t10dif_xts4" Both 4 ONE;
     /// An interleaved layout of 3 entries.
-    Interleaved3,
+    Interleaved3 "interleaved3" Plain 3 ONE_AND_MANY;
     /// [`Work::List16`] across the end of the ring: one of 41 requests begins three blocks before the end,
     /// and continues at the ring's start.
-    List16Wrapped,
+    List16Wrapped "list16_wrapped" Plain 16 ONE;
     /// [`Work::List4`] through a queue that threads share.
-    SharedList4,
+    SharedList4 "shared_list4" Plain 4 ONE_AND_MANY;
     /// A receive with one SGE.
-    Receive,
+    Receive "receive" Plain 1 ONE_AND_MANY;
     /// [`Work::List1`] on an mkey that was never configured.
-    FirstList1,
+    FirstList1 "first_list1" Plain 1 ONE;
     /// [`Work::T10DifXts4`] on an mkey that was never configured.
-    FirstT10DifXts4,
+    FirstT10DifXts4 "first_t10dif_xts4" Both 4 ONE;
     /// Only a new list, for an mkey of [`Work::List4`].
-    ReconfigureList4,
+    ReconfigureList4 "reconfigure_list4" Plain 4 ONE_AND_MANY;
     /// Only a new tweak, for an mkey of [`Work::Xts4`].
-    ReconfigureTweak,
+    ReconfigureTweak "reconfigure_tweak" Encrypted 4 ONE_AND_MANY;
     /// Only a new reference tag, for an mkey of [`Work::T10Dif1`].
-    ReconfigureRefTag,
-    /// A list of this number of entries, which the compiler does not know. `cargo xtask bench --svg` draws a
-    /// diagram of the counts for all lengths of lists.
-    Entries(u8),
+    ReconfigureRefTag "reconfigure_ref_tag" Signed 1 ONE_AND_MANY;
 }
 
 /// The properties of an mkey that a work configures.
@@ -189,9 +210,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Signed, Self::Encrypted, Self::Both];
-
     /// Returns whether the work configures a signature.
     pub const fn has_signature(self) -> bool {
         matches!(self, Self::Signed | Self::Both)
@@ -204,94 +222,10 @@ impl Kind {
 }
 
 const ONE: &[usize] = &[1];
+const MANY: &[usize] = &[BATCH];
 const ONE_AND_MANY: &[usize] = &[1, BATCH];
 
 impl Work {
-    /// All kinds of work that the table of counts contains, in its order.
-    pub const ALL: &[Self] = &[
-        Self::List1,
-        Self::List1Dyn,
-        Self::List4Dyn,
-        Self::List4,
-        Self::List16,
-        Self::Xts4,
-        Self::T10Dif1,
-        Self::Crc32c1,
-        Self::T10DifXts4,
-        Self::RdmaWrite,
-        Self::RdmaWriteBlueFlame,
-        Self::Completion1,
-        Self::Completion16,
-        Self::CompletionAfterSilent,
-        Self::CompletionEvery32,
-        Self::LimitedList4,
-        Self::Completion64Queues,
-        Self::RefusedRingFull,
-        Self::RefusedMaxRequests,
-        Self::RingFullList4,
-        Self::MaxRequestsList4,
-        Self::IoList4Dyn,
-        Self::IoList4,
-        Self::IoList4Devx,
-        Self::IoXts4,
-        Self::IoT10Dif1,
-        Self::IoT10DifXts4,
-        Self::Interleaved3,
-        Self::List16Wrapped,
-        Self::SharedList4,
-        Self::Receive,
-        Self::FirstList1,
-        Self::FirstT10DifXts4,
-        Self::ReconfigureList4,
-        Self::ReconfigureTweak,
-        Self::ReconfigureRefTag,
-    ];
-
-    /// Returns the name, the kind of mkey, the entries of the layout, and the measured numbers of requests
-    /// per doorbell (or of completions per poll).
-    const fn row(self) -> (&'static str, Kind, usize, &'static [usize]) {
-        use Kind::{Both, Encrypted, Plain, Signed};
-        match self {
-            Self::List1 => ("list1", Plain, 1, ONE_AND_MANY),
-            Self::List1Dyn => ("list1_dyn", Plain, 1, ONE),
-            Self::List4Dyn => ("list4_dyn", Plain, 4, ONE),
-            Self::List4 => ("list4", Plain, 4, ONE_AND_MANY),
-            Self::List16 => ("list16", Plain, 16, ONE_AND_MANY),
-            Self::Xts4 => ("xts4", Encrypted, 4, ONE_AND_MANY),
-            Self::T10Dif1 => ("t10dif1", Signed, 1, ONE_AND_MANY),
-            Self::Crc32c1 => ("crc32c1", Signed, 1, ONE_AND_MANY),
-            Self::T10DifXts4 => ("t10dif_xts4", Both, 4, ONE_AND_MANY),
-            Self::RdmaWrite => ("rdma_write", Plain, 1, ONE_AND_MANY),
-            Self::RdmaWriteBlueFlame => ("rdma_write_blue_flame", Plain, 1, ONE),
-            Self::Completion1 => ("completion1", Plain, 1, ONE),
-            Self::Completion16 => ("completion16", Plain, 1, &[BATCH]),
-            Self::CompletionAfterSilent => ("completion_after_silent", Plain, 1, ONE),
-            Self::CompletionEvery32 => ("completion_every32", Plain, 1, ONE),
-            Self::LimitedList4 => ("limited_list4", Plain, 4, ONE),
-            Self::Completion64Queues => ("completion_64_queues", Plain, 1, ONE),
-            Self::RefusedRingFull => ("refused_ring_full", Plain, 4, ONE),
-            Self::RefusedMaxRequests => ("refused_max_requests", Plain, 4, ONE),
-            Self::RingFullList4 => ("ring_full_list4", Plain, 4, ONE),
-            Self::MaxRequestsList4 => ("max_requests_list4", Plain, 4, ONE),
-            Self::IoList4 => ("io_list4", Plain, 4, ONE),
-            Self::IoList4Dyn => ("io_list4_dyn", Plain, 4, ONE),
-            Self::IoList4Devx => ("io_list4_devx", Plain, 4, ONE),
-            Self::IoXts4 => ("io_xts4", Encrypted, 4, ONE),
-            Self::IoT10Dif1 => ("io_t10dif1", Signed, 1, ONE),
-            Self::IoT10DifXts4 => ("io_t10dif_xts4", Both, 4, ONE),
-            Self::Interleaved3 => ("interleaved3", Plain, 3, ONE_AND_MANY),
-            Self::List16Wrapped => ("list16_wrapped", Plain, 16, ONE),
-            Self::SharedList4 => ("shared_list4", Plain, 4, ONE_AND_MANY),
-            Self::Receive => ("receive", Plain, 1, ONE_AND_MANY),
-            Self::FirstList1 => ("first_list1", Plain, 1, ONE),
-            Self::FirstT10DifXts4 => ("first_t10dif_xts4", Both, 4, ONE),
-            Self::ReconfigureList4 => ("reconfigure_list4", Plain, 4, ONE_AND_MANY),
-            Self::ReconfigureTweak => ("reconfigure_tweak", Encrypted, 4, ONE_AND_MANY),
-            Self::ReconfigureRefTag => ("reconfigure_ref_tag", Signed, 1, ONE_AND_MANY),
-            Self::Entries(entries) => ("entries", Plain, entries as usize, ONE),
-        }
-    }
-
     /// Returns the kind of the work's mkeys.
     pub const fn kind(self) -> Kind {
         self.row().1

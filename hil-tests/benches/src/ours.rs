@@ -4,7 +4,6 @@ mod parts;
 mod requests;
 
 use crate::publish::{blue_flame, doorbell};
-use crate::retire::retire;
 use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, QUEUES, Side, Work};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -77,8 +76,6 @@ pub struct Ours<'m> {
     receive: ReceiveQueue<'m>,
     entries: &'m mut [Cqe],
     cq_record: &'m CqDoorbellRecord,
-    /// Number of completed receives.
-    received: u16,
 }
 
 impl<'m> Ours<'m> {
@@ -115,7 +112,6 @@ impl<'m> Ours<'m> {
             receive: ReceiveQueue::new(config, receives, ids, receive_record).expect("a ring"),
             entries,
             cq_record,
-            received: 0,
         }
     }
 
@@ -237,8 +233,7 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts short requests until the next request of each queue begins `blocks_to_end` blocks before the
-    /// ring's end.
+    /// Empties each queue, and brings its next request to `blocks_to_end` blocks before the ring's end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
         go_to(&mut self.queue, blocks_to_end)?;
         go_to(&mut self.limited, blocks_to_end)?;
@@ -333,12 +328,13 @@ impl Side for Ours<'_> {
             self.ios = Io::all(work.entries()).into_iter().map(io).collect();
             self.volume = Volume::new(work);
             for at in (0..IOS).filter(|_| !work.is_first()) {
+                self.queue.restart(|_| {});
                 self.configure(work, at).map_err(|_| "a first configuration")?;
-                retire_all(&mut self.queue)?;
             }
             self.work = Some(work);
         }
         self.go_to(work.blocks_to_end())?;
+        self.receive.restart(|_| {});
         if work.is_io() || work.writes_per_completion().is_some() {
             self.complete(work, requests)?;
         }
@@ -369,19 +365,6 @@ impl Side for Ours<'_> {
         let others = self.limited.producer().wrapping_add(self.blue.producer());
         self.queue.producer().wrapping_add(shared).wrapping_add(others) as u16
     }
-
-    fn drain(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
-        if work == Work::Receive {
-            self.received = self.received.wrapping_add(requests as u16);
-            if !retire(&mut self.receive, CqeOpcode::RESPONDER_SEND, self.received.wrapping_sub(1)) {
-                return Err("no receive to retire");
-            }
-        }
-        retire_all(&mut self.queue)?;
-        retire_all(&mut self.limited)?;
-        retire_all(&mut self.blue)?;
-        self.shared.with(|queue| retire_all(queue))
-    }
 }
 
 /// Returns the completion entry that a device writes for the send request that begins at block `counter`. Its
@@ -396,24 +379,19 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
     }
 }
 
-/// Posts short requests until the next request begins `blocks_to_end` blocks before the ring's end.
+/// Empties a queue, as after a reset. Then posts and completes short requests until the next request begins
+/// `blocks_to_end` blocks before the ring's end.
 fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D>, blocks_to_end: usize) -> Result<(), Fault> {
-    retire_all(queue)?;
+    queue.restart(|_| {});
     while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
-        queue.request(0).nop().map_err(|_| "a short request")?;
+        queue.request(0).signaled().nop().map_err(|_| "a short request")?;
         queue.ring_doorbell();
-        retire_all(queue)?;
+        let mut entries = [completion(queue.qpn(), 0, queue.producer() as u16 - 1)];
+        let record = CqDoorbellRecord::new();
+        let mut completions = CompletionQueue::new(&mut entries, &record).map_err(|_| "completion queue")?;
+        use_completion(&completions.poll(&mut *queue))?;
     }
     Ok(())
-}
-
-/// Retires all posted requests. The last request begins at the last posted block or some blocks before it, so
-/// the function tries them one after the other.
-fn retire_all<D: Doorbell>(queue: &mut SendQueue<'_, D>) -> Result<(), Fault> {
-    let end = queue.producer() as u16;
-    let done = queue.outstanding() == 0
-        || (1..=BLOCKS as u16).any(|back| retire(queue, CqeOpcode::REQUESTER, end.wrapping_sub(back)));
-    if done { Ok(()) } else { Err("nothing to retire") }
 }
 
 /// Returns the first `requests` I/Os.

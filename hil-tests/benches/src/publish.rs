@@ -67,47 +67,35 @@ impl Publisher {
     }
 }
 
+/// Executes an instruction that orders accesses to memory: one of an Arm core, or one of an x86-64 processor,
+/// where an empty text is only a barrier for the compiler.
+macro_rules! barrier {
+    ($arm:literal, $x86:literal) => {
+        // SAFETY: a barrier touches neither registers nor the stack. Every processor of the architecture has
+        // the instruction.
+        unsafe {
+            #[cfg(target_arch = "aarch64")]
+            core::arch::asm!($arm, options(nostack, preserves_flags));
+            #[cfg(not(target_arch = "aarch64"))]
+            core::arch::asm!($x86, options(nostack, preserves_flags));
+        }
+    };
+}
+
 /// Orders all earlier stores before the next store to a doorbell record, by the barrier of the library's
 /// queues. The library does not export this barrier.
 #[inline(always)]
 fn fence_stores() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier touches neither registers nor the stack.
-    unsafe {
-        core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "aarch64"))]
-    // SAFETY: the empty assembly is only a barrier for the compiler.
-    unsafe {
-        core::arch::asm!("", options(nostack, preserves_flags));
-    }
+    barrier!("dmb oshst", "");
 }
 
 /// Orders the load of an entry's owner bit before the loads of its other bytes.
 #[inline(always)]
 pub(crate) fn fence_loads() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier touches neither registers nor the stack.
-    unsafe {
-        core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "aarch64"))]
-    // SAFETY: the empty assembly is only a barrier for the compiler.
-    unsafe {
-        core::arch::asm!("", options(nostack, preserves_flags));
-    }
+    barrier!("dmb oshld", "");
 }
 
 #[inline(always)]
 fn flush() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier touches neither registers nor the stack.
-    unsafe {
-        core::arch::asm!("dsb st", options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a barrier touches neither registers nor the stack. Every x86-64 has this instruction.
-    unsafe {
-        core::arch::asm!("sfence", options(nostack, preserves_flags));
-    }
+    barrier!("dsb st", "sfence");
 }

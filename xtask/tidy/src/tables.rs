@@ -22,10 +22,7 @@ pub(crate) const FLOWS: &[(&str, &[Row])] = &[
             ("capi", "types wire mkey wqe queue inspect command devx"),
         ],
     ),
-    (
-        "hil-tests/benches/src/lib.rs",
-        &[("publish retire", ""), ("copy floor", "publish"), ("ours", "publish retire")],
-    ),
+    ("hil-tests/benches/src/lib.rs", &[("publish", ""), ("copy floor ours", "publish")]),
     (
         "hil-tests/emulator/device/src/lib.rs",
         &[

@@ -8,7 +8,7 @@ use libmlx5::abi::{
     ConfAttr, CrcAttr, CryptoAttr, DifAttr, DomainAttr, IbvContext, IbvQp, IbvSge, Interleaved, MkeyRaw,
     Mlx5QpEx, QpCap, QpEx, RecvWr, SigBlockAttr, WorkCompletion,
 };
-use libmlx5::{CqRing, Device, RefMkey, RefQueue};
+use libmlx5::{Completions, Device, RefMkey, RefQueue};
 use mlx5_bench::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work, ours};
 use mlx5_mkey::mkey::KlmEntry;
 use mlx5_mkey::types::Qpn;
@@ -73,9 +73,7 @@ pub(crate) struct Libmlx5 {
     /// Other queue pairs on the same completion queue. Their user indices are 1 and up.
     many: Vec<RefQueue>,
     device: Rc<Device>,
-    cq: CqRing,
-    /// Number of entries that the bench has written to the completion queue, in place of the device.
-    written: u32,
+    completions: Completions,
     ios: Vec<RefIo>,
     /// The kind of work for which the I/Os are prepared.
     work: Option<Work>,
@@ -107,12 +105,10 @@ impl Libmlx5 {
         };
         let queue = RefQueue::create(&device, cap)?;
         let many = (0..QUEUES).map(|_| RefQueue::create(&device, cap)).collect::<io::Result<_>>()?;
-        let cq = device.cq_ring()?;
         Ok(Self {
             mkeys: Vec::new(),
             many,
-            cq,
-            written: 0,
+            completions: Completions::new(&device)?,
             ios: Vec::new(),
             work: None,
             dif: DifAttr { guard: 0, seed: 0, app_tag: 0x1234, ref_tag: 0x5678, flags: 1 },
@@ -417,19 +413,13 @@ impl Libmlx5 {
     }
 
     /// Writes an entry to the completion queue, in place of the device.
-    fn complete(&mut self, mut entry: Cqe) {
-        let lap = self.written & self.cq.entries != 0;
-        entry.op_own |= u8::from(lap);
-        let at = (self.written & (self.cq.entries - 1)) as usize;
-        let bytes: [u8; 64] = zerocopy::transmute!(entry);
-        // SAFETY: the ring has `cq.entries` entries. Nobody else writes, since the device executes nothing.
-        unsafe { self.cq.first.add(at).write(bytes) };
-        self.written = self.written.wrapping_add(1);
+    fn complete(&mut self, entry: Cqe) -> Result<(), Fault> {
+        self.completions.deliver(zerocopy::transmute!(entry)).map_err(|_| "the completion queue is full")
     }
 
     /// Writes the completion entry of the send request that begins at block `counter` of a queue pair.
-    fn complete_send(&mut self, user_index: u32, number: u32, counter: u16) {
-        self.complete(ours::completion(Qpn::from_low_bits(number), user_index, counter));
+    fn complete_send(&mut self, user_index: u32, number: u32, counter: u16) -> Result<(), Fault> {
+        self.complete(ours::completion(Qpn::from_low_bits(number), user_index, counter))
     }
 
     /// Gives each I/O an mkey of the kind that the work needs. Each run of [`Work::FirstList1`] and
@@ -472,7 +462,7 @@ impl Libmlx5 {
     /// next one, and polls this entry. Returns the request's `wr_id`.
     fn drain_last(&mut self, last_blocks: usize) -> Result<u64, Fault> {
         let counter = producer(&self.queue).wrapping_sub(last_blocks as u16);
-        self.complete_send(0, self.queue.number, counter);
+        self.complete_send(0, self.queue.number, counter)?;
         self.poll::<1>(1)
     }
 
@@ -482,7 +472,8 @@ impl Libmlx5 {
         let Some(writes) = work.writes_per_completion() else {
             let start = producer(&self.queue);
             for at in 1..=requests {
-                self.complete_send(0, self.queue.number, start.wrapping_add((at * work.blocks() - 1) as u16));
+                let counter = start.wrapping_add((at * work.blocks() - 1) as u16);
+                self.complete_send(0, self.queue.number, counter)?;
             }
             return Ok(());
         };
@@ -507,19 +498,20 @@ impl Libmlx5 {
                 }
             }
             let (number, counter) = (queue.number, producer(queue).wrapping_sub(1));
-            self.complete_send(user_index, number, counter);
+            self.complete_send(user_index, number, counter)?;
         }
         Ok(())
     }
 
     /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. libmlx5's
     /// queue counts requests instead of blocks, so each completion frees space for one request.
-    fn fill(&mut self, requests: usize) {
+    fn fill(&mut self, requests: usize) -> Result<(), Fault> {
         let start = producer(&self.queue);
         while self.rdma_write::<1>(1).is_ok() {}
         for at in 0..requests {
-            self.complete_send(0, self.queue.number, start.wrapping_add(at as u16));
+            self.complete_send(0, self.queue.number, start.wrapping_add(at as u16))?;
         }
+        Ok(())
     }
 
     fn post_all(&self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
@@ -590,7 +582,7 @@ impl Side for Libmlx5 {
             self.complete_all(work, requests)?;
         }
         if work.is_on_full_queue() {
-            self.fill(if work.is_refused() { 0 } else { requests });
+            self.fill(if work.is_refused() { 0 } else { requests })?;
         }
         Ok(())
     }
@@ -610,7 +602,7 @@ impl Side for Libmlx5 {
                 for _ in 0..requests {
                     let mut entry = ours::completion(Qpn::from_low_bits(self.queue.number), 0, 0);
                     entry.op_own = OpOwn::new().with_opcode(CqeOpcode::RESPONDER_SEND.0).into_bits();
-                    self.complete(entry);
+                    self.complete(entry)?;
                 }
                 self.poll::<1>(requests).map(drop)
             }
