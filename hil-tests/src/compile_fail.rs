@@ -8,9 +8,7 @@
 //! ```
 //! ```compile_fail,E0062
 //! # use mlx5_mkey::mkey::{Access, MkeyConfig};
-//! let config = MkeyConfig {
-//!     access: Some(Access::ALL), access: Some(Access::NONE), ..MkeyConfig::UNCHANGED
-//! };
+//! let config = MkeyConfig { access: Some(Access::ALL), access: None, ..MkeyConfig::UNCHANGED };
 //! ```
 //!
 //! # Two layouts in one configuration
@@ -276,10 +274,8 @@
 //!
 //! # A configuration without the state of its mkey, and an unchecked one
 //! ```
-//! # use mlx5_mkey::error::PostError;
-//! # use mlx5_mkey::mkey::{Layout, Mkey, MkeyConfig};
-//! # use mlx5_mkey::queue::SendRequest;
-//! # use mlx5_mkey::wqe::PreparedConfig;
+//! # use mlx5_mkey::{mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest};
+//! # use mlx5_mkey::{error::PostError, wqe::PreparedConfig};
 //! fn configure(
 //!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig,
 //! ) -> Result<(), PostError> {
@@ -287,10 +283,8 @@
 //! }
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::error::PostError;
-//! # use mlx5_mkey::mkey::{Layout, Mkey, MkeyConfig};
-//! # use mlx5_mkey::queue::SendRequest;
-//! # use mlx5_mkey::wqe::PreparedConfig;
+//! # use mlx5_mkey::{mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest};
+//! # use mlx5_mkey::{error::PostError, wqe::PreparedConfig};
 //! fn configure(
 //!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig,
 //! ) -> Result<(), PostError> {
@@ -298,10 +292,8 @@
 //! }
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::error::PostError;
-//! # use mlx5_mkey::mkey::{Layout, Mkey, MkeyConfig};
-//! # use mlx5_mkey::queue::SendRequest;
-//! # use mlx5_mkey::wqe::PreparedConfig;
+//! # use mlx5_mkey::{mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest};
+//! # use mlx5_mkey::{error::PostError, wqe::PreparedConfig};
 //! fn configure(
 //!     request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig,
 //! ) -> Result<(), PostError> {
