@@ -30,8 +30,8 @@ pub(super) fn page(source: &str, pieces: &[Piece<'_>], options: &Options) -> Res
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}: {1}</title>\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>{0}: {1}</title>\n\
          <style>\n{2}</style>\n</head>\n<body>\n<header>\n<h1>{0}</h1>\n<p class=\"source\">{1}</p>\n",
         if entries_only(pieces) { "Completion entries" } else { "Work requests" },
         Escaped(source),

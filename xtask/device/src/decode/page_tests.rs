@@ -6,81 +6,31 @@ use super::reading::Reading;
 use super::*;
 use mlx5_mkey::inspect::{DeviceContext, Requests, SegmentKind, WorkRequest};
 use mlx5_mkey::mkey::XtsEngine;
+use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 use xtask_parsers::hex::Logged;
 
-/// A start tag with its attributes, an end tag, or text between tags.
-#[derive(Debug)]
-enum Token {
-    Start(String, Vec<(String, String)>),
-    End(String),
-    Text(String),
+/// Parses a page. A page that is not well-formed XML is refused: each tag must be closed in order.
+fn parsed(page: &str) -> Document<'_> {
+    Document::parse(page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype")).expect("well-formed XML")
 }
 
-fn unescaped(text: &str) -> String {
-    [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
-        .iter()
-        .fold(text.to_owned(), |text, (escape, sign)| text.replace(escape, sign))
-}
-
-fn tokens(page: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");
-    while let Some((text, tail)) = rest.split_once('<') {
-        let (tag, tail) = tail.split_once('>').expect("the end of a tag");
-        assert!(!text.contains('>'), "{text}");
-        tokens.push(Token::Text(unescaped(text)));
-        match tag.strip_prefix('/') {
-            Some(name) => tokens.push(Token::End(name.into())),
-            None => {
-                let (name, mut attributes) = tag.split_once(' ').unwrap_or((tag, ""));
-                let mut list = Vec::new();
-                while let Some((name, value)) = attributes.split_once("=\"") {
-                    let (value, tail) = value.split_once('"').expect("the end of a value");
-                    list.push((name.trim().to_owned(), unescaped(value)));
-                    attributes = tail;
-                }
-                assert_eq!(attributes.trim(), "", "{tag}");
-                tokens.push(Token::Start(name.into(), list));
-            }
-        }
-        rest = tail;
-    }
-    assert_eq!(rest.trim(), "");
-    tokens
-}
-
-fn value<'t>(attributes: &'t [(String, String)], wanted: &str) -> Option<&'t str> {
-    attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
-}
-
-/// Checks that tags are closed in order, that each link has a target, and that the page needs no external
-/// files.
+/// Checks that a page is well formed, that each link has a target, and that the page needs no external files.
 fn well_formed(page: &str) {
-    let (mut open, mut ids, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    for token in tokens(page) {
-        match token {
-            Token::Start(name, attributes) => {
-                assert!(!["script", "link", "img", "iframe", "object"].contains(&name.as_str()), "{name}");
-                for (name, value) in attributes {
-                    match name.as_str() {
-                        "id" => assert!(ids.insert(value.clone()), "{value} stands twice"),
-                        "href" => drop(
-                            links.insert(value.strip_prefix('#').expect("a link in the page").to_owned()),
-                        ),
-                        "class" | "title" | "style" | "lang" | "charset" | "name" | "content" => {}
-                        _ => panic!("attribute {name}"),
-                    }
-                }
-                if name != "meta" && name != "br" {
-                    open.push(name);
-                }
+    let (mut ids, mut links) = (BTreeSet::new(), BTreeSet::new());
+    for element in parsed(page).descendants().filter(Node::is_element) {
+        let name = element.tag_name().name();
+        assert!(!["script", "link", "img", "iframe", "object"].contains(&name), "{name}");
+        for attribute in element.attributes() {
+            let value = attribute.value().to_owned();
+            match attribute.name() {
+                "id" => assert!(ids.insert(value.clone()), "{value} stands twice"),
+                "href" => drop(links.insert(value.strip_prefix('#').expect("a link in the page").to_owned())),
+                "class" | "title" | "style" | "lang" | "charset" | "name" | "content" => {}
+                name => panic!("attribute {name}"),
             }
-            Token::End(name) => assert_eq!(open.pop(), Some(name)),
-            Token::Text(_) => {}
         }
     }
-    assert!(open.is_empty(), "{open:?}");
     assert!(links.is_subset(&ids), "{:?}", links.difference(&ids));
     for outside in ["http", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
@@ -88,7 +38,6 @@ fn well_formed(page: &str) {
 }
 
 /// The content of a request's card on the page.
-#[derive(Debug, Default)]
 struct Card {
     words: String,
     /// The digits of all bytes on the card.
@@ -103,52 +52,45 @@ struct Card {
     dumps: String,
 }
 
+/// Returns the whole text of an element.
+fn text(node: Node<'_, '_>) -> String {
+    node.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect()
+}
+
+/// Returns the text of an element without the texts of other elements in it.
+fn own_text(node: Node<'_, '_>) -> String {
+    node.children().filter(Node::is_text).filter_map(|node| node.text()).map(str::trim).collect()
+}
+
+fn class<'n>(node: &Node<'n, '_>) -> &'n str {
+    node.attribute("class").unwrap_or_default()
+}
+
 fn cards(page: &str) -> Vec<Card> {
-    let mut cards: Vec<Card> = Vec::new();
-    // The elements that are open at the current token, with their CSS classes.
-    let mut open: Vec<(String, String)> = Vec::new();
-    let mut column = 0;
-    for token in tokens(page) {
-        match token {
-            Token::Start(name, attributes) => {
-                let class = value(&attributes, "class").unwrap_or_default().to_owned();
-                match name.as_str() {
-                    "article" => cards.push(Card::default()),
-                    "tr" => column = 0,
-                    "td" | "th" => column += 1,
-                    "li" => {
-                        if let Some(card) = cards.last_mut() {
-                            card.findings.push((class.clone(), String::new()));
-                        }
-                    }
-                    "meta" | "br" => continue,
-                    _ => {}
-                }
-                open.push((name, class));
-            }
-            Token::End(_) => drop(open.pop()),
-            Token::Text(text) => {
-                let within =
-                    |wanted: &str| open.iter().any(|(name, class)| name == wanted || class == wanted);
-                let Some(card) = cards.last_mut().filter(|_| !text.is_empty()) else { continue };
-                match open.last().map(|(name, class)| (name.as_str(), class.as_str())) {
-                    Some((_, "at")) => {}
-                    _ if within("h3") => card.words += &text,
-                    _ if within("row") => card.bytes += &text.replace(' ', ""),
-                    Some(("th", _)) => card.fields.push((text, String::new())),
-                    Some(("td", _)) if column == 4 => card.fields.last_mut().expect("a name").1 += &text,
-                    Some(("li", _)) => card.findings.last_mut().expect("a finding").1 += text.trim(),
-                    Some(("b", _)) if within("side") => card.tapes.push((text, vec![])),
-                    Some(("i", class)) => {
-                        card.tapes.last_mut().expect("a side").1.push((class.to_owned(), text));
-                    }
-                    Some(("pre", _)) => card.dumps += &text,
-                    _ => {}
-                }
-            }
+    let page = parsed(page);
+    let card = |article: Node<'_, '_>| {
+        let all = |name| article.descendants().filter(move |node| node.has_tag_name(name));
+        let of_class = |wanted| article.descendants().filter(move |node| class(node) == wanted);
+        let bytes = of_class("row").flat_map(|row| row.children().filter(|node| class(node) != "at"));
+        let field = |row: Node<'_, '_>| {
+            let cells: Vec<String> = row.children().map(text).collect();
+            (cells[2].clone(), cells[3].clone())
+        };
+        let side = |side: Node<'_, '_>| {
+            let within = |name| side.descendants().filter(move |node| node.has_tag_name(name));
+            let name = within("b").map(text).collect();
+            (name, within("i").map(|cell| (class(&cell).to_owned(), text(cell))).collect())
+        };
+        Card {
+            words: all("h3").map(text).collect(),
+            bytes: bytes.map(text).collect::<String>().replace(' ', ""),
+            fields: all("tr").map(field).collect(),
+            findings: all("li").map(|item| (class(&item).to_owned(), own_text(item))).collect(),
+            tapes: of_class("side").map(side).collect(),
+            dumps: all("pre").map(text).collect(),
         }
-    }
-    cards
+    };
+    page.descendants().filter(|node| node.has_tag_name("article")).map(card).collect()
 }
 
 /// Draws a page, and checks that it is well formed.
@@ -246,7 +188,7 @@ fn both_sides_are_drawn_in_bytes() {
     let other = &self::cards(&drawn(&Input::Bytes(bytes), &Options::default()))[1];
     assert_eq!(other.tapes[1].1, tape(&[("bytes", "1040")]));
     assert_eq!(cards[2].dumps, "000  3c683126 223e27                      <h1&\">'\n");
-    assert!(page.contains("2 × (512 + 8 T10-DIF)<br>AES-XTS in units of 520"), "{page}");
+    assert!(page.contains("2 × (512 + 8 T10-DIF)<br/>AES-XTS in units of 520"), "{page}");
 }
 
 #[test]

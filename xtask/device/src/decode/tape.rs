@@ -97,7 +97,7 @@ impl Tape {
         }
         page.push_str("</div><small>");
         for (index, note) in self.notes.iter().enumerate() {
-            let between = if index == 0 { "" } else { "<br>" };
+            let between = if index == 0 { "" } else { "<br/>" };
             write!(page, "{between}{note}")?;
         }
         page.push_str("</small></div>\n");
