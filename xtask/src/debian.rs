@@ -61,33 +61,19 @@ pub const MOONCAKE: &[Package] = &[
     ("libcurl4", "/usr/lib/x86_64-linux-gnu/libcurl.so.4"),
 ];
 
-/// Tools that build the crate sideway: its bindings are made from headers of C.
-pub const SIDEWAY: &[Package] = &[
-    ("gcc", "/usr/bin/gcc"),
-    ("g++", "/usr/bin/g++"),
-    ("cmake", "/usr/bin/cmake"),
-    ("libclang-dev", "/usr/share/doc/libclang-dev"),
-];
+/// Tools that build the crate sideway, beside a compiler: its bindings are made from headers of C.
+pub const SIDEWAY: &[Package] =
+    &[("cmake", "/usr/bin/cmake"), ("libclang-dev", "/usr/share/doc/libclang-dev")];
 
-/// librpma, a library for access to remote persistent memory, and a compiler.
-pub const RPMA: &[Package] = &[
-    ("gcc", "/usr/bin/gcc"),
-    ("libc6-dev", "/usr/include/stdio.h"),
-    ("libibverbs-dev", "/usr/include/infiniband/verbs.h"),
-    ("librpma-dev", "/usr/include/librpma.h"),
-];
+/// librpma, a library for access to remote persistent memory.
+pub const RPMA: &[Package] = &[("librpma-dev", "/usr/include/librpma.h")];
 
 /// The headers of libibverbs.
 pub const VERBS_HEADERS: &[Package] = &[("libibverbs-dev", "/usr/include/infiniband/verbs.h")];
 
-/// Compiler and libraries for SPDK's `lib/mlx5` and its test program.
-pub const SPDK: &[Package] = &[
-    ("gcc", "/usr/bin/gcc"),
-    ("libc6-dev", "/usr/include/stdio.h"),
-    ("libibverbs-dev", "/usr/include/infiniband/mlx5dv.h"),
-    ("librdmacm-dev", "/usr/include/rdma/rdma_cma.h"),
-    ("libssl-dev", "/usr/include/openssl/evp.h"),
-];
+/// Libraries for SPDK's `lib/mlx5` and its test program, beside a compiler and the headers of libibverbs.
+pub const SPDK: &[Package] =
+    &[("librdmacm-dev", "/usr/include/rdma/rdma_cma.h"), ("libssl-dev", "/usr/include/openssl/evp.h")];
 
 /// Debian's Rust compiler for aarch64, its standard library as sources for bare metal, and a linker. Its
 /// rustc and cargo belong to the set, because Debian's standard library for arm64 fits no other compiler.

@@ -5,7 +5,7 @@ mod schedule;
 mod steps;
 
 use crate::outcome::Outcome;
-use schedule::{Programs, SKIPPED, STEP, Schedule};
+use schedule::{SKIPPED, STEP, Schedule};
 use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
@@ -60,22 +60,16 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
     let _ = debian::install(&packages);
     let programs: BTreeSet<_> = wanted.iter().flat_map(|step| step.programs.iter().copied()).collect();
+    let build = || host::build_programs(&Vec::from_iter(programs.iter().copied()));
+    let built = (!programs.is_empty()).then(|| schedule::timed(build));
+    if let Some((Err(error), _)) = &built {
+        eprintln!("{error}");
+    }
     // After a failed build, each step calls cargo again and fails. Otherwise a step could run an outdated
     // program.
-    let (programs, built) = if programs.is_empty() {
-        (Programs::AskCargo, None)
-    } else {
-        let (ended, took) = schedule::timed(|| host::build_programs(&Vec::from_iter(programs)));
-        let programs = match ended {
-            Ok(()) => Programs::Built,
-            Err(error) => {
-                eprintln!("{error}");
-                Programs::AskCargo
-            }
-        };
-        (programs, Some(took))
-    };
-    let done = Schedule::new(wanted, programs).and_then(|schedule| {
+    let are_built = matches!(built, Some((Ok(()), _)));
+    let built = built.map(|(_, took)| took);
+    let done = Schedule::new(wanted, are_built).and_then(|schedule| {
         let reports = schedule.run(&mut io::stdout())?;
         report::summary(&reports, built, left_out, &mut io::stdout())?;
         Ok(reports.iter().all(|report| !matches!(report.outcome, Outcome::Failed(_))))

@@ -31,9 +31,8 @@ const ADOPTED: &str = "hil-tests/peer/sideway/adopted.rs";
 const RPMA: &str = "hil-tests/peer/rpma/rpma.c";
 
 pub(super) fn run(device: &Device<'_>, tell: Tell<'_>) -> Result<(), String> {
-    debian::install(debian::RPMA)?;
+    debian::install(&[debian::C, debian::VERBS_HEADERS, debian::RPMA, debian::SIDEWAY].concat())?;
     tell("librpma", device.rpma());
-    debian::install(debian::SIDEWAY)?;
     let workspace = sources()?;
     let mut build = cargo(&["test", "--quiet", "--no-run"]);
     build.args(TESTS).arg("--example=show_gids");

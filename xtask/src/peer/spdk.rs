@@ -23,8 +23,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Builds the program with `lib/mlx5` of a checkout, and runs it on each engine. With `record`, a shorter run
 /// writes its work requests to that file.
 pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String> {
-    debian::install(debian::VERBS)?;
-    debian::install(debian::SPDK)?;
+    debian::install(&[debian::VERBS, debian::C, debian::VERBS_HEADERS, debian::SPDK].concat())?;
     let folder = run::temporary("spdk")?;
     let program = compile(checkout, folder.path())?;
     let commit = commit(checkout);

@@ -21,18 +21,11 @@ pub(super) const SKIPPED: u8 = 77;
 /// The pause between two checks whether a step has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Whether steps build the programs that serve tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Programs {
-    /// The programs are up to date: this process has just built them.
-    Built,
-    /// Each step has cargo build the programs.
-    AskCargo,
-}
-
 /// The steps that are not started yet, and the folder for the logs of all steps.
 pub(super) struct Schedule {
-    programs: Programs,
+    /// Whether this process has just built the programs that serve tasks. Otherwise each step has cargo build
+    /// them.
+    are_built: bool,
     waiting: VecDeque<&'static Step>,
     folder: PathBuf,
 }
@@ -47,10 +40,10 @@ struct Running {
 
 impl Schedule {
     /// Creates a schedule of these steps, and the folder for their logs.
-    pub(super) fn new(steps: Vec<&'static Step>, programs: Programs) -> io::Result<Self> {
+    pub(super) fn new(steps: Vec<&'static Step>, are_built: bool) -> io::Result<Self> {
         let folder = run::root().join("target/test");
         fs::create_dir_all(&folder)?;
-        Ok(Self { programs, waiting: steps.into(), folder })
+        Ok(Self { are_built, waiting: steps.into(), folder })
     }
 
     /// Runs all steps. Writes a line when a step begins, and a line when the step ends.
@@ -105,7 +98,7 @@ impl Schedule {
         let itself = run::itself().map_err(io::Error::other)?;
         let mut command = run::program(&itself.to_string_lossy(), &["test", STEP, step.name]);
         command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file).env_remove(host::BUILT);
-        if self.programs == Programs::Built {
+        if self.are_built {
             command.env(host::BUILT, "1");
         }
         Ok(Running { step, child: Ends(command.spawn()?), log, start: Instant::now() })
@@ -166,11 +159,8 @@ mod tests {
     fn the_time_of_a_step_is_kept_for_the_next_run() {
         let folder = tempfile::tempdir().unwrap();
         let [step, ..] = STEPS else { panic!("no step") };
-        let schedule = Schedule {
-            programs: Programs::AskCargo,
-            waiting: VecDeque::new(),
-            folder: folder.path().to_path_buf(),
-        };
+        let folder = folder.path().to_path_buf();
+        let schedule = Schedule { are_built: false, waiting: VecDeque::new(), folder };
         assert_eq!(schedule.last(step), None);
         let took = Took { time: Duration::from_millis(61_900), cpu: Duration::ZERO };
         let report = Report { name: step.name, took, outcome: Outcome::Passed, log: String::new() };
