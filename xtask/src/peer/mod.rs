@@ -75,55 +75,56 @@ const SHOWN: &[(&str, &[&str])] = &[
     ("ibv_devinfo -v", &["GID[  0]:\t\tfe80:", "GID[  1]:\t\tfe80:", ", RoCE v1", ", RoCE v2"]),
 ];
 
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
-    only: Option<String>,
-    dpdk: bool,
-    pypi: bool,
-    built: bool,
-    rdma_core: Option<PathBuf>,
-    spdk: Option<PathBuf>,
-    record: Option<PathBuf>,
+/// The programs that an option selects.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Only(String),
+    Dpdk,
+    Pypi,
+    Built,
+    RdmaCore(PathBuf),
+    Spdk(PathBuf),
 }
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    run::with_options(arguments, HELP, parse, |options| {
-        run::status(match options {
-            Options { spdk: Some(checkout), record, .. } => spdk::check(&checkout, record.as_deref()),
-            Options { rdma_core: Some(checkout), .. } => {
-                on_device(|device, tell| device.checkout(&checkout, tell))
-            }
-            Options { dpdk: true, .. } => check_dpdk(),
-            Options { pypi: true, .. } => on_device(pypi::run),
-            Options { built: true, .. } => on_device(built::run),
-            Options { only, .. } => check(only.as_deref()),
+    run::with_options(arguments, HELP, parse, |(choice, record)| {
+        run::status(match choice {
+            None => check(None),
+            Some(Choice::Only(text)) => check(Some(&text)),
+            Some(Choice::Dpdk) => check_dpdk(),
+            Some(Choice::Pypi) => on_device(pypi::run),
+            Some(Choice::Built) => on_device(built::run),
+            Some(Choice::RdmaCore(checkout)) => on_device(|device, tell| device.checkout(&checkout, tell)),
+            Some(Choice::Spdk(checkout)) => spdk::check(&checkout, record.as_deref()),
         })
     })
 }
 
-fn parse(words: &mut run::Options) -> Result<Options, String> {
-    let mut options = Options::default();
+/// Returns the selected programs, and the file of `--record`.
+fn parse(words: &mut run::Options) -> Result<(Option<Choice>, Option<PathBuf>), String> {
+    let (mut choice, mut record) = (None, None);
     while let Some(option) = words.word()? {
-        match option.as_str() {
-            "--only" => options.only = Some(words.value()?),
-            "--dpdk" => options.dpdk = true,
-            "--pypi" => options.pypi = true,
-            "--built" => options.built = true,
-            "--rdma-core" => options.rdma_core = Some(words.value()?),
-            "--spdk" => options.spdk = Some(words.value()?),
-            "--record" => options.record = Some(words.value()?),
+        let chosen = match option.as_str() {
+            "--only" => Choice::Only(words.value()?),
+            "--dpdk" => Choice::Dpdk,
+            "--pypi" => Choice::Pypi,
+            "--built" => Choice::Built,
+            "--rdma-core" => Choice::RdmaCore(words.value()?),
+            "--spdk" => Choice::Spdk(words.value()?),
+            "--record" => {
+                record = Some(words.value()?);
+                continue;
+            }
             other => return Err(run::unknown(other)),
+        };
+        if choice.replace(chosen).is_some() {
+            return Err("--only, --dpdk, --pypi, --built, --rdma-core and --spdk exclude each other".into());
         }
     }
-    let Options { only, dpdk, pypi, built, rdma_core, spdk, .. } = &options;
-    let chosen = [only.is_some(), *dpdk, *pypi, *built, rdma_core.is_some(), spdk.is_some()];
-    if chosen.into_iter().filter(|chosen| *chosen).count() > 1 {
-        return Err("--only, --dpdk, --pypi, --built, --rdma-core and --spdk exclude each other".into());
-    }
-    if options.record.is_some() && options.spdk.is_none() {
+    if record.is_some() && !matches!(choice, Some(Choice::Spdk(_))) {
         return Err("--record goes with --spdk".into());
     }
-    Ok(options)
+    Ok((choice, record))
 }
 
 /// Runs all programs, or only the programs whose line contains `only`. Prints a line for each.
@@ -256,10 +257,10 @@ mod tests {
     #[test]
     fn a_recording_is_of_spdk() {
         let parsed = |line: &str| parse(&mut run::Options::new(line.split_whitespace()));
-        let options = parsed("--spdk spdk --record file").unwrap();
-        assert_eq!((options.spdk, options.record), (Some("spdk".into()), Some("file".into())));
-        assert_eq!(parsed(""), Ok(Options::default()));
-        assert_eq!(parsed("--only UD").unwrap().only.as_deref(), Some("UD"));
+        let recorded = (Some(Choice::Spdk("spdk".into())), Some("file".into()));
+        assert_eq!(parsed("--record file --spdk spdk"), Ok(recorded));
+        assert_eq!(parsed(""), Ok((None, None)));
+        assert_eq!(parsed("--only UD"), Ok((Some(Choice::Only("UD".into())), None)));
         for line in [
             "--only UD --dpdk",
             "--dpdk --spdk spdk",

@@ -73,27 +73,16 @@ pub(super) fn card(
             entry.findings(|finding| findings.push(finding));
             (entry.summary(options.stride).to_string(), begins(place))
         }
-        Piece::Words(words) => {
-            return writeln!(page, "<p class=\"gap\" id=\"r{number}\">{}</p>", Escaped(words.trim_end()));
-        }
+        Piece::Words(words) => return gap(page, number, words.trim_end()),
         Piece::Compressed { offset, entries } => {
-            return writeln!(
-                page,
-                "<p class=\"gap\" id=\"r{number}\">{entries} entries of the compressed completions from \
-                 byte {offset:#x} on, not expanded</p>"
-            );
+            let words = "entries of the compressed completions from byte";
+            return gap(page, number, &format!("{entries} {words} {offset:#x} on, not expanded"));
         }
         Piece::Empty { offset, blocks } => {
-            return writeln!(
-                page,
-                "<p class=\"gap\" id=\"r{number}\">{blocks} empty blocks from byte {offset:#x} on</p>"
-            );
+            return gap(page, number, &format!("{blocks} empty blocks from byte {offset:#x} on"));
         }
         Piece::Left { offset, bytes } => {
-            return writeln!(
-                page,
-                "<p class=\"gap\" id=\"r{number}\">{bytes} bytes are left over from byte {offset:#x} on</p>"
-            );
+            return gap(page, number, &format!("{bytes} bytes are left over from byte {offset:#x} on"));
         }
     };
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity()));
@@ -122,6 +111,11 @@ pub(super) fn card(
     }
     page.push_str("</aside>\n</div>\n</article>\n");
     Ok(())
+}
+
+/// Writes a line in the place of a card.
+fn gap(page: &mut String, number: usize, text: &str) -> fmt::Result {
+    writeln!(page, "<p class=\"gap\" id=\"r{number}\">{}</p>", Escaped(text))
 }
 
 /// Lists the findings about a piece, each with a link to its field.
