@@ -26,7 +26,7 @@ use tree::{Built, Left, Tree};
 use xtask::run;
 
 const HELP: &str = "\
-cargo xtask mutants [--shard K/N] [--no-alone] [FILE | FOLDER…]
+cargo xtask mutants [--shard K/N] [FILE | FOLDER…]
 cargo xtask mutants --known | --list
 
 Makes small changes of the library and the software device, one at a time, and runs the tests that
@@ -40,7 +40,6 @@ have a survivor without a reason. An interrupted run continues from the results 
 target/mutants/results.json.
 
   --shard K/N   run the K-th of N parts of all files, counted from 1
-  --no-alone    leave out changes of code that the compiler evaluates: each needs its own build
   --known       put the defects of xtask/mutants/known.tsv into the source, one at a time: tests
                 must notice each
   --list        print the list of survivors, and run nothing
@@ -65,21 +64,19 @@ fn main() -> ExitCode {
 struct Options {
     /// The index of this run's share of the files (counted from 0), and the number of shares.
     shard: (usize, usize),
-    alone: bool,
     /// Beginnings of names of the files to run. Without any, the run includes all files whose results are not
     /// up to date.
     files: Vec<String>,
 }
 
 fn parse(words: &mut run::Options) -> Result<Options, String> {
-    let mut options = Options { shard: (0, 1), alone: true, files: Vec::new() };
+    let mut options = Options { shard: (0, 1), files: Vec::new() };
     while let Some(word) = words.word()? {
         match word.as_str() {
             "--shard" => {
                 let value: String = words.value()?;
                 options.shard = shard(&value).ok_or(format!("`{value}` is no K/N"))?;
             }
-            "--no-alone" => options.alone = false,
             option if option.starts_with('-') => return Err(run::unknown(option)),
             _ => options.files.push(word),
         }
@@ -128,9 +125,7 @@ fn mutate(options: &Options) -> Result<(), String> {
             let computed = run.left.constant.contains(&it.number) && !run.reached.contains(&it.number);
             it.outcome = if computed { Outcome::Alone } else { Outcome::Survived };
         }
-        if options.alone {
-            run.alone()?;
-        }
+        run.alone()?;
         run.keep()?;
     }
     compare(&files, &results, &mut list)
