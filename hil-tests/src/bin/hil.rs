@@ -20,9 +20,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool, Box<dyn Error>> {
     let (mut device, mut filter, mut after) = (String::from("softdev"), String::new(), None);
-    let mut ways = Ok(Ways::default());
-    let (mut programs, mut measure) = (None, false);
+    let (mut ways, mut programs, mut measure) = (Ways::default(), None, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         if argument == "--measure" {
@@ -33,29 +43,20 @@ fn main() -> ExitCode {
             ("--device", Some(value)) => device = value,
             ("--filter", Some(value)) => filter = value,
             ("--after", Some(value)) => after = Some(value),
-            ("--ways", Some(value)) => ways = value.parse(),
+            ("--ways", Some(value)) => ways = value.parse()?,
             ("--programs", Some(value)) => programs = Some(PathBuf::from(value)),
             _ => {
-                eprintln!(
-                    "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] \
-                     [--after CASE] [--ways all|WAY|SEED] [--programs FOLDER] [--measure]"
-                );
-                return ExitCode::from(2);
+                return Err("usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] \
+                            [--after CASE] [--ways all|WAY|SEED] [--programs FOLDER] [--measure]"
+                    .into());
             }
         }
     }
-    let ways: Ways = match ways {
-        Ok(ways) => ways,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::from(2);
-        }
-    };
     // `HIL_HANG` names the cases in which this program hangs. Tests set the variable to check that `cargo
     // xtask hil` resets a board that hangs.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
     let selection = Selection { board: &device, filter: &filter, after: after.as_deref(), ways, measure };
-    let result = cases::run_guarded(
+    cases::run_guarded(
         selection,
         || open(&device, programs.as_deref()),
         guard,
@@ -71,15 +72,7 @@ fn main() -> ExitCode {
                 }
             }
         },
-    );
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
-    }
+    )
 }
 
 /// Reports a panic in a case as a failure of this case, so that the next case still runs. Boards panic if the
