@@ -25,16 +25,7 @@ pub struct WorkCompletion {
     pub wr_id: u64,
     pub status: u32,
     pub opcode: u32,
-    pub vendor_err: u32,
-    pub byte_len: u32,
-    pub imm: u32,
-    pub qp_num: u32,
-    pub src_qp: u32,
-    pub flags: u32,
-    pub pkey_index: u16,
-    pub slid: u16,
-    pub sl: u8,
-    pub dlid_path_bits: u8,
+    pub others: [u32; 8],
 }
 
 /// `struct ibv_recv_wr`.
@@ -204,17 +195,14 @@ pub struct QpEx {
     pub send: unsafe extern "C" fn(*mut QpEx),
     pub send_imm: unsafe extern "C" fn(*mut QpEx, u32),
     pub send_inv: unsafe extern "C" fn(*mut QpEx, u32),
-    pub send_tso: *const c_void,
-    pub set_ud_addr: *const c_void,
-    pub set_xrc_srqn: *const c_void,
+    pub between: [*const c_void; 3],
     pub set_inline_data: unsafe extern "C" fn(*mut QpEx, *const c_void, usize),
     pub set_inline_data_list: *const c_void,
     pub set_sge: unsafe extern "C" fn(*mut QpEx, u32, u64, u32),
     pub set_sge_list: unsafe extern "C" fn(*mut QpEx, usize, *const IbvSge),
     pub start: unsafe extern "C" fn(*mut QpEx),
     pub complete: unsafe extern "C" fn(*mut QpEx) -> c_int,
-    pub abort: *const c_void,
-    pub atomic_write: *const c_void,
+    pub behind: [*const c_void; 2],
 }
 
 /// `struct mlx5dv_qp_ex`.

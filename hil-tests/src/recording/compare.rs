@@ -101,8 +101,8 @@ pub fn compare(events: &[Event]) -> Comparison {
     let mut queue = Queue::default();
     for (event, line) in events.iter().zip(1..) {
         match event {
-            Event::Device { engine: Engine::MultiBlock, .. } => engine = XtsEngine::MultiBlock,
-            Event::Device { engine: Engine::SingleBlock, .. } => engine = XtsEngine::SingleBlock,
+            Event::Device { engine: Engine::MultiBlock } => engine = XtsEngine::MultiBlock,
+            Event::Device { engine: Engine::SingleBlock } => engine = XtsEngine::SingleBlock,
             Event::Qp { blocks, .. } => queue = Queue { blocks: *blocks as usize, is_fenced: false },
             Event::Ring { qp, from, blocks } => {
                 let (qpn, from) = (Qpn::from_low_bits(*qp), (*from).into());

@@ -18,7 +18,7 @@ pub enum Engine {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Device { engine: Engine, spdk: String },
+    Device { engine: Engine },
     Region { key: u32, address: u64, length: u64 },
     Mkey { number: u32, context: Hex },
     Psv(u32),

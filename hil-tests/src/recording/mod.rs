@@ -54,11 +54,11 @@ mod tests {
         let (mut device, mut requests) = (DeviceContext::UNKNOWN, 0);
         for event in spdk() {
             let blocks = match event {
-                Event::Device { engine: Engine::MultiBlock, .. } => {
+                Event::Device { engine: Engine::MultiBlock } => {
                     device.engine = Some(XtsEngine::MultiBlock);
                     continue;
                 }
-                Event::Device { engine: Engine::SingleBlock, .. } => {
+                Event::Device { engine: Engine::SingleBlock } => {
                     device.engine = Some(XtsEngine::SingleBlock);
                     continue;
                 }

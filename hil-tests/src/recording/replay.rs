@@ -49,7 +49,7 @@ pub fn replay(events: &[Event], faults: Faults) -> Result<Tally, String> {
     for (number, event) in events.iter().enumerate() {
         let at = |what: String| format!("line {}: {what}", number + 1);
         match event {
-            Event::Device { engine, .. } => {
+            Event::Device { engine } => {
                 finish(machine.take()).map_err(at)?;
                 profile.xts = match engine {
                     Engine::MultiBlock => XtsEngine::MultiBlock,

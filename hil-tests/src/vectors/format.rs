@@ -47,7 +47,6 @@ pub struct Vector {
 pub struct Qp {
     pub qpn: u32,
     pub wqe_cnt: u16,
-    pub start_pi: Int,
     pub sq_sig_all: u8,
     pub fm_cache: u8,
     pub max_inline_data: u32,
