@@ -162,14 +162,30 @@ fn with_other_tags(signature: &BlockSignature) -> Result<BlockSignature, ConfigE
         }
         _ => domain,
     };
-    let changed = match (signature.memory_domain().map(other), signature.wire_domain().map(other)) {
-        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
-        (Some(memory), None) => BlockSignature::memory(memory),
-        (None, Some(wire)) => BlockSignature::wire(wire),
-        (None, None) => *signature,
-    };
-    let changed = changed.with_check_mask(signature.check_mask());
-    signature.copy_mask().map_or(Ok(changed), |mask| changed.with_copy_mask(mask))
+    let changed = block_signature(signature.memory_domain().map(other), signature.wire_domain().map(other));
+    with_masks(changed.unwrap_or(*signature), signature.check_mask(), signature.copy_mask())
+}
+
+/// Returns the signature with these domains, or `None` if there is neither.
+pub fn block_signature(memory: Option<Domain>, wire: Option<Domain>) -> Option<BlockSignature> {
+    match (memory, wire) {
+        (Some(memory), Some(wire)) => Some(BlockSignature::both(memory, wire)),
+        (Some(memory), None) => Some(BlockSignature::memory(memory)),
+        (None, wire) => wire.map(BlockSignature::wire),
+    }
+}
+
+/// Returns the signature with these masks.
+///
+/// # Errors
+/// As [`BlockSignature::with_copy_mask`].
+pub fn with_masks(
+    signature: BlockSignature,
+    check_mask: u8,
+    copy_mask: Option<u8>,
+) -> Result<BlockSignature, ConfigError> {
+    let signature = signature.with_check_mask(check_mask);
+    copy_mask.map_or(Ok(signature), |mask| signature.with_copy_mask(mask))
 }
 
 /// The posting methods by which a case runs.

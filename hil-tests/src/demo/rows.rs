@@ -6,6 +6,7 @@ use super::kit::{KEY, dif, domain, pattern};
 use crate::board::{Board, DekSpec};
 use crate::expected;
 use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::way::block_signature;
 use mlx5_mkey::mkey::{BlockSignature, Crypto, Direction, Keytag, Signature, SignatureOrder};
 use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
 
@@ -106,12 +107,7 @@ impl Row {
     /// Returns the signature that the row prescribes for an mkey, if any.
     fn signature(&self) -> Option<BlockSignature> {
         let of = |signature| domain(signature, BlockSize::B512);
-        match (self.memory_signature.map(of), self.wire_signature.map(of)) {
-            (None, None) => None,
-            (Some(memory), None) => Some(BlockSignature::memory(memory)),
-            (None, Some(wire)) => Some(BlockSignature::wire(wire)),
-            (Some(memory), Some(wire)) => Some(BlockSignature::both(memory, wire)),
-        }
+        block_signature(self.memory_signature.map(of), self.wire_signature.map(of))
     }
 
     fn crypto(&self, order: SignatureOrder, dek: DekId) -> Crypto {

@@ -3,9 +3,9 @@
 use super::case::{Config, SignatureStep, Work};
 use crate::doorbell::Silent;
 use crate::request::{Flags, Objects, Request};
-use crate::way::Way;
+use crate::way::{Way, block_signature, with_masks};
 use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::mkey::{Access, BlockSignature, MemoryWindow, Mkey, MkeyConfig, SignatureChange};
+use mlx5_mkey::mkey::{Access, MemoryWindow, Mkey, MkeyConfig, SignatureChange};
 use mlx5_mkey::queue::{SendQueue, SendRequest};
 use mlx5_mkey::wqe::PreparedConfig;
 
@@ -92,17 +92,8 @@ fn signature(step: &SignatureStep) -> Result<SignatureChange, ConfigError> {
         let reset = *step == SignatureStep::Reset;
         return Ok(if reset { SignatureChange::Reset } else { SignatureChange::Keep });
     };
-    let signature = match (*memory, *wire) {
-        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
-        (Some(memory), None) => BlockSignature::memory(memory),
-        (None, Some(wire)) => BlockSignature::wire(wire),
-        (None, None) => unreachable!("cases have a signature in a domain"),
-    };
-    let signature = signature.with_check_mask(*check_mask);
-    Ok(SignatureChange::Set(match copy_mask {
-        Some(mask) => signature.with_copy_mask(*mask)?,
-        None => signature,
-    }))
+    let signature = block_signature(*memory, *wire).expect("cases have a signature in a domain");
+    Ok(SignatureChange::Set(with_masks(signature, *check_mask, *copy_mask)?))
 }
 
 /// Converts access rights of verbs (the bits IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and

@@ -8,7 +8,7 @@ use super::format::{
 use super::manner::{Limits, Replay, Tally, Verdict};
 use super::rules::{self, Asked, Refusal};
 use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
-use crate::way::{Poster, Way};
+use crate::way::{Poster, Way, block_signature, with_masks};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
     KlmEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureCapabilities,
@@ -531,7 +531,7 @@ impl Driver<'_> {
             Op::SetSigBlock { mem, wire, flags, check_mask, copy_mask, flags_raw, comp_mask } => {
                 let copy_mask = flags.iter().any(|flag| flag == "copy_mask").then_some(*copy_mask);
                 let signature = none(&[*flags_raw, *comp_mask])
-                    .and_then(|()| block_signature(mem, wire, *check_mask, copy_mask));
+                    .and_then(|()| signature(mem, wire, *check_mask, copy_mask));
                 self.setter(out, |open| once(&mut open.signature, signature, "second signature setter"))
             }
             Op::SetCrypto { standard_raw, data_unit_size_raw, order_raw, comp_mask, .. } => {
@@ -744,7 +744,7 @@ fn access(names: &[String]) -> Result<Access, Refusal> {
     })
 }
 
-fn block_signature(
+fn signature(
     memory: &Option<DomainSpec>,
     wire: &Option<DomainSpec>,
     check_mask: u8,
@@ -752,19 +752,11 @@ fn block_signature(
 ) -> Result<BlockSignature, Refusal> {
     let memory = memory.as_ref().map(domain).transpose()?;
     let wire = wire.as_ref().map(domain).transpose()?;
-    let signature = match (memory, wire) {
-        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
-        (Some(memory), None) => BlockSignature::memory(memory),
-        (None, Some(wire)) => BlockSignature::wire(wire),
-        (None, None) => return inexpressible("signature of no domain"),
+    let Some(signature) = block_signature(memory, wire) else {
+        return inexpressible("signature of no domain");
     };
-    let signature = signature.with_check_mask(check_mask);
-    match copy_mask {
-        Some(mask) => signature
-            .with_copy_mask(mask)
-            .map_err(|error| Refusal::CopyMask { error, memory_only: wire.is_none() }),
-        None => Ok(signature),
-    }
+    with_masks(signature, check_mask, copy_mask)
+        .map_err(|error| Refusal::CopyMask { error, memory_only: wire.is_none() })
 }
 
 fn domain(spec: &DomainSpec) -> Result<Domain, Refusal> {

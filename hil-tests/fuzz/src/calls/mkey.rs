@@ -4,6 +4,7 @@
 use super::lists;
 use crate::input::Input;
 use hil_scenarios::request::{OwnedLayout, OwnedList};
+use hil_scenarios::way::{block_signature, with_masks};
 use mlx5_mkey::error::{CheckError, ConfigError, ConfigPart};
 use mlx5_mkey::mkey::{
     BlockSignature, Crypto, ErrorCount, Keytag, Mkey, MkeyAttributes, MkeyConfig, MkeyKind, Signature,
@@ -132,15 +133,9 @@ fn with_tags(
     let Signature::T10Dif(dif) = &mut domain.signature else { return Err(absent) };
     set(dif);
     let pick = |other: DomainKind| if other == kind { Some(domain) } else { signature.domain(other) };
-    let changed = match (pick(DomainKind::Memory), pick(DomainKind::Wire)) {
-        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
-        (Some(memory), None) => BlockSignature::memory(memory),
-        (None, Some(wire)) => BlockSignature::wire(wire),
-        (None, None) => return Err(absent),
-    };
-    let changed = changed.with_check_mask(signature.check_mask());
-    let copied = signature.copy_mask().map(|mask| changed.with_copy_mask(mask)).transpose()?;
-    config.signature = SignatureChange::Set(copied.unwrap_or(changed));
+    let changed = block_signature(pick(DomainKind::Memory), pick(DomainKind::Wire)).ok_or(absent)?;
+    let changed = with_masks(changed, signature.check_mask(), signature.copy_mask())?;
+    config.signature = SignatureChange::Set(changed);
     Ok(())
 }
 

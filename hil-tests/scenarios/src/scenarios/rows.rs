@@ -6,6 +6,7 @@ use super::scenario::{Scenario, scenario};
 use crate::board::{Board, DekSpec};
 use crate::expected;
 use crate::qp_pair::{Tx, Verdict, Within};
+use crate::way::block_signature;
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -55,12 +56,7 @@ fn row(
             // stays a T10-DIF, so that rows E and I also convert one kind of signature into another.
             let memory = memory.map(change);
             let wire = if memory.is_some() { wire } else { wire.map(change) };
-            let signature = match (memory, wire) {
-                (Some(memory), Some(wire)) => Some(BlockSignature::both(memory, wire)),
-                (Some(memory), None) => Some(BlockSignature::memory(memory)),
-                (None, Some(wire)) => Some(BlockSignature::wire(wire)),
-                (None, None) => None,
-            };
+            let signature = block_signature(memory, wire);
             let crypto = crypto(direction, order, unit(direction, order, memory, wire), dek);
             let data = pattern(3 * 512, key.len() as u8);
             let images = expected::images(&data, signature.as_ref(), Some((&crypto, key)));
