@@ -8,9 +8,7 @@ use crate::ground::fault::{self, CallId, Course};
 use crate::ground::missing::{self, Missing};
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
-#[cfg(not(feature = "fuzz"))]
-use crate::ground::sys;
-use crate::ground::{descriptors, notice};
+use crate::ground::{descriptors, notice, sys};
 use crate::process::lock::{Inside, lock};
 use crate::process::{bell, life, schedule, worker};
 use crate::state::{Counts, State};
