@@ -9,15 +9,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// A public function: a free function, a method, or a function of a trait implementation.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Function {
-    /// The name of the type that has the function, without path and parameters. For a free function the text
-    /// is empty.
-    of: String,
-    /// The name of the implemented trait, or an empty text.
-    by: String,
-    name: String,
+/// Returns the name of a function: a free function (`of` is empty), a method of the type `of`, or a function of
+/// the trait `by` that `of` implements. Types and traits are named without paths and parameters.
+fn named(of: &str, by: &str, name: &str) -> String {
+    match (of, by) {
+        ("", _) => name.to_owned(),
+        (of, "") => format!("{of}::{name}"),
+        (of, by) => format!("<{of} as {by}>::{name}"),
+    }
 }
 
 /// The compiled instances of a function that must exist.
@@ -57,11 +56,11 @@ pub(super) fn check(
     program: &BTreeSet<&str>,
 ) -> Result<String, String> {
     let wanted = public(json).ok_or("rustdoc's JSON has another format")?;
-    let in_library: BTreeSet<Function> = library.iter().filter_map(|name| parse(name)).collect();
-    let in_program: BTreeSet<Function> = program.iter().filter_map(|name| parse(name)).collect();
+    let in_library: BTreeSet<String> = library.iter().filter_map(|name| parse(name)).collect();
+    let in_program: BTreeSet<String> = program.iter().filter_map(|name| parse(name)).collect();
     let of_users = program.iter().filter(|name| name.contains(USER));
-    let of_users: BTreeSet<Function> = of_users.filter_map(|name| parse(name)).collect();
-    let is_there = |function: &Function, wanted: Wanted| match wanted {
+    let of_users: BTreeSet<String> = of_users.filter_map(|name| parse(name)).collect();
+    let is_there = |function: &String, wanted: Wanted| match wanted {
         Wanted::One => in_library.contains(function) || in_program.contains(function),
         Wanted::OfSize => in_program.contains(function),
         Wanted::OfType => of_users.contains(function),
@@ -69,7 +68,7 @@ pub(super) fn check(
     let missing: Vec<String> = wanted
         .iter()
         .filter(|(function, wanted)| !is_there(function, *wanted))
-        .map(|(function, _)| function.to_string())
+        .map(|(function, _)| function.clone())
         .collect();
     if !missing.is_empty() {
         return Err(format!(
@@ -85,18 +84,8 @@ pub(super) fn check(
     Ok(format!("all {all} public functions are checked, {types} for types of a user and {sizes} for a size"))
 }
 
-impl std::fmt::Display for Function {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.of.as_str(), self.by.as_str()) {
-            ("", _) => write!(f, "{}", self.name),
-            (of, "") => write!(f, "{of}::{}", self.name),
-            (of, by) => write!(f, "<{of} as {by}>::{}", self.name),
-        }
-    }
-}
-
 /// Returns all public functions in rustdoc's JSON, without derived and blanket implementations.
-fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
+fn public(json: &str) -> Option<Vec<(String, Wanted)>> {
     let json: Value = serde_json::from_str(json).ok()?;
     let index = json.get("index")?.as_object()?;
     let item = |id: &Value| index.get(&id.to_string());
@@ -115,16 +104,15 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
             continue;
         }
         let of = type_name(block.get("for")?)?;
-        let by = block.get("trait")?.get("path").and_then(Value::as_str).map_or("", last).to_owned();
+        let by = block.get("trait")?.get("path").and_then(Value::as_str).map_or("", last);
         let own_trait = block.get("trait")?.get("id").and_then(item);
         let provided = own_trait.and_then(|found| found.get("inner")?.get("trait")?.get("items")?.as_array());
         let outer = wanted(block.get("generics")?)?;
         let mut add = |function: &Value| {
-            let name = function.get("name")?.as_str()?.to_owned();
             let inner = function.get("inner")?.get("function")?;
             if inner.get("has_body")? == true {
                 let wanted = outer.max_of(wanted(inner.get("generics")?)?);
-                let function = Function { of: of.clone(), by: by.clone(), name };
+                let function = named(&of, by, function.get("name")?.as_str()?);
                 if !found.iter().any(|(known, _)| *known == function) {
                     found.push((function, wanted));
                 }
@@ -141,11 +129,7 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
     }
     for (id, entry) in index.iter().filter(|(id, _)| !owned.contains(*id)) {
         if let (Some(inner), false) = (entry.pointer("/inner/function"), id.is_empty()) {
-            let name = entry.get("name")?.as_str()?.to_owned();
-            found.push((
-                Function { of: String::new(), by: String::new(), name },
-                wanted(inner.get("generics")?)?,
-            ));
+            found.push((entry.get("name")?.as_str()?.to_owned(), wanted(inner.get("generics")?)?));
         }
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -218,10 +202,9 @@ fn last(path: &str) -> &str {
 
 /// Parses a demangled symbol. A reference to any type becomes `&?`, because the library implements its traits
 /// for references to all types alike.
-fn parse(symbol: &str) -> Option<Function> {
-    let free = |name: &str| Function { of: String::new(), by: String::new(), name: last(name).to_owned() };
+fn parse(symbol: &str) -> Option<String> {
     let Some(rest) = symbol.strip_prefix('<') else {
-        return symbol.starts_with("mlx5_mkey::").then(|| free(&plain(symbol)));
+        return symbol.starts_with("mlx5_mkey::").then(|| last(&plain(symbol)).to_owned());
     };
     let end = closing(rest)?;
     let (inside, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
@@ -236,7 +219,7 @@ fn parse(symbol: &str) -> Option<Function> {
         None if of.starts_with('(') => "()".into(),
         None => last(&plain(of)).to_owned(),
     };
-    Some(Function { of, by: last(&plain(by)).to_owned(), name })
+    Some(named(&of, last(&plain(by)), &name))
 }
 
 /// Returns each character with its offset, and with the nesting depth of angle brackets after the character.
@@ -370,7 +353,6 @@ mod tests {
 
     #[test]
     fn names_are_read_without_what_is_in_brackets() {
-        let read = |symbol| parse(symbol).map(|function| function.to_string());
         for (symbol, name) in [
             ("<mlx5_mkey::queue::send::SendQueue<D>>::cancel", Some("SendQueue::cancel")),
             ("<mlx5_mkey::a::B<fn() -> u8>>::c::<fn(&D) -> E>", Some("B::c")),
@@ -380,7 +362,7 @@ mod tests {
             ("<mlx5_mkey::a::B>::c::{closure#0}", None),
             ("core::fmt::write", None),
         ] {
-            assert_eq!(read(symbol).as_deref(), name, "{symbol}");
+            assert_eq!(parse(symbol).as_deref(), name, "{symbol}");
         }
     }
 }
