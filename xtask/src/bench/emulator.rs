@@ -54,14 +54,11 @@ enum Bound {
 /// The name of a work, and its value in each round.
 type Row = (String, Vec<f64>);
 
-/// The result as text, and a line for each ratio outside its bound.
-pub(super) struct Measured {
-    pub(super) text: String,
-    pub(super) missed: Vec<String>,
-}
-
-/// Measures all works. `json` selects JSON instead of a table.
-pub(super) fn measure(json: bool) -> Result<Measured, String> {
+/// Measures all works, and returns the result as text. `json` selects JSON instead of a table.
+///
+/// # Errors
+/// A line for each ratio outside its bound. The result was printed then.
+pub(super) fn measure(json: bool) -> Result<String, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
     let folder = run::temporary("emulator")?;
@@ -79,8 +76,13 @@ pub(super) fn measure(json: bool) -> Result<Measured, String> {
     }
     let ratios: Vec<Ratio> = RATIOS.iter().map(|wanted| Ratio::of(&rows, wanted)).collect();
     let text = if json { object(&rows) } else { table(&rows, &ratios) };
-    let missed = ratios.iter().filter(|ratio| !ratio.holds).map(|ratio| ratio.line.clone()).collect();
-    Ok(Measured { text, missed })
+    let missed: Vec<_> =
+        ratios.iter().filter(|ratio| !ratio.holds).map(|ratio| ratio.line.as_str()).collect();
+    if missed.is_empty() {
+        return Ok(text);
+    }
+    print!("{text}");
+    Err(missed.join("\n"))
 }
 
 fn round(device: &Device<'_>, load: &str) -> Result<Vec<(String, f64)>, String> {

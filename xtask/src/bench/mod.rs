@@ -9,7 +9,6 @@ mod table;
 mod times;
 
 use crate::outcome::Outcome;
-use emulator::Measured;
 use record::{Counts, Profile, Row};
 use std::env::consts::ARCH;
 use std::fs;
@@ -127,30 +126,6 @@ const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERM
 /// Counts instructions or measures times, as `arguments` say. Prints the result, or writes it to the file
 /// that an option names.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
-        let measured = match rest {
-            [] => emulator::measure(false),
-            [json] if json == "--json" => emulator::measure(true),
-            _ => return run::misuse(HELP),
-        };
-        return match measured {
-            Ok(Measured { text, missed }) if missed.is_empty() => run::print(&text, 0),
-            Ok(Measured { text, missed }) => {
-                let status = run::print(&text, 1);
-                run::failed(&missed.join("\n"));
-                status
-            }
-            Err(message) => run::failed(&message),
-        };
-    }
-    if let [only] = arguments
-        && only == "--guest"
-    {
-        return match guest::measure() {
-            Ok(text) => run::print(&text, 0),
-            Err(message) => run::failed(&message),
-        };
-    }
     let (host, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| *argument == "--host");
     let counted = || if host.is_empty() { everywhere() } else { native() };
@@ -159,6 +134,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         [] => timed().map(|rows| format!("{}{}", table::text(&rows), footnote())),
         ["--json"] => timed().map(|rows| table::json(&rows, &Conditions::now())),
         ["--svg", file] => draw(file),
+        ["--emulator"] => emulator::measure(false),
+        ["--emulator", "--json"] => emulator::measure(true),
+        ["--guest"] => guest::measure(),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
         ["--record-times"] => time(Profile::Release).and_then(times::write),
         ["--readme"] => {
