@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// Returns the name of a function: a free function (`of` is empty), a method of the type `of`, or a function of
-/// the trait `by` that `of` implements. Types and traits are named without paths and parameters.
+/// Returns the name of a function: a free function (`of` is empty), a method of the type `of`, or a function
+/// of the trait `by` that `of` implements. Types and traits are named without paths and parameters.
 fn named(of: &str, by: &str, name: &str) -> String {
     match (of, by) {
         ("", _) => name.to_owned(),
