@@ -20,9 +20,9 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::DataSegment;
+use mlx5_mkey::wqe::PreparedConfig;
 use parts::{OurIo, Queue};
 pub use parts::{mkey, use_completion};
-use requests::Volume;
 use zerocopy::big_endian::{U16, U32};
 
 /// The number of the first queue pair.
@@ -67,7 +67,8 @@ pub struct Ours<'m> {
     /// The kind of work for which the I/Os are prepared.
     work: Option<Work>,
     ios: Vec<OurIo>,
-    volume: Volume,
+    /// The configuration that all I/Os of a volume have in common.
+    volume: PreparedConfig,
     queue: Queue<'m>,
     shared: SharedSendQueue<'m, UarDoorbell>,
     limited: Queue<'m>,
@@ -103,7 +104,7 @@ impl<'m> Ours<'m> {
         Self {
             work: None,
             ios: Vec::new(),
-            volume: Volume::new(Work::List1),
+            volume: requests::prepared(Work::List1),
             queue: first,
             shared: SharedSendQueue::new(shared),
             limited,
@@ -228,7 +229,7 @@ impl<'m> Ours<'m> {
         let Self { queue, ios, .. } = self;
         let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };
         let entries = io.entries.get(..work.entries()).unwrap_or_default();
-        queue.request(0).configure_mkey(mkey, &Volume::complete(work), entries)?;
+        queue.request(0).configure_mkey(mkey, &requests::complete(work), entries)?;
         queue.ring_doorbell();
         Ok(())
     }
@@ -326,7 +327,7 @@ impl Side for Ours<'_> {
                 mkey: mkey(work.kind()),
             };
             self.ios = Io::all(work.entries()).into_iter().map(io).collect();
-            self.volume = Volume::new(work);
+            self.volume = requests::prepared(work);
             for at in (0..IOS).filter(|_| !work.is_first()) {
                 self.queue.restart(|_| {});
                 self.configure(work, at).map_err(|_| "a first configuration")?;

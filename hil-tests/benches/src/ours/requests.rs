@@ -12,31 +12,22 @@ use mlx5_mkey::queue::{CompletionQueue, Doorbell, QpRouter, SendQueue};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, Seed, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
-/// The prepared configuration for all I/Os of a volume. Only tweak and reference tag change.
-pub(super) struct Volume {
-    pub(super) prepared: PreparedConfig,
+/// Returns the prepared configuration for all I/Os of a volume. Only tweak and reference tag change.
+pub(super) fn prepared(work: Work) -> PreparedConfig {
+    let kind = mkey(work.kind()).kind();
+    // All sides have data units of 512 bytes in this work, also with a signature, so that their counts can be
+    // compared.
+    PreparedConfig::with_any_data_unit(kind, &config(work)).expect("what such an mkey can have")
 }
 
-impl Volume {
-    pub(super) fn new(work: Work) -> Self {
-        let kind = mkey(work.kind()).kind();
-        // All sides have data units of 512 bytes in this work, also with a signature, so that their counts
-        // can be compared.
-        let prepared = PreparedConfig::with_any_data_unit(kind, &config(work));
-        let prepared = prepared.expect("what such an mkey can have");
-        Self { prepared }
-    }
-
-    /// Returns the full configuration of an mkey, for its first request. Later requests change only a part.
-    pub(super) fn complete(work: Work) -> PreparedConfig {
-        let complete = match work {
-            Work::ReconfigureList4 => Work::List4,
-            Work::ReconfigureTweak => Work::Xts4,
-            Work::ReconfigureRefTag => Work::T10Dif1,
-            work => work,
-        };
-        Self::new(complete).prepared
-    }
+/// Returns the full configuration of an mkey, for its first request. Later requests change only a part.
+pub(super) fn complete(work: Work) -> PreparedConfig {
+    prepared(match work {
+        Work::ReconfigureList4 => Work::List4,
+        Work::ReconfigureTweak => Work::Xts4,
+        Work::ReconfigureRefTag => Work::T10Dif1,
+        work => work,
+    })
 }
 
 /// Returns the properties that the requests of a work change, without the layout.
@@ -95,7 +86,7 @@ macro_rules! posts {
             pub(super) fn $name<const BATCHED: usize>(
                 queue: &mut Queue<'_>,
                 ios: &mut [OurIo],
-                $volume: &mut Volume,
+                $volume: &mut PreparedConfig,
             ) -> Result<(), PostError> {
                 for ios in ios.as_chunks_mut::<BATCHED>().0 {
                     let mut batch = queue.batch();
@@ -112,36 +103,36 @@ macro_rules! posts {
 
 posts! {
     list1(request, our, volume) {
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<1>(&our.io))
+        request.configure_mkey(&mut our.mkey, volume, entries::<1>(&our.io))
     }
 
     /// Posts a list of 4 entries, also for work that changes only the list.
     list4(request, our, volume) {
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))
+        request.configure_mkey(&mut our.mkey, volume, entries::<4>(&our.io))
     }
 
     /// Posts a list with a number of entries that the compiler does not know.
     list_dyn(request, our, volume) {
-        request.configure_mkey(&mut our.mkey, &volume.prepared, our.list.as_slice())
+        request.configure_mkey(&mut our.mkey, volume, our.list.as_slice())
     }
 
     /// Posts a list of 4 entries, and crypto with a new tweak.
     xts4(request, our, volume) {
-        volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))?;
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))
+        volume.set_tweak(Tweak::from_lba(our.io.lba))?;
+        request.configure_mkey(&mut our.mkey, volume, entries::<4>(&our.io))
     }
 
     /// Posts a list of 1 entry, and T10-DIF with a new reference tag.
     t10dif1(request, our, volume) {
-        volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<1>(&our.io))
+        volume.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
+        request.configure_mkey(&mut our.mkey, volume, entries::<1>(&our.io))
     }
 
     /// Posts a list of 4 entries, T10-DIF with a new reference tag, and crypto with a new tweak.
     t10dif_xts4(request, our, volume) {
-        volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))?;
-        volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))
+        volume.set_tweak(Tweak::from_lba(our.io.lba))?;
+        volume.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
+        request.configure_mkey(&mut our.mkey, volume, entries::<4>(&our.io))
     }
 
     interleaved3(request, our, volume) {
@@ -153,7 +144,7 @@ posts! {
         };
         let [a, b, c, ..] = &our.io.entries;
         let layout = Layout::Interleaved { repeat: 4, entries: &[stream(a), stream(b), stream(c)] };
-        request.configure_mkey(&mut our.mkey, &volume.prepared, layout)
+        request.configure_mkey(&mut our.mkey, volume, layout)
     }
 
     rdma_write(request, our, _volume) {
@@ -161,13 +152,13 @@ posts! {
     }
 
     new_tweak(request, our, volume) {
-        volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))?;
-        request.configure_mkey(&mut our.mkey, &volume.prepared, Layout::Unchanged)
+        volume.set_tweak(Tweak::from_lba(our.io.lba))?;
+        request.configure_mkey(&mut our.mkey, volume, Layout::Unchanged)
     }
 
     new_ref_tag(request, our, volume) {
-        volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
-        request.configure_mkey(&mut our.mkey, &volume.prepared, Layout::Unchanged)
+        volume.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
+        request.configure_mkey(&mut our.mkey, volume, Layout::Unchanged)
     }
 }
 
@@ -176,21 +167,25 @@ posts! {
 pub(super) fn list4_locked(
     queue: &mut Queue<'_>,
     ios: &mut [OurIo],
-    volume: &Volume,
+    volume: &PreparedConfig,
 ) -> Result<(), PostError> {
     for our in ios {
         let request = queue.request(our.io.id).signaled();
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))?;
+        request.configure_mkey(&mut our.mkey, volume, entries::<4>(&our.io))?;
     }
     Ok(())
 }
 
 /// Posts lists of 4 entries to a full queue, which must refuse each.
 #[inline(never)]
-pub(super) fn list4_refused(queue: &mut Queue<'_>, ios: &mut [OurIo], volume: &Volume) -> Result<(), Fault> {
+pub(super) fn list4_refused(
+    queue: &mut Queue<'_>,
+    ios: &mut [OurIo],
+    volume: &PreparedConfig,
+) -> Result<(), Fault> {
     for our in ios {
         let request = queue.request(our.io.id).signaled();
-        match request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io)) {
+        match request.configure_mkey(&mut our.mkey, volume, entries::<4>(&our.io)) {
             Err(error @ (PostError::SendRingFull { .. } | PostError::TooManyRequests { .. })) => {
                 black_box(error);
             }
@@ -206,7 +201,7 @@ pub(super) fn list4_after_completion(
     queue: &mut Queue<'_>,
     completions: &mut CompletionQueue<'_>,
     ios: &mut [OurIo],
-    volume: &Volume,
+    volume: &PreparedConfig,
 ) -> Result<Result<(), Fault>, PostError> {
     for our in ios {
         let mut router = QpRouter { queues: &mut *queue, mkeys: &mut [] };
@@ -214,7 +209,7 @@ pub(super) fn list4_after_completion(
             return Ok(Err(fault));
         }
         let request = queue.request(our.io.id).signaled();
-        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))?;
+        request.configure_mkey(&mut our.mkey, volume, entries::<4>(&our.io))?;
         queue.ring_doorbell();
     }
     Ok(Ok(()))
@@ -246,12 +241,12 @@ macro_rules! ios {
                 queue: &mut Queue<'_>,
                 completions: &mut CompletionQueue<'_>,
                 ios: &mut [OurIo],
-                $volume: &mut Volume,
+                $volume: &mut PreparedConfig,
             ) -> Result<Result<(), Fault>, PostError> {
                 for $our in ios {
                     $prepare;
                     let (id, mkey) = ($our.io.id, &mut $our.mkey);
-                    queue.request(id).configure_mkey(mkey, &$volume.prepared, $entries)?;
+                    queue.request(id).configure_mkey(mkey, $volume, $entries)?;
                     let all = Sge { address: 0, length: mkey.length() as u32, lkey: mkey.key() };
                     queue.request(id).signaled().rdma_write(remote(&$our.io), &[all])?;
                     queue.ring_doorbell();
@@ -268,12 +263,12 @@ macro_rules! ios {
 ios! {
     io_list4(our, volume) {} entries::<4>(&our.io);
     io_list4_dyn(our, volume) {} our.list.as_slice();
-    io_xts4(our, volume) { volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))? } entries::<4>(&our.io);
+    io_xts4(our, volume) { volume.set_tweak(Tweak::from_lba(our.io.lba))? } entries::<4>(&our.io);
     io_t10dif1(our, volume) {
-        volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
+        volume.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
     } entries::<1>(&our.io);
     io_t10dif_xts4(our, volume) {
-        volume.prepared.set_tweak(Tweak::from_lba(our.io.lba))?;
-        volume.prepared.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
+        volume.set_tweak(Tweak::from_lba(our.io.lba))?;
+        volume.set_ref_tag(DomainKind::Wire, our.io.lba as u32)?;
     } entries::<4>(&our.io);
 }
