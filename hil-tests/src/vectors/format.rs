@@ -32,7 +32,16 @@ impl<'de> Deserialize<'de> for Int {
 
 /// Bytes, which the file format writes as hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Hex(#[serde(deserialize_with = "hex::deserialize")] pub Vec<u8>);
+#[serde(try_from = "String")]
+pub struct Hex(pub Vec<u8>);
+
+impl TryFrom<String> for Hex {
+    type Error = hex::FromHexError;
+
+    fn try_from(digits: String) -> Result<Self, Self::Error> {
+        hex::decode(digits).map(Self)
+    }
+}
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Vector {
