@@ -55,7 +55,8 @@ fn main() -> ExitCode {
 fn faults() -> io::Result<Vec<String>> {
     let root = root();
     let mut faults = Vec::new();
-    let mut files = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md"].map(|page| root.join(page)).to_vec();
+    let top = ["Cargo.toml", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
+    let mut files = top.map(|name| root.join(name)).to_vec();
     for folder in ["src", "hil-tests", "xtask"] {
         files.extend(run::files(&root.join(folder))?);
     }
@@ -125,10 +126,8 @@ fn check_flow(one: &Crate<'_>, rows: &[Row], faults: &mut Vec<String>) {
 
 /// Checks that a package has the lints of the workspace, or at least the lint that refuses `unsafe`.
 fn check_lints(name: &str, manifest: &str, faults: &mut Vec<String>) {
-    if !["[lints]\nworkspace = true\n", "unsafe_code = \"deny\"\n"]
-        .iter()
-        .any(|lints| manifest.contains(lints))
-    {
+    let (shared, own) = ("[lints]\nworkspace = true\n", "unsafe_code = \"deny\"\n");
+    if !manifest.contains(own) && (name == "Cargo.toml" || !manifest.contains(shared)) {
         faults.push(format!("{name}: the package has no lint against unsafe"));
     }
 }
@@ -191,6 +190,9 @@ mod tests {
         assert_eq!(found("[lints.rust]\nunsafe_code = \"deny\"\n"), [""; 0]);
         let fault = "a/Cargo.toml: the package has no lint against unsafe";
         assert_eq!(found("[package]\nedition.workspace = true\n"), [fault]);
+        let mut faults = Vec::new();
+        check_lints("Cargo.toml", "[lints]\nworkspace = true\n", &mut faults);
+        assert_eq!(faults, ["Cargo.toml: the package has no lint against unsafe"]);
     }
 
     fn read(files: &[(&str, &str)]) -> Vec<Source> {

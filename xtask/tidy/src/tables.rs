@@ -224,10 +224,11 @@ pub(crate) struct Words {
 }
 
 pub(crate) const WORDS: &[Words] = &[
-    // The compiler refuses `unsafe` where no attribute names this lint. Files that may name it access memory
-    // and registers that a device shares, have barriers or interfaces to C, or are bare-metal programs.
+    // The compiler refuses `unsafe` where no attribute of the file or of a module above it names this lint.
+    // Files that may contain these words access memory and registers that a device shares, have barriers or
+    // interfaces to C, or are bare-metal programs.
     Words {
-        words: &["unsafe_code"],
+        words: &["unsafe_code", "unsafe {", "unsafe impl ", "unsafe extern \"C\" {", "#[unsafe("],
         files: &[
             "hil-tests/benches/src/bin/bench/counter.rs",
             "hil-tests/benches/src/bin/bench/devx.rs",
@@ -269,7 +270,10 @@ pub(crate) const WORDS: &[Words] = &[
             "hil-tests/firmware/src/memory.rs",
             "hil-tests/firmware/src/mmu.rs",
             "hil-tests/firmware/src/provoke.rs",
+            "hil-tests/freestanding/src/commands.rs",
+            "hil-tests/freestanding/src/foreign.rs",
             "hil-tests/freestanding/src/lib.rs",
+            "hil-tests/fuzz/src/coverage.rs",
             "hil-tests/fuzz/src/main.rs",
             "hil-tests/fuzz/src/memory.rs",
             "hil-tests/fuzz/tests/exhaustive.rs",
@@ -299,6 +303,7 @@ pub(crate) const WORDS: &[Words] = &[
             "src/queue/barrier.rs",
             "src/queue/completion_queue/tests/events.rs",
             "src/queue/registers.rs",
+            "src/queue/registers/tests.rs",
             "src/queue/ring.rs",
             "src/queue/send_ring.rs",
             "xtask/parsers/tests/linear.rs",
