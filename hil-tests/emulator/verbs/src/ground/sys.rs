@@ -285,11 +285,14 @@ const NO_CANCELLATION: c_int = 1;
 /// The signals that report a bad address, as the kernel's set of signals.
 const FAULTS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS);
 
-/// All signals but [`FAULTS`], the two that the kernel lets no thread block, and the two that the C library
-/// keeps for itself.
-const ALL_THAT_CAN_WAIT: u64 = !(FAULTS | bit(libc::SIGKILL) | bit(libc::SIGSTOP) | bit(32) | bit(33));
+/// The signals that the C library keeps for itself. A thread never blocks them.
+const INTERNAL: u64 = bit(32) | bit(33);
 
-const fn bit(signal: c_int) -> u64 {
+/// All signals but [`FAULTS`], [`INTERNAL`], and the two that the kernel lets no thread block.
+const ALL_THAT_CAN_WAIT: u64 = !(FAULTS | INTERNAL | bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+
+/// Returns the kernel's set of this one signal.
+pub(crate) const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
@@ -301,7 +304,8 @@ thread_local! {
     static RECEIVES_FAULTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Records that the program has a handler of a signal that is not in [`FAULTS`].
+/// Records that the program has a handler of a signal that is not in [`FAULTS`]. Another thread may be in
+/// [`undisturbed`] without waiting signals at this moment, and may run the handler there once.
 pub(crate) fn note_handler() {
     HAS_HANDLERS.store(true, Ordering::Relaxed);
 }
@@ -311,13 +315,25 @@ pub(crate) fn forget_waiting() {
     let _ = RECEIVES_FAULTS.try_with(|receives| receives.set(false));
 }
 
+/// Changes the signals that wait in this thread, as `sigprocmask` does. `None` changes nothing. Returns the
+/// signals that waited before. The system call makes the function usable in handlers.
+pub(crate) fn change_waiting(how: c_int, signals: Option<u64>) -> Result<u64, Errno> {
+    let signals = signals.map(|signals| signals & !INTERNAL);
+    let (new, mut before) = (signals.as_ref().map_or(std::ptr::null(), std::ptr::from_ref), 0_u64);
+    // SAFETY: the location of errno is always valid for its thread. The kernel's sets have 8 bytes, and both
+    // variables live until the call is over.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let failed =
+            libc::syscall(libc::SYS_rt_sigprocmask, how, new, &raw mut before, size_of::<u64>()) != 0;
+        let error = std::mem::replace(&mut *libc::__errno_location(), errno);
+        if failed { Err(Errno(error)) } else { Ok(before) }
+    }
+}
+
 /// Lets these signals wait in this thread, and no others. Returns the signals that waited before.
 fn set_waiting(signals: u64) -> u64 {
-    let mut before = 0_u64;
-    let (new, old) = (&raw const signals, &raw mut before);
-    // SAFETY: the kernel's sets have 8 bytes. Both variables live until the call is over.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>()) };
-    before
+    change_waiting(libc::SIG_SETMASK, Some(signals)).unwrap_or(0)
 }
 
 /// Runs `body` on a thread of the program so that the program notices nothing: handlers of signals and

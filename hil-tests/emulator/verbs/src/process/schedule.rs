@@ -84,8 +84,8 @@ pub(crate) fn work_before_call(devices: &mut Devices) {
 }
 
 /// Does the device's work on a thread of the program that has released the spin lock at the address
-/// `released`, unless another thread holds the devices' lock or waits for it. Signals and cancellation wait
-/// until the work is done.
+/// `released`, unless another thread holds the devices' lock or waits for it. Handlers of signals and
+/// cancellation wait until the work is done.
 pub(crate) fn look(released: usize) {
     if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() || is_skipped(released) {
         return;

@@ -7,6 +7,7 @@ use crate::verbs::{End, errno_behind_a_lock};
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use mlx5_testing::preload::{Side::Inside, preloaded};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static BLOCKED_IN_HANDLER: AtomicU32 = AtomicU32::new(0);
@@ -112,6 +113,50 @@ fn the_device_survives_bad_addresses_on_a_thread_that_blocks_signals() {
             change(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         }
     }
+    unsafe extern "C" {
+        fn sighold(signal: c_int) -> c_int;
+    }
+    fail_a_request();
+    // SAFETY: the argument is the number of a signal.
+    assert_eq!(unsafe { sighold(libc::SIGSEGV) }, 0);
+    fail_a_request();
+    assert_eq!(blocked(), 1);
+}
+
+#[test]
+fn a_handler_waits_while_its_thread_does_the_devices_work() {
+    let Inside = preloaded() else { return };
+    let _end = End::loopback();
+    // SAFETY: the call has no argument.
+    let status = format!("/proc/self/task/{}/status", unsafe { libc::gettid() });
+    // Another thread looks which signals wait in this one, which does the device's work again and again.
+    let waits = |looks| {
+        std::thread::scope(|scope| {
+            let is_free = |_| std::fs::read_to_string(&status).unwrap().contains("SigBlk:\t0000000000000000");
+            let (begun, has_begun) = channel();
+            let looker = scope.spawn(move || {
+                // All signals wait while the C library makes a thread.
+                has_begun.recv().unwrap();
+                !(0..looks).all(is_free)
+            });
+            begun.send(()).unwrap();
+            while !looker.is_finished() {
+                errno_behind_a_lock(0);
+            }
+            looker.join().unwrap()
+        })
+    };
+    // The first look finds out which signals wait. Some calls need no look.
+    (0..64).for_each(|_| {
+        errno_behind_a_lock(0);
+    });
+    assert!(!waits(1000));
+    unsafe extern "C" {
+        fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    }
+    // SAFETY: the handler is a function with one argument.
+    assert_eq!(unsafe { __sysv_signal(libc::SIGUSR1, count as *const () as sighandler_t) }, libc::SIG_DFL);
+    assert!(waits(100_000));
 }
 
 #[test]

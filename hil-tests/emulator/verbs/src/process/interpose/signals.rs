@@ -4,6 +4,8 @@
 //!
 //! The program's handlers of other signals must not run while its thread does the device's work. The
 //! replacements record whether there are such handlers, and whether a thread changes its waiting signals.
+//! They see neither system calls that go past the C library after the device was opened, nor `sigset`,
+//! `siglongjmp` and `swapcontext`.
 #![allow(unsafe_code)]
 
 use super::next::{Next, fail, next};
@@ -76,8 +78,8 @@ fn note(signal: c_int, action: &libc::sigaction) {
     }
 }
 
-/// Installs the handler, and keeps the program's actions. Does nothing if the handler is already there, or
-/// under valgrind, which reports bad addresses itself.
+/// Records whether the program has handlers, installs the handler, and keeps the program's actions. Does
+/// nothing if the handler is already there. Installs none under valgrind, which reports bad addresses itself.
 pub(super) fn catch() {
     let Some(original) = original().filter(|_| !direct::is_enabled()) else { return };
     for signal in 1..=libc::SIGRTMAX() {
@@ -144,11 +146,9 @@ extern "C" fn on_signal(signal: c_int, information: *mut siginfo_t, context: *mu
             // SAFETY: the program has set this handler, for a call with these arguments. The kernel restores
             // the set of blocked signals when `on_signal` returns.
             unsafe {
-                let mut mask = action.sa_mask;
-                if action.sa_flags & libc::SA_NODEFER == 0 {
-                    libc::sigaddset(&raw mut mask, signal);
-                }
-                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const mask, std::ptr::null_mut());
+                let own = if action.sa_flags & libc::SA_NODEFER == 0 { sys::bit(signal) } else { 0 };
+                let _ =
+                    sys::change_waiting(libc::SIG_BLOCK, Some(program.mask.load(Ordering::Acquire) | own));
                 if action.sa_flags & libc::SA_SIGINFO == 0 {
                     std::mem::transmute::<usize, extern "C" fn(c_int)>(handler)(signal);
                 } else {
@@ -193,21 +193,34 @@ pub(crate) unsafe extern "C" fn sigaction(
     0
 }
 
-/// Sets the handler for a signal, and returns the handler from before.
+/// Sets the handler for a signal with these flags, and returns the handler from before.
 ///
 /// # Safety
-/// The caller keeps the contract of the C library's function.
-// SAFETY: the function deliberately has the name of the C library's function that it replaces.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+/// The handler can be called with the number of a signal.
+unsafe fn set(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     // SAFETY: structures of numbers, for which zeros are valid.
     let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-    (new.sa_sigaction, new.sa_flags) = (handler, libc::SA_RESTART);
+    (new.sa_sigaction, new.sa_flags) = (handler, flags);
     // SAFETY: both structures live until the call is over, and the program has set the handler.
     match unsafe { sigaction(signal, &raw const new, &raw mut old) } {
         0 => old.sa_sigaction,
         _ => libc::SIG_ERR,
     }
+}
+
+/// Changes the signals that wait in this thread, for a replaced function.
+///
+/// # Safety
+/// Both pointers are null or lead to a set of signals, as the C library's functions ask for.
+unsafe fn change(how: c_int, new: *const libc::sigset_t, old: *mut libc::sigset_t) -> Result<(), Errno> {
+    sys::forget_waiting();
+    // SAFETY: by contract. A set of signals begins with the kernel's set, which has 8 bytes.
+    let before = sys::change_waiting(how, unsafe { new.cast::<u64>().as_ref() }.copied())?;
+    // SAFETY: see above.
+    if let Some(old) = unsafe { old.cast::<u64>().as_mut() } {
+        *old = before;
+    }
+    Ok(())
 }
 
 /// Changes the signals that wait in this thread.
@@ -221,10 +234,8 @@ pub(crate) unsafe extern "C" fn pthread_sigmask(
     new: *const libc::sigset_t,
     old: *mut libc::sigset_t,
 ) -> c_int {
-    let next = next!(pthread_sigmask(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
-    sys::forget_waiting();
     // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
-    unsafe { next(how, new, old) }
+    unsafe { change(how, new, old) }.map_or_else(|Errno(errno)| errno, |()| 0)
 }
 
 /// Changes the signals that wait in this thread.
@@ -238,10 +249,44 @@ pub(crate) unsafe extern "C" fn sigprocmask(
     new: *const libc::sigset_t,
     old: *mut libc::sigset_t,
 ) -> c_int {
-    let next = next!(sigprocmask(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int);
-    sys::forget_waiting();
     // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
-    unsafe { next(how, new, old) }
+    unsafe { change(how, new, old) }.map_or_else(fail, |()| 0)
+}
+
+/// Replaces functions of one number that change the signals that wait in this thread.
+macro_rules! older_masks {
+    ($($name:ident)*) => {$(
+        /// Changes the signals that wait in this thread (an older form of `sigprocmask`).
+        // SAFETY: the function deliberately has the name of the C library's function that it replaces.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(signals: c_int) -> c_int {
+            let next = next!($name(c_int) -> c_int);
+            sys::forget_waiting();
+            // SAFETY: any number is allowed.
+            unsafe { next(signals) }
+        }
+    )*};
+}
+older_masks!(sighold sigblock sigsetmask);
+
+/// Replaces functions that are forms of `signal`.
+macro_rules! signals {
+    ($($name:ident: $flags:expr;)*) => {$(
+        /// Sets the handler for a signal, and returns the handler from before (a form of `signal`).
+        // SAFETY: the function deliberately has the name of the C library's function that it replaces.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(signal: c_int, handler: sighandler_t) -> sighandler_t {
+            // SAFETY: the caller keeps the contract of the replaced function, with the same arguments.
+            unsafe { set(signal, handler, $flags) }
+        }
+    )*};
+}
+signals! {
+    signal: libc::SA_RESTART;
+    bsd_signal: libc::SA_RESTART;
+    ssignal: libc::SA_RESTART;
+    sysv_signal: libc::SA_RESETHAND | libc::SA_NODEFER;
+    __sysv_signal: libc::SA_RESETHAND | libc::SA_NODEFER;
 }
 
 #[cfg(test)]
