@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::process::ExitCode;
-use tables::{FLOWS, Row, WORDS, Words};
+use tables::{FLOWS, Row, TOP, WORDS, Words};
 use xtask::run::{self, root};
 
 const HELP: &str = "\
@@ -26,6 +26,7 @@ Checks the rules of the house that no compiler checks, in all crates:
   all packages have the lints of the workspace, which refuse unsafe
   unsafe is allowed only in the files of a table
   lines have at most 110 columns
+  the top folder contains only known names
   every public type of the library has a defmt::Format
   public modules, and public types that users construct, have an example
   files use no predictable name in the folder for temporary files
@@ -55,8 +56,14 @@ fn main() -> ExitCode {
 fn faults() -> io::Result<Vec<String>> {
     let root = root();
     let mut faults = Vec::new();
-    let top = ["Cargo.toml", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
-    let mut files = top.map(|name| root.join(name)).to_vec();
+    for entry in fs::read_dir(&root)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') && !TOP.contains(&name.as_str()) {
+            faults.push(format!("{name}: unexpected in the top folder"));
+        }
+    }
+    let is_read = |name: &&str| name.ends_with(".md") || *name == "Cargo.toml";
+    let mut files: Vec<_> = TOP.iter().copied().filter(is_read).map(|name| root.join(name)).collect();
     for folder in ["src", "hil-tests", "xtask"] {
         files.extend(run::files(&root.join(folder))?);
     }

@@ -1,5 +1,5 @@
-//! Tables for the rules of `cargo xtask tidy`: imports between modules, and words that only some files may
-//! contain.
+//! Tables for the rules of `cargo xtask tidy`: imports between modules, words that only some files may
+//! contain, and the names in the top folder.
 
 /// Modules, and the modules of their crate that each of them may import, with spaces between the names.
 pub(crate) type Row = (&'static str, &'static str);
@@ -323,4 +323,22 @@ pub(crate) const WORDS: &[Words] = &[
         files: &["hil-tests/emulator/peers/src/place.rs"],
         fault: "a predictable folder for temporary files; use tempfile",
     },
+];
+
+/// The names that the top folder of the repository may contain. Names that begin with a dot are not checked.
+pub(crate) const TOP: &[&str] = &[
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "hil-tests",
+    "linker",
+    "rustfmt.toml",
+    "src",
+    "target",
+    "targets",
+    "xtask",
 ];
