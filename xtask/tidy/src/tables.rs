@@ -219,7 +219,7 @@ pub(crate) struct Words {
     pub(crate) words: &'static [&'static str],
     /// The files that may contain the words. A name that ends with `/` means all files of a folder.
     pub(crate) files: &'static [&'static str],
-    /// What is wrong in another file.
+    /// The text of the violation in another file.
     pub(crate) fault: &'static str,
 }
 

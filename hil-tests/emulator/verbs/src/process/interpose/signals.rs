@@ -4,8 +4,8 @@
 //!
 //! The program's handlers of other signals must not run while its thread does the device's work. The
 //! replacements record whether there are such handlers, and whether a thread changes its waiting signals.
-//! They see neither system calls that go past the C library after the device was opened, nor `sigset`,
-//! `siglongjmp` and `swapcontext`.
+//! The replacements see neither system calls that go past the C library after the device was opened, nor
+//! `sigset`, `siglongjmp` and `swapcontext`.
 #![allow(unsafe_code)]
 
 use super::next::{Next, fail, next};
