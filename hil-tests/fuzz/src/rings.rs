@@ -72,7 +72,7 @@ impl Sound {
     /// Sends the next message to the other sound process.
     fn send(&mut self, slot: u32) {
         let message = self.message(slot, self.sent, SOUND);
-        assert_eq!(self.fabric.send(&message), None, "the other process is there");
+        assert_eq!(self.fabric.send(message), None, "the other process is there");
         self.sent += 1;
     }
 
@@ -283,7 +283,7 @@ fn step(
             // A request to a process that has ended gets an answer, so nothing is asserted.
             let number = input.any::<u8>().into();
             let length = input.pick(&[0, 100, 100, 100, 5000, 5000, 100_000, 300_000]);
-            one.fabric.send(&one.message(HOSTILE, number, length));
+            one.fabric.send(one.message(HOSTILE, number, length));
             hostile.accept();
         }
         7 => {
@@ -298,7 +298,7 @@ fn step(
             1 => hostile.incoming = None,
             _ => hostile.connect(directory, input),
         },
-        10 => hostile.append(&codec::encode_frame(&[0; 60])),
+        10 => hostile.append(&codec::encode_frame(&[0; 60]).bytes()),
         _ => one.exchange(other),
     }
 }

@@ -109,7 +109,7 @@ impl Network {
         self.fabric.exchange(take, &mut news);
         self.waiting.deliver(device, |from| self.fabric.takes_messages(from), Some);
         for message in self.waiting.take_refused() {
-            self.waiting.extend(self.fabric.send(&message));
+            self.waiting.extend(self.fabric.send(message));
         }
         for news in news {
             if let News::Frame(frame) = news {
@@ -127,7 +127,7 @@ impl Network {
             if let Some(capture) = &mut self.capture {
                 capture.seen(Seen::Sent(&message));
             }
-            self.waiting.extend(self.fabric.send(&message));
+            self.waiting.extend(self.fabric.send(message));
         }
         while let Some(frame) = device.take_frame() {
             self.see_frame(&frame);

@@ -1,14 +1,22 @@
-//! The encoding of the messages that the processes of emulated devices send to each other. Bytes of a peer
-//! are never trusted: for malformed bytes, the caller ends the connection.
+//! The encoding of the messages that the processes of emulated devices send to each other: the length of the
+//! data (4 bytes), the length of the fields (1 byte), the fields, the data. Both ends therefore move the data
+//! as one piece. Bytes of a peer are never trusted: for malformed bytes, the caller ends the connection.
 
 use crate::connection::{self, Notice};
 use crate::reader::Reader;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::{Cause, Change, Datagram, Message, Payload, Reason, Request, Response, Width};
+use std::mem::take;
+use std::sync::Arc;
 
-/// The most bytes of an encoded message after its length: the longest data (1 GiB) and the fields before the
-/// data.
-pub const LONGEST: usize = (1 << 30) + 64;
+/// The most bytes of data of a message: 1 GiB.
+const LONGEST: usize = 1 << 30;
+
+/// The bytes before the fields: the length of the data, and the length of the fields.
+const LENGTHS: usize = 5;
+
+/// The most bytes that are reserved for the data of a message before they arrive.
+const RESERVED: usize = 1 << 18;
 
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
@@ -30,26 +38,50 @@ pub enum Packet {
     Frame(Vec<u8>),
 }
 
-/// Encodes a message of connection management: its length, then its bytes.
-pub fn encode_notice(notice: &Notice) -> Vec<u8> {
-    let mut bytes = vec![0; 4];
-    bytes.push(CONNECTION);
-    connection::encode(notice, &mut bytes);
-    with_length(bytes)
+/// An encoded message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The lengths and the fields.
+    pub head: Vec<u8>,
+    /// The data.
+    pub data: Arc<Vec<u8>>,
 }
 
-/// Encodes an Ethernet frame of at most [`LONGEST_FRAME`] bytes: its length, then its bytes.
-pub fn encode_frame(frame: &[u8]) -> Vec<u8> {
-    with_length([&[0, 0, 0, 0, FRAME], frame].concat())
-}
-
-/// Writes the length of an encoded message into its first four bytes.
-fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
-    let length = (bytes.len() - 4) as u32;
-    if let Some(place) = bytes.first_chunk_mut() {
-        *place = length.to_le_bytes();
+impl Encoded {
+    /// Encodes a message: `fill` appends the fields, and returns the data.
+    fn new(fill: impl FnOnce(&mut Vec<u8>) -> Arc<Vec<u8>>) -> Self {
+        let mut head = vec![0; LENGTHS];
+        let data = fill(&mut head);
+        let fields = (head.len() - LENGTHS) as u8;
+        if let Some([length @ .., count]) = head.first_chunk_mut::<LENGTHS>() {
+            *length = (data.len() as u32).to_le_bytes();
+            *count = fields;
+        }
+        Self { head, data }
     }
-    bytes
+
+    /// Returns all bytes of the message.
+    pub fn bytes(&self) -> Vec<u8> {
+        [self.head.as_slice(), &self.data].concat()
+    }
+}
+
+/// Encodes a message of connection management.
+pub fn encode_notice(notice: &Notice) -> Encoded {
+    Encoded::new(|fields| {
+        fields.push(CONNECTION);
+        let mut data = Vec::new();
+        connection::encode(notice, &mut data);
+        data.into()
+    })
+}
+
+/// Encodes an Ethernet frame of at most [`LONGEST_FRAME`] bytes.
+pub fn encode_frame(frame: &[u8]) -> Encoded {
+    Encoded::new(|fields| {
+        fields.push(FRAME);
+        frame.to_vec().into()
+    })
 }
 
 const SEND: u8 = 1;
@@ -65,36 +97,30 @@ const NOT_READY: u8 = 4;
 const REFUSED: u8 = 5;
 const UNREACHABLE: u8 = 6;
 
-/// Encodes a message of a queue pair. Returns two parts: length and fields, and the data that follow them.
-pub fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
-    let mut head = vec![0; 4];
-    let data = match message {
+/// Encodes a message of a queue pair.
+pub fn encode(message: Message) -> Encoded {
+    Encoded::new(|fields| match message {
         Message::Request { from, to, sequence, request } => {
-            head.push(REQUEST);
-            numbers(&mut head, &[*from, *to, *sequence]);
-            encode_request(request, &mut head)
+            fields.push(REQUEST);
+            numbers(fields, &[from, to, sequence]);
+            encode_request(request, fields)
         }
         Message::Unanswered { from, to, datagram, request } => {
-            head.push(UNANSWERED);
-            numbers(&mut head, &[*from, *to]);
-            head.push(datagram.is_some().into());
+            fields.push(UNANSWERED);
+            numbers(fields, &[from, to]);
+            fields.push(datagram.is_some().into());
             if let Some(Datagram { qkey, route }) = datagram {
-                numbers(&mut head, &[*qkey]);
-                head.extend_from_slice(route);
+                numbers(fields, &[qkey]);
+                fields.extend_from_slice(&route);
             }
-            encode_request(request, &mut head)
+            encode_request(request, fields)
         }
         Message::Response { to, sequence, response } => {
-            head.push(RESPONSE);
-            numbers(&mut head, &[*to, *sequence]);
-            encode_response(response, &mut head)
+            fields.push(RESPONSE);
+            numbers(fields, &[to, sequence]);
+            encode_response(response, fields)
         }
-    };
-    let length = (head.len() - 4 + data.len()) as u32;
-    if let Some(place) = head.first_chunk_mut() {
-        *place = length.to_le_bytes();
-    }
-    (head, data)
+    })
 }
 
 fn numbers(out: &mut Vec<u8>, numbers: &[u32]) {
@@ -109,102 +135,157 @@ fn long(out: &mut Vec<u8>, numbers: &[u64]) {
     }
 }
 
-fn encode_request<'a>(request: &'a Request, out: &mut Vec<u8>) -> &'a [u8] {
+fn encode_request(request: Request, out: &mut Vec<u8>) -> Arc<Vec<u8>> {
     match request {
         Request::Send { data, payload, solicited } => {
             let (kind, word) = match payload {
                 Payload::None => (0, 0),
-                Payload::Immediate(word) => (1, *word),
-                Payload::Invalidate(key) => (2, *key),
+                Payload::Immediate(word) => (1, word),
+                Payload::Invalidate(key) => (2, key),
             };
-            out.extend_from_slice(&[SEND, kind, u8::from(*solicited)]);
+            out.extend_from_slice(&[SEND, kind, u8::from(solicited)]);
             numbers(out, &[word]);
             return data;
         }
         Request::Write { rkey, address, data, immediate, solicited } => {
-            out.extend_from_slice(&[WRITE, u8::from(immediate.is_some()), u8::from(*solicited)]);
-            numbers(out, &[immediate.unwrap_or(0), *rkey]);
-            long(out, &[*address]);
+            out.extend_from_slice(&[WRITE, u8::from(immediate.is_some()), u8::from(solicited)]);
+            numbers(out, &[immediate.unwrap_or(0), rkey]);
+            long(out, &[address]);
             return data;
         }
         Request::Read { rkey, address, length } => {
             out.push(READ);
-            numbers(out, &[*rkey, *length]);
-            long(out, &[*address]);
+            numbers(out, &[rkey, length]);
+            long(out, &[address]);
         }
         Request::Atomic { rkey, address, width, change, masked } => {
             let (kind, values) = match change {
                 Change::CompareSwap { compare, compare_mask, swap, swap_mask } => {
-                    (COMPARE_SWAP, &[*compare, *compare_mask, *swap, *swap_mask][..])
+                    (COMPARE_SWAP, &[compare, compare_mask, swap, swap_mask][..])
                 }
-                Change::FetchAdd { add, boundary } => (FETCH_ADD, &[*add, *boundary][..]),
+                Change::FetchAdd { add, boundary } => (FETCH_ADD, &[add, boundary][..]),
             };
-            out.extend_from_slice(&[kind, u8::from(*width == Width::Four), u8::from(*masked)]);
-            numbers(out, &[*rkey]);
-            long(out, &[*address]);
+            out.extend_from_slice(&[kind, u8::from(width == Width::Four), u8::from(masked)]);
+            numbers(out, &[rkey]);
+            long(out, &[address]);
             long(out, values);
         }
     }
-    &[]
+    Arc::default()
 }
 
-fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
+fn encode_response(response: Response, out: &mut Vec<u8>) -> Arc<Vec<u8>> {
     match response {
         Response::Done => out.push(DONE),
         Response::Data(data) => {
             out.push(DATA);
-            return data;
+            return data.into();
         }
         Response::Original(value) => {
             out.push(ORIGINAL);
-            long(out, &[*value]);
+            long(out, &[value]);
         }
-        Response::ReceiverNotReady { timer } => out.extend_from_slice(&[NOT_READY, *timer]),
+        Response::ReceiverNotReady { timer } => out.extend_from_slice(&[NOT_READY, timer]),
         Response::Refused { syndrome, cause } => {
             out.extend_from_slice(&[REFUSED, syndrome.0]);
             if let Some(Cause { key, reason }) = cause {
                 out.push(key.is_some().into());
                 numbers(out, &[key.unwrap_or(0)]);
                 long(out, &reason.values());
-                out.extend_from_slice(reason.name().as_bytes());
+                return reason.name().as_bytes().to_vec().into();
             }
         }
         Response::Unreachable => out.push(UNREACHABLE),
     }
-    &[]
+    Arc::default()
 }
 
-/// Decodes the first message in `bytes`. Returns the number of bytes of the encoded message, and the message.
-/// Returns `Ok(None)` if the message is incomplete.
+/// The part of a message that has arrived.
+#[derive(Debug, Default)]
+pub struct Arriving {
+    /// The lengths and the fields.
+    head: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Arriving {
+    /// Returns the place to which the next bytes are to be appended, and their number.
+    pub fn wanted(&mut self) -> (&mut Vec<u8>, usize) {
+        let (end, length) = self.lengths().unwrap_or((LENGTHS, 0));
+        let missing = end.saturating_sub(self.head.len());
+        if missing > 0 {
+            return (&mut self.head, missing);
+        }
+        if self.data.is_empty() {
+            self.data.reserve(length.min(RESERVED));
+        }
+        let missing = length.saturating_sub(self.data.len());
+        (&mut self.data, missing)
+    }
+
+    /// Returns the length of lengths and fields, and the length of the data, as far as they have arrived.
+    fn lengths(&self) -> Option<(usize, usize)> {
+        let [length @ .., fields] = self.head.first_chunk::<LENGTHS>()?;
+        Some((LENGTHS + usize::from(*fields), u32::from_le_bytes(*length) as usize))
+    }
+
+    /// Takes the message if it is complete.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the bytes are not a message. The start of the next message is then unknown.
+    pub fn take(&mut self) -> Result<Option<Packet>, Malformed> {
+        let Some((end, length)) = self.lengths() else { return Ok(None) };
+        if length > LONGEST {
+            return Err(Malformed);
+        }
+        if self.head.len() < end || self.data.len() < length {
+            return Ok(None);
+        }
+        let fields = self.head.get(LENGTHS..).unwrap_or_default();
+        let packet = parse(fields, take(&mut self.data)).ok_or(Malformed)?;
+        self.head.clear();
+        Ok(Some(packet))
+    }
+}
+
+/// Decodes the message at the beginning of `bytes`. Returns `Ok(None)` if the message is incomplete.
 ///
 /// # Errors
-/// [`Malformed`] if the bytes are not a message. The start of the next message is then unknown.
-pub fn decode(bytes: &[u8]) -> Result<Option<(usize, Packet)>, Malformed> {
-    let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
-    let length = u32::from_le_bytes(*length) as usize;
-    if length > LONGEST {
-        return Err(Malformed);
+/// [`Malformed`] if the bytes are not a message.
+pub fn decode(mut bytes: &[u8]) -> Result<Option<Packet>, Malformed> {
+    let mut arriving = Arriving::default();
+    while !bytes.is_empty() {
+        let (place, wanted) = arriving.wanted();
+        let (next, rest) = bytes.split_at(wanted.min(bytes.len()));
+        place.extend_from_slice(next);
+        bytes = rest;
+        if let Some(packet) = arriving.take()? {
+            return Ok(Some(packet));
+        }
     }
-    let Some(body) = rest.get(..length) else { return Ok(None) };
-    let packet = match body {
-        [CONNECTION, rest @ ..] => connection::decode(rest).map(Packet::Connection),
-        [FRAME, rest @ ..] => (rest.len() <= LONGEST_FRAME).then(|| Packet::Frame(rest.to_vec())),
-        _ => parse(&mut Reader(body)).map(Packet::Device),
-    };
-    Ok(Some((length + 4, packet.ok_or(Malformed)?)))
+    Ok(None)
 }
 
 /// The error for bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-fn parse(reader: &mut Reader<'_>) -> Option<Message> {
+fn parse(fields: &[u8], data: Vec<u8>) -> Option<Packet> {
+    match fields {
+        [CONNECTION] => connection::decode(&data).map(Packet::Connection),
+        [FRAME] => (data.len() <= LONGEST_FRAME).then_some(Packet::Frame(data)),
+        _ => parse_message(&mut Reader(fields), data).map(Packet::Device),
+    }
+}
+
+/// Decodes a message of a queue pair. Refuses surplus fields, and data of a message that has none.
+fn parse_message(reader: &mut Reader<'_>, mut data: Vec<u8>) -> Option<Message> {
     let message = match reader.byte()? {
         REQUEST => Message::Request {
             from: reader.u32()?,
             to: reader.u32()?,
             sequence: reader.u32()?,
-            request: parse_request(reader)?,
+            request: parse_request(reader, &mut data)?,
         },
         UNANSWERED => {
             let (from, to) = (reader.u32()?, reader.u32()?);
@@ -212,19 +293,20 @@ fn parse(reader: &mut Reader<'_>) -> Option<Message> {
                 true => Some(Datagram { qkey: reader.u32()?, route: reader.array()? }),
                 false => None,
             };
-            Message::Unanswered { from, to, datagram, request: parse_request(reader)? }
+            Message::Unanswered { from, to, datagram, request: parse_request(reader, &mut data)? }
         }
         RESPONSE => Message::Response {
             to: reader.u32()?,
             sequence: reader.u32()?,
-            response: parse_response(reader)?,
+            response: parse_response(reader, &mut data)?,
         },
         _ => return None,
     };
-    reader.0.is_empty().then_some(message)
+    (reader.0.is_empty() && data.is_empty()).then_some(message)
 }
 
-fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
+/// Decodes a request, which takes the data if it carries data.
+fn parse_request(reader: &mut Reader<'_>, data: &mut Vec<u8>) -> Option<Request> {
     Some(match reader.byte()? {
         SEND => {
             let (kind, solicited, word) = (reader.byte()?, reader.flag()?, reader.u32()?);
@@ -234,13 +316,13 @@ fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
                 2 => Payload::Invalidate(word),
                 _ => return None,
             };
-            Request::Send { data: reader.rest().into(), payload, solicited }
+            Request::Send { data: take(data).into(), payload, solicited }
         }
         WRITE => {
             let (immediate, solicited, word) = (reader.flag()?, reader.flag()?, reader.u32()?);
             let (rkey, address) = (reader.u32()?, reader.u64()?);
             let immediate = immediate.then_some(word);
-            Request::Write { rkey, address, data: reader.rest().into(), immediate, solicited }
+            Request::Write { rkey, address, data: take(data).into(), immediate, solicited }
         }
         READ => {
             let (rkey, length, address) = (reader.u32()?, reader.u32()?, reader.u64()?);
@@ -271,15 +353,16 @@ fn parse_atomic(reader: &mut Reader<'_>, swaps: bool) -> Option<Request> {
     (masked || is_plain).then_some(Request::Atomic { rkey, address, width, change, masked })
 }
 
-fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
+/// Decodes a response, which takes the data if it carries data.
+fn parse_response(reader: &mut Reader<'_>, data: &mut Vec<u8>) -> Option<Response> {
     Some(match reader.byte()? {
         DONE => Response::Done,
-        DATA => Response::Data(reader.rest()),
+        DATA => Response::Data(take(data)),
         ORIGINAL => Response::Original(reader.u64()?),
         NOT_READY => Response::ReceiverNotReady { timer: reader.byte()? },
         REFUSED => {
             let syndrome = Syndrome(reader.byte()?);
-            let cause = if reader.0.is_empty() { None } else { Some(parse_cause(reader)?) };
+            let cause = if reader.0.is_empty() { None } else { Some(parse_cause(reader, &take(data))?) };
             Response::Refused { syndrome, cause }
         }
         UNREACHABLE => Response::Unreachable,
@@ -287,12 +370,12 @@ fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
     })
 }
 
-/// Reads the cause for which a peer refuses a request: the key, then the numbers and the name of the reason.
-fn parse_cause(reader: &mut Reader<'_>) -> Option<Cause> {
+/// Reads the cause for which a peer refuses a request: the key and the numbers of the reason. The data are the
+/// name of the reason.
+fn parse_cause(reader: &mut Reader<'_>, name: &[u8]) -> Option<Cause> {
     let (named, key) = (reader.flag()?, reader.u32()?);
     let values = [reader.u64()?, reader.u64()?, reader.u64()?];
-    let name = reader.rest();
-    let reason = Reason::from_values(std::str::from_utf8(&name).ok()?, values)?;
+    let reason = Reason::from_values(std::str::from_utf8(name).ok()?, values)?;
     Some(Cause { key: named.then_some(key), reason })
 }
 
@@ -358,33 +441,24 @@ mod tests {
         requests.into_iter().chain(unanswered).chain(responses).collect()
     }
 
-    fn bytes_of(message: &Message) -> Vec<u8> {
-        let (head, data) = encode(message);
-        [head.as_slice(), data].concat()
-    }
-
     #[test]
     fn messages_survive_the_way() {
-        let mut stream = Vec::new();
         for message in messages() {
-            stream.extend(bytes_of(&message));
+            let bytes = encode(message.clone()).bytes();
+            for length in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..length]), Ok(None));
+            }
+            assert_eq!(decode(&bytes), Ok(Some(Packet::Device(message))));
         }
-        let mut rest = stream.as_slice();
-        for message in messages() {
-            let (length, decoded) = decode(rest).unwrap().unwrap();
-            assert_eq!(decoded, Packet::Device(message));
-            rest = &rest[length..];
-        }
-        assert_eq!(decode(rest), Ok(None));
     }
 
     #[test]
     fn an_atomic_without_masks_has_none() {
         let parsed = |width, change| {
             let request = Request::Atomic { rkey: 1, address: 8, width, change, masked: false };
-            let mut bytes = Vec::new();
-            encode_request(&request, &mut bytes);
-            parse_request(&mut Reader(&bytes)) == Some(request)
+            let mut fields = Vec::new();
+            encode_request(request.clone(), &mut fields);
+            parse_request(&mut Reader(&fields), &mut Vec::new()) == Some(request)
         };
         assert!(parsed(Width::Eight, Change::FetchAdd { add: 1, boundary: 0 }));
         assert!(!parsed(Width::Four, Change::FetchAdd { add: 1, boundary: 0 }));
@@ -394,27 +468,40 @@ mod tests {
     #[test]
     fn frames_have_a_longest_length() {
         let frame = vec![7; LONGEST_FRAME];
-        assert_eq!(
-            decode(&encode_frame(&frame)),
-            Ok(Some((LONGEST_FRAME + 5, Packet::Frame(frame.clone()))))
-        );
-        assert_eq!(decode(&encode_frame(&[frame, vec![7]].concat())), Err(Malformed));
+        assert_eq!(decode(&encode_frame(&frame).bytes()), Ok(Some(Packet::Frame(frame.clone()))));
+        assert_eq!(decode(&encode_frame(&[frame, vec![7]].concat()).bytes()), Err(Malformed));
     }
 
     #[test]
-    fn a_message_cut_short_waits_or_is_refused_and_never_panics() {
+    fn wrong_lengths_are_refused_and_never_panic() {
         for message in messages() {
-            let bytes = bytes_of(&message);
-            for length in 0..bytes.len() {
-                assert_eq!(decode(&bytes[..length]), Ok(None));
-            }
-            for cut in 1..bytes.len() - 4 {
-                let mut shorter = bytes[..bytes.len() - cut].to_vec();
-                let length = (shorter.len() - 4) as u32;
-                shorter[..4].copy_from_slice(&length.to_le_bytes());
-                let _ = decode(&shorter);
+            let bytes = encode(message).bytes();
+            let fields = bytes[4];
+            for length in 0..fields {
+                let mut shorter = bytes.clone();
+                shorter[4] = length;
+                assert_eq!(decode(&shorter), Err(Malformed), "{length} of {fields} bytes of fields");
             }
         }
+        let done = encode(Message::Response { to: 2, sequence: 3, response: Response::Done });
+        let surplus = Encoded { data: vec![1].into(), ..done.clone() };
+        let with_data = Encoded::new(|fields| {
+            fields.extend(&done.head[LENGTHS..]);
+            surplus.data
+        });
+        assert_eq!(decode(&with_data.bytes()), Err(Malformed), "data of a message without data");
         assert_eq!(decode(&[0xff; 8]), Err(Malformed));
+        assert_eq!(decode(&[0; 5]), Err(Malformed), "no fields");
+    }
+
+    #[test]
+    fn only_a_part_of_the_announced_memory_is_reserved() {
+        let mut arriving = Arriving {
+            head: [&(LONGEST as u32).to_le_bytes()[..], &[1, FRAME]].concat(),
+            ..Default::default()
+        };
+        assert_eq!(arriving.take(), Ok(None));
+        assert_eq!(arriving.wanted().1, LONGEST);
+        assert!(arriving.data.capacity() < 2 * RESERVED);
     }
 }

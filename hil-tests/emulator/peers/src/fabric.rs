@@ -11,7 +11,8 @@
 //! (`mlx5-fabric`) have no such file, and get the messages as bytes of the connection.
 
 use crate::address::{Gid, Mac};
-use crate::codec::{self, Packet};
+use crate::backlog::Backlog;
+use crate::codec::{self, Arriving, Encoded, Packet};
 use crate::connection::Notice;
 use crate::place::{self, ADDRESSES, GATEWAY, LOCK, RINGS, SERVICES, SLOTS, file, prepare};
 use crate::ring::{Beginning, Nonsense, Reader, Writer};
@@ -24,7 +25,7 @@ use std::cell::Cell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
-use std::io::{self, IoSlice, Read};
+use std::io::{self, BufReader, IoSlice, Read};
 use std::marker::PhantomData;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -41,7 +42,7 @@ pub const SLOT_SHIFT: u32 = 16;
 const FIRST_QPN: u32 = 0x40;
 
 /// The number of bytes that are read from one peer before the next peer is read.
-const READ_AT_ONCE: usize = 1 << 22;
+const READ_AT_ONCE: usize = 1 << 18;
 
 /// Messages with at least this many bytes of data are written at once. Without a ring, each write is a system
 /// call, so shorter messages wait and are then written together.
@@ -73,8 +74,11 @@ const BRIEF: u32 = 16;
 /// bytes carry no message: they only wake this process.
 const WAKING: usize = 64;
 
-/// The initial size of a read buffer in bytes.
-const BUFFER: usize = 1 << 18;
+/// The size of the read buffer of a connection in bytes. Longer data are read past the buffer.
+const BUFFER: usize = 1 << 15;
+
+/// The most pieces of bytes that one call writes to a peer.
+const PIECES: usize = 16;
 
 /// The functions that a [`Fabric`] needs of the process that contains it.
 pub trait Host {
@@ -124,11 +128,10 @@ pub struct Fabric<H> {
 
 #[derive(Debug)]
 struct Incoming {
-    stream: UnixStream,
+    stream: BufReader<UnixStream>,
     source: Source,
-    /// The first `filled` bytes belong to an incomplete message. The others are free.
-    buffer: Vec<u8>,
-    filled: usize,
+    /// The next message.
+    message: Arriving,
 }
 
 /// The way by which a peer's messages come.
@@ -145,7 +148,7 @@ struct Outgoing {
     stream: UnixStream,
     /// The ring that takes the messages, or `None` if they are written to the connection.
     ring: Option<Writer>,
-    backlog: VecDeque<u8>,
+    backlog: Backlog,
     /// Requests without an answer yet: the number of the sending queue pair, and the sequence number.
     unanswered: VecDeque<(u32, u32)>,
 }
@@ -295,14 +298,14 @@ impl<H: Host> Fabric<H> {
     /// Returns the descriptors of all incoming and all outgoing connections, of the listener, and of the
     /// eventfd.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let incoming = self.incoming.iter().map(|peer| peer.stream.as_fd());
+        let incoming = self.incoming.iter().map(|peer| peer.stream.get_ref().as_fd());
         let outgoing = self.outgoing.values().map(|peer| peer.stream.as_fd());
         incoming.chain(outgoing).chain([self.listener.as_fd(), self.awake.as_fd()])
     }
 
     /// Returns whether some bytes still wait to be written.
     pub fn is_behind(&self) -> bool {
-        self.outgoing.values().any(|peer| !peer.backlog.is_empty())
+        self.outgoing.values().any(|peer| peer.backlog.len() > 0)
     }
 
     /// Returns whether the process of a queue pair can take more messages. It cannot while more than a
@@ -313,13 +316,13 @@ impl<H: Host> Fabric<H> {
 
     /// Sends a message, or keeps it until the next [`Fabric::flush`]. If the message is a request to a
     /// process that cannot be reached, returns the answer for the sending queue pair.
-    pub fn send(&mut self, message: &Message) -> Option<Message> {
+    pub fn send(&mut self, message: Message) -> Option<Message> {
         if H::visit(Place::Message) == Some(Fault::Lost) && matches!(message, Message::Request { .. }) {
-            return unreachable(message);
+            return unreachable(&message);
         }
         let to = slot_of(message.to());
-        let Some(peer) = self.peer(to) else { return unreachable(message) };
-        match message {
+        let Some(peer) = self.peer(to) else { return unreachable(&message) };
+        match &message {
             Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
             // The message is dropped. The sender of messages without answers does not wait, and a peer that
             // gets this response may send further requests without end: only the limit bounds the backlog.
@@ -330,12 +333,11 @@ impl<H: Host> Fabric<H> {
             }
             _ => {}
         }
-        let (head, data) = codec::encode(message);
-        if peer.ring.is_some() || data.len() >= LONG {
-            peer.write([&head, data]);
+        let encoded = codec::encode(message);
+        if peer.ring.is_some() || encoded.data.len() >= LONG {
+            peer.write(&encoded);
         } else {
-            peer.backlog.extend(head);
-            peer.backlog.extend(data);
+            peer.keep(&encoded, 0);
         }
         None
     }
@@ -391,10 +393,10 @@ impl<H: Host> Fabric<H> {
 
     /// Appends the bytes of a message to the bytes that wait for a process. Returns whether the process
     /// exists. The message is lost if too many bytes wait already.
-    fn push(&mut self, slot: u32, bytes: impl FnOnce() -> Vec<u8>) -> bool {
+    fn push(&mut self, slot: u32, message: impl FnOnce() -> Encoded) -> bool {
         let Some(peer) = self.peer(slot) else { return false };
         if peer.backlog.len() <= MAX_BACKLOG {
-            peer.backlog.extend(bytes());
+            peer.keep(&message(), 0);
         }
         true
     }
@@ -424,7 +426,7 @@ impl<H: Host> Fabric<H> {
 
     /// Writes the bytes that wait for peers, as far as the connections and rings have room.
     pub fn flush(&mut self) {
-        self.outgoing.values_mut().for_each(|peer| peer.write([&[]; 2]));
+        self.outgoing.values_mut().for_each(Outgoing::flush);
     }
 
     /// Returns for each of [`Fabric::descriptors`] whether it is readable, or its connection has ended.
@@ -441,8 +443,9 @@ impl<H: Host> Fabric<H> {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 H::keep(&stream);
-                let source = Source::Unknown;
-                self.incoming.push(Incoming { stream, source, buffer: vec![0; BUFFER], filled: 0 });
+                let stream = BufReader::with_capacity(BUFFER, stream);
+                let (source, message) = (Source::Unknown, Arriving::default());
+                self.incoming.push(Incoming { stream, source, message });
             }
         }
     }
@@ -549,18 +552,18 @@ impl Incoming {
             Source::Unknown | Source::Bytes => false,
         };
         let mut taken = 0;
-        while taken < READ_AT_ONCE {
-            let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
-            let wanted = if H::visit(Place::Wire).is_some() { room.len().min(SHORT) } else { room.len() };
-            let room = room.get_mut(..wanted).unwrap_or_default();
+        // Nothing reports the bytes in the read buffer, so none stays there.
+        while taken < READ_AT_ONCE || !self.stream.buffer().is_empty() {
+            let (place, wanted) = self.message.wanted();
+            let wanted = if H::visit(Place::Wire).is_some() { wanted.min(SHORT) } else { wanted };
             let read = match &mut self.source {
-                Source::Ring(ring) => match ring.read(room) {
+                Source::Ring(ring) => match ring.append(place, wanted) {
                     Ok(0) => break,
                     Ok(length) => Ok(length),
                     Err(Nonsense) => return false,
                 },
-                Source::Bytes => self.stream.read(room),
-                Source::Unknown => match Reader::take(&self.stream, room) {
+                Source::Bytes => append(&mut self.stream, place, wanted),
+                Source::Unknown => match Reader::take(self.stream.get_ref(), place, wanted) {
                     Ok(Beginning::Ring(ring)) => {
                         self.source = Source::Ring(ring);
                         continue;
@@ -574,18 +577,14 @@ impl Incoming {
             };
             match read {
                 Ok(0) => return false,
-                Ok(length) => {
-                    taken += length;
-                    self.filled += length;
-                    if self.parse(deliver).is_err() {
-                        return false;
-                    }
-                    if length < wanted {
-                        break;
-                    }
-                }
+                Ok(length) => taken += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+            match self.message.take() {
+                Ok(Some(packet)) => deliver(packet),
+                Ok(None) => {}
+                Err(codec::Malformed) => return false,
             }
         }
         !has_ended
@@ -594,31 +593,24 @@ impl Incoming {
     /// Reads the bytes with which a peer with a ring has woken this process. Returns whether the connection
     /// is still open.
     fn take_waking(&mut self) -> bool {
-        match self.stream.read(&mut [0; WAKING]) {
+        match self.stream.get_mut().read(&mut [0; WAKING]) {
             Ok(length) => length > 0,
             Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
     }
+}
 
-    /// Takes all whole messages out of the buffer, and makes room for the rest of the next message.
-    fn parse(&mut self, deliver: &mut impl FnMut(Packet)) -> Result<(), codec::Malformed> {
-        let mut done = 0;
-        while let Some((length, message)) =
-            codec::decode(self.buffer.get(done..self.filled).unwrap_or_default())?
-        {
-            done += length;
-            deliver(message);
-        }
-        self.buffer.copy_within(done..self.filled, 0);
-        self.filled -= done;
-        if self.filled == self.buffer.len() {
-            // One incomplete message fills the whole buffer, and needs more room.
-            self.buffer.resize(self.filled * 2, 0);
-        } else if self.filled == 0 && self.buffer.len() > BUFFER {
-            self.buffer.truncate(BUFFER);
-            self.buffer.shrink_to_fit();
-        }
-        Ok(())
+/// Appends the next bytes of a connection to `out`, `most` at most. Returns their number, which is 0 if the
+/// connection has ended.
+///
+/// # Errors
+/// The system's error, if no byte was read.
+fn append(stream: &mut impl Read, out: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    let before = out.len();
+    let read = stream.take(most as u64).read_to_end(out);
+    match out.len() - before {
+        0 => read,
+        length => Ok(length),
     }
 }
 
@@ -628,17 +620,35 @@ impl Outgoing {
         H::keep(&stream);
         let takes_rings = file(directory, slot, RINGS).exists();
         let ring = takes_rings.then(|| Writer::hand(&stream).ok()).flatten();
-        Ok(Self { stream, ring, backlog: VecDeque::new(), unanswered: VecDeque::new() })
+        Ok(Self { stream, ring, backlog: Backlog::default(), unanswered: VecDeque::new() })
     }
 
-    /// Writes the backlog, then the pieces. Bytes without room go to the backlog. Errors are ignored, since
-    /// [`Outgoing::is_alive`] notices a peer that has ended.
-    fn write(&mut self, pieces: [&[u8]; 2]) {
-        let [mut head, mut data] = pieces;
-        let mut has_written = false;
-        while !self.backlog.is_empty() || !head.is_empty() || !data.is_empty() {
-            let (front, back) = self.backlog.as_slices();
-            let all = [front, back, head, data];
+    /// Keeps the bytes of a message, but for the first `written`, until a later write.
+    fn keep(&mut self, Encoded { head, data }: &Encoded, written: usize) {
+        self.backlog.push(head.get(written..).unwrap_or_default());
+        self.backlog.push_data(data, written.saturating_sub(head.len()));
+    }
+
+    /// Writes the backlog, then the message. Keeps the bytes for which the peer has no room.
+    fn write(&mut self, message: &Encoded) {
+        let written = self.write_pieces([&message.head, &message.data]);
+        self.keep(message, written);
+    }
+
+    /// Writes the backlog, as far as the peer has room.
+    fn flush(&mut self) {
+        self.write_pieces([&[]; 2]);
+    }
+
+    /// Writes the backlog, then the pieces, as far as the peer has room. Returns the number of written bytes
+    /// of the pieces. Errors are ignored, since [`Outgoing::is_alive`] notices a peer that has ended.
+    fn write_pieces(&mut self, [mut head, mut data]: [&[u8]; 2]) -> usize {
+        let (mut has_written, mut done) = (false, 0);
+        while self.backlog.len() > 0 || !head.is_empty() || !data.is_empty() {
+            let mut all = [&[][..]; PIECES];
+            all.iter_mut()
+                .zip(self.backlog.pieces().chain([head, data]))
+                .for_each(|(place, piece)| *place = piece);
             let written = match &mut self.ring {
                 Some(ring) => Ok(ring.write(&all)),
                 None => send(&self.stream, &all.map(IoSlice::new)),
@@ -646,8 +656,8 @@ impl Outgoing {
             match written {
                 Ok(length) if length > 0 => {
                     has_written = true;
-                    let mut rest = length - length.min(self.backlog.len());
-                    self.backlog.drain(..length - rest);
+                    let mut rest = length - self.backlog.take(length);
+                    done += rest;
                     for piece in [&mut head, &mut data] {
                         let taken = rest.min(piece.len());
                         *piece = piece.get(taken..).unwrap_or_default();
@@ -658,12 +668,11 @@ impl Outgoing {
                 _ => break,
             }
         }
-        self.backlog.extend(head);
-        self.backlog.extend(data);
         if has_written && self.ring.as_ref().is_some_and(Writer::must_wake) {
             // An error is ignored: a connection without room already holds bytes that wake the peer.
             let _ = send(&self.stream, &[IoSlice::new(&[0])]);
         }
+        done
     }
 
     /// Removes an answered request, which is nearly always the oldest. With `again` (receiver not ready),
@@ -678,7 +687,7 @@ impl Outgoing {
 
     /// Writes the backlog, and checks whether the peer still exists.
     fn is_alive(&mut self) -> bool {
-        self.write([&[]; 2]);
+        self.flush();
         // The peer sends no bytes on this connection, so a read finds only the connection's end.
         let nothing = self.stream.read(&mut [0; 1]);
         matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock
@@ -697,7 +706,8 @@ mod tests {
     #[test]
     fn requests_that_are_sent_again_wait_for_one_answer_each() {
         let (stream, _other) = UnixStream::pair().unwrap();
-        let mut peer = Outgoing { stream, ring: None, backlog: VecDeque::new(), unanswered: VecDeque::new() };
+        let mut peer =
+            Outgoing { stream, ring: None, backlog: Backlog::default(), unanswered: VecDeque::new() };
         peer.unanswered.extend([(1, 5), (2, 5), (1, 6), (1, 7)]);
         peer.is_answered(1, 6, false);
         assert_eq!(peer.unanswered, [(1, 5), (2, 5), (1, 7)]);
@@ -754,13 +764,13 @@ mod tests {
                 .zip(0..)
                 .map(|(length, number)| write(&one, &other, number, vec![number as u8; length]))
                 .collect();
-            messages.iter().for_each(|message| assert_eq!(one.send(message), None));
+            messages.iter().for_each(|message| assert_eq!(one.send(message.clone()), None));
             assert!(carry(&mut one, &mut other, messages.len()) == messages, "ring: {has_ring}");
             let source = &other.incoming[0].source;
             assert_eq!(matches!(source, Source::Ring(_)), has_ring);
             assert_eq!(matches!(source, Source::Bytes), !has_ring);
             // The last bytes arrive, although the peer has ended.
-            one.send(&write(&one, &other, 9, vec![9; 9]));
+            one.send(write(&one, &other, 9, vec![9; 9]));
             one.flush();
             drop(one);
             let mut got = Vec::new();
@@ -777,31 +787,31 @@ mod tests {
         let [mut one, mut other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
         let sleeps = |fabric: &Fabric<Plain>| fabric.prepare_sleep().count();
         assert!(!is_woken(&other));
-        one.send(&write(&one, &other, 0, vec![1; 8]));
+        one.send(write(&one, &other, 0, vec![1; 8]));
         assert!(is_woken(&other), "by a new connection");
         carry(&mut one, &mut other, 1);
         // The first `exchange` after a sleep reads the byte that woke the process.
         sleeps(&other);
         other.exchange(|_| (), &mut Vec::new());
         assert!(!is_woken(&other));
-        one.send(&write(&one, &other, 1, vec![1; 8]));
+        one.send(write(&one, &other, 1, vec![1; 8]));
         assert!(is_woken(&other), "by a byte");
         carry(&mut one, &mut other, 1);
         sleeps(&other);
         other.exchange(|_| (), &mut Vec::new());
-        one.send(&write(&one, &other, 2, vec![1; 8]));
+        one.send(write(&one, &other, 2, vec![1; 8]));
         carry(&mut one, &mut other, 1);
         sleeps(&other);
         other.exchange(|_| (), &mut Vec::new());
         // With its next message, the peer clears the mark of the sleep in the ring, and sends one byte. With
         // the message after that, it sends no byte.
         for number in 3..5 {
-            one.send(&write(&one, &other, number, vec![1; 8]));
+            one.send(write(&one, &other, number, vec![1; 8]));
         }
         other.slept.set(true);
         assert_eq!(carry(&mut one, &mut other, 2).len(), 2);
         assert!(!is_woken(&other));
-        one.send(&write(&one, &other, 5, vec![1; 8]));
+        one.send(write(&one, &other, 5, vec![1; 8]));
         assert!(!is_woken(&other));
         sleeps(&other);
         assert!(is_woken(&other), "by itself: the message was there before the sleep");
@@ -816,7 +826,7 @@ mod tests {
             let [mut bad, mut good, mut other] =
                 [(); 3].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
             for peer in [&mut bad, &mut good] {
-                peer.send(&write(peer, &other, 0, vec![1; 8]));
+                peer.send(write(peer, &other, 0, vec![1; 8]));
             }
             let mut got = 0;
             while got < 2 {
@@ -826,11 +836,11 @@ mod tests {
             if is_position {
                 hostile.ring.as_ref().unwrap().lie();
             } else {
-                hostile.write([&[0xff; 40], &[0xff; 40]]);
+                hostile.write_pieces([&[0xff; 40], &[0xff; 40]]);
             }
             other.exchange(|_| panic!("nonsense is no message"), &mut Vec::new());
             assert_eq!(other.incoming.len(), 1);
-            good.send(&write(&good, &other, 1, vec![1; 8]));
+            good.send(write(&good, &other, 1, vec![1; 8]));
             assert_eq!(carry(&mut good, &mut other, 1).len(), 1);
         }
     }
@@ -847,7 +857,7 @@ mod tests {
         }
         let request = Request::Read { rkey: 1, address: 2, length: 3 };
         let message = Message::Request { from: one.qpns().0, to: 1 << SLOT_SHIFT, sequence: 0, request };
-        let answer = one.send(&message);
+        let answer = one.send(message);
         assert!(matches!(answer, Some(Message::Response { response: Response::Unreachable, .. })));
     }
 
@@ -857,7 +867,7 @@ mod tests {
         let [mut one, other] = [(); 2].map(|()| Fabric::<Plain>::join(home.path()).unwrap());
         let to = other.qpns().0;
         let mut answer = |response| {
-            one.send(&Message::Response { to, sequence: 0, response });
+            one.send(Message::Response { to, sequence: 0, response });
             (one.takes_messages(to), one.outgoing[&other.slot].backlog.len())
         };
         assert!(answer(Response::Data(vec![0; 1 << 20])).0);

@@ -7,6 +7,7 @@
 //! [`place`].
 
 mod address;
+mod backlog;
 pub mod codec;
 pub mod connection;
 mod fabric;

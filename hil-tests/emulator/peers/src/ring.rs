@@ -76,6 +76,17 @@ impl Memory {
         unsafe { self.0.add(index).as_ref() }
     }
 
+    /// Returns `count` words from the one that contains byte number `at` on: those before the end of the data,
+    /// and those from the beginning on. Returns fewer words if the ring has fewer.
+    fn run(&self, at: u64, count: usize) -> [&[AtomicU64]; 2] {
+        // SAFETY: the data are the last `ROOM` bytes of the file, which has `SIZE` bytes for good, so the
+        // words are mapped as long as `self` lives. Both sides use atomic operations only.
+        let data = unsafe { std::slice::from_raw_parts(self.0.add(DATA).as_ptr(), (ROOM / WORD) as usize) };
+        let (before, from) = data.split_at((at % ROOM / WORD) as usize);
+        let first = count.min(from.len());
+        [from.split_at(first).0, before.get(..count - first).unwrap_or(before)]
+    }
+
     /// Returns the word that contains byte number `at` of all bytes that ever pass through the ring.
     fn data(&self, at: u64) -> &AtomicU64 {
         self.word(DATA + (at % ROOM / WORD) as usize)
@@ -159,10 +170,14 @@ impl Writer {
         let (first, rest) = bytes.split_at(first);
         self.begin(used, first);
         let (words, last) = rest.as_chunks();
-        for word in words {
-            self.memory.data(self.written).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-            self.written += WORD;
+        let [first, second] = self.memory.run(self.written, words.len());
+        let (ahead, behind) = words.split_at(first.len());
+        for (places, words) in [(first, ahead), (second, behind)] {
+            for (place, word) in places.iter().zip(words) {
+                place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            }
         }
+        self.written += words.len() as u64 * WORD;
         self.begin(0, last);
     }
 
@@ -203,20 +218,22 @@ pub(crate) struct Reader {
 pub(crate) enum Beginning {
     /// The messages come by this ring.
     Ring(Reader),
-    /// The messages come as bytes of the connection. This many bytes were read into the caller's buffer.
+    /// The messages come as bytes of the connection. This many bytes were appended to the caller's.
     Bytes(usize),
 }
 
 impl Reader {
-    /// Reads the first bytes of a connection, and takes the file of a ring if one comes with them.
+    /// Appends the first bytes of a connection to `out`, `most` at most, unless the file of a ring comes with
+    /// them. Takes this file.
     ///
     /// # Errors
     /// The system's error of the read. [`Errno::INVAL`] for a file that cannot be a ring.
-    pub(crate) fn take(stream: &UnixStream, bytes: &mut [u8]) -> Result<Beginning, Errno> {
+    pub(crate) fn take(stream: &UnixStream, out: &mut Vec<u8>, most: usize) -> Result<Beginning, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut rights, flags)?;
+        let mut bytes = vec![0; most];
+        let received = recvmsg(stream, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags)?;
         let files = rights.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(files) => Some(files),
             _ => None,
@@ -225,7 +242,10 @@ impl Reader {
         let file = files.flatten().collect::<Vec<OwnedFd>>().into_iter().next();
         Ok(match file {
             Some(file) => Beginning::Ring(Self::over(&file)?),
-            None => Beginning::Bytes(received.bytes),
+            None => {
+                out.extend_from_slice(bytes.get(..received.bytes).unwrap_or_default());
+                Beginning::Bytes(received.bytes)
+            }
         })
     }
 
@@ -243,24 +263,31 @@ impl Reader {
         written.checked_sub(self.read).filter(|waiting| *waiting <= ROOM).ok_or(Nonsense)
     }
 
-    /// Fills `room` with the next bytes, as far as there are any. Returns their number.
+    /// Appends the next bytes to `out`, as far as there are any, and `most` at most. Returns their number.
     ///
     /// # Errors
     /// [`Nonsense`] if the writer's position is impossible.
-    pub(crate) fn read(&mut self, room: &mut [u8]) -> Result<usize, Nonsense> {
+    pub(crate) fn append(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, Nonsense> {
         let waiting = self.waiting()?;
-        let length = room.len().min(usize::try_from(waiting).unwrap_or(usize::MAX));
-        let room = room.get_mut(..length).unwrap_or_default();
+        let length = most.min(usize::try_from(waiting).unwrap_or(usize::MAX));
+        out.reserve(length);
+        let free = out.spare_capacity_mut().get_mut(..length).unwrap_or_default();
         let behind = (self.read % WORD) as usize;
         let first = if behind == 0 { 0 } else { length.min(WORD as usize - behind) };
-        let (first, rest) = room.split_at_mut(first);
+        let (first, rest) = free.split_at_mut(first);
         self.copy(behind, first);
         let (words, last) = rest.as_chunks_mut();
-        for word in words {
-            *word = self.memory.data(self.read).load(Ordering::Relaxed).to_ne_bytes();
-            self.read += WORD;
+        let [ahead, wrapped] = self.memory.run(self.read, words.len());
+        let (to_ahead, to_wrapped) = words.split_at_mut(ahead.len());
+        for (words, places) in [(to_ahead, ahead), (to_wrapped, wrapped)] {
+            for (word, place) in words.iter_mut().zip(places) {
+                *word = place.load(Ordering::Relaxed).to_ne_bytes().map(MaybeUninit::new);
+            }
         }
+        self.read += words.len() as u64 * WORD;
         self.copy(0, last);
+        // SAFETY: the first `length` bytes of the free capacity were written: `first`, `words` and `last`.
+        unsafe { out.set_len(out.len() + length) };
         if length > 0 {
             self.memory.word(READ).store(self.read, Ordering::Release);
         }
@@ -268,9 +295,10 @@ impl Reader {
     }
 
     /// Reads bytes of one word, from its byte `behind` on.
-    fn copy(&mut self, behind: usize, out: &mut [u8]) {
+    fn copy(&mut self, behind: usize, out: &mut [MaybeUninit<u8>]) {
         if !out.is_empty() {
             let word = self.memory.data(self.read).load(Ordering::Relaxed).to_ne_bytes();
+            let word = word.map(MaybeUninit::new);
             out.copy_from_slice(word.get(behind..behind + out.len()).unwrap_or_default());
             self.read += out.len() as u64;
         }
@@ -295,8 +323,14 @@ mod tests {
     fn ring() -> (Writer, Reader, [UnixStream; 2]) {
         let (one, other) = UnixStream::pair().unwrap();
         let writer = Writer::hand(&one).unwrap();
-        let Beginning::Ring(reader) = Reader::take(&other, &mut [0; 9]).unwrap() else { panic!("a ring") };
+        let Beginning::Ring(reader) = Reader::take(&other, &mut Vec::new(), 9).unwrap() else {
+            panic!("a ring")
+        };
         (writer, reader, [one, other])
+    }
+
+    fn read(reader: &mut Reader, most: usize) -> Result<usize, Nonsense> {
+        reader.append(&mut Vec::new(), most)
     }
 
     #[test]
@@ -311,13 +345,10 @@ mod tests {
                 |from: usize, length: usize| &bytes[from.min(bytes.len())..(from + length).min(bytes.len())];
             let (first, second) = (turn % 13, 1000 + turn % 29);
             sent += writer.write(&[piece(sent, first), piece(sent + first, second)]);
-            let mut room = [0; 600];
-            let wanted = 500 + turn % 97;
-            let length = reader.read(&mut room[..wanted]).unwrap();
-            got.extend(&room[..length]);
+            reader.append(&mut got, 500 + turn % 97).unwrap();
         }
         assert!(got == bytes);
-        assert_eq!(reader.read(&mut [0; 9]), Ok(0));
+        assert_eq!(read(&mut reader, 9), Ok(0));
     }
 
     #[test]
@@ -327,9 +358,9 @@ mod tests {
         assert_eq!(writer.write(&[&bytes]), ROOM as usize);
         assert_eq!(writer.write(&[&bytes]), 0);
         // Three bytes of a word were read. The word is free only when all its 8 bytes were read.
-        assert_eq!(reader.read(&mut [0; 3]), Ok(3));
+        assert_eq!(read(&mut reader, 3), Ok(3));
         assert_eq!(writer.write(&[&bytes]), 0);
-        assert_eq!(reader.read(&mut [0; 5]), Ok(5));
+        assert_eq!(read(&mut reader, 5), Ok(5));
         assert_eq!(writer.write(&[&bytes]), 8);
     }
 
@@ -337,10 +368,10 @@ mod tests {
     fn impossible_positions_are_refused() {
         let (mut writer, mut reader, _streams) = ring();
         assert_eq!(writer.write(&[b"some bytes"]), 10);
-        assert_eq!(reader.read(&mut [0; 4]), Ok(4));
+        assert_eq!(read(&mut reader, 4), Ok(4));
         for nonsense in [0, 3, 4 + ROOM + 1, u64::MAX] {
             writer.memory.word(WRITTEN).store(nonsense, Ordering::Relaxed);
-            assert_eq!(reader.read(&mut [0; 4]), Err(Nonsense), "{nonsense}");
+            assert_eq!(read(&mut reader, 4), Err(Nonsense), "{nonsense}");
             assert!(!reader.will_sleep());
         }
         for nonsense in [16, 1 << 40, u64::MAX] {
@@ -359,7 +390,7 @@ mod tests {
         writer.write(&[b"1"]);
         assert!(!reader.will_sleep());
         assert!(writer.must_wake() && !writer.must_wake());
-        assert_eq!(reader.read(&mut [0; 2]), Ok(1));
+        assert_eq!(read(&mut reader, 2), Ok(1));
         assert!(reader.will_sleep());
     }
 
@@ -371,7 +402,7 @@ mod tests {
         let mut rights = SendAncillaryBuffer::new(&mut space);
         rights.push(SendAncillaryMessage::ScmRights(&files));
         sendmsg(&one, &[IoSlice::new(&[0])], &mut rights, SendFlags::NOSIGNAL).unwrap();
-        Reader::take(&other, &mut [0; 9])
+        Reader::take(&other, &mut Vec::new(), 9)
     }
 
     #[test]
@@ -400,11 +431,11 @@ mod tests {
     fn a_connection_without_a_file_has_bytes() {
         let (mut one, other) = UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut one, b"four").unwrap();
-        let mut room = [0; 9];
-        assert!(matches!(Reader::take(&other, &mut room), Ok(Beginning::Bytes(4))));
-        assert_eq!(&room[..4], b"four");
-        assert_eq!(Reader::take(&other, &mut room).unwrap_err(), Errno::AGAIN);
+        let mut room = Vec::new();
+        assert!(matches!(Reader::take(&other, &mut room, 9), Ok(Beginning::Bytes(4))));
+        assert_eq!(room, b"four");
+        assert_eq!(Reader::take(&other, &mut room, 9).unwrap_err(), Errno::AGAIN);
         drop(one);
-        assert!(matches!(Reader::take(&other, &mut room), Ok(Beginning::Bytes(0))));
+        assert!(matches!(Reader::take(&other, &mut room, 9), Ok(Beginning::Bytes(0))));
     }
 }

@@ -210,34 +210,36 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     assert_eq!(held(state), [0; 3], "contexts, objects and channels are left");
 }
 
-/// Sends bytes as another process would. Most of them resemble a message: they have a correct length prefix,
-/// a plausible length, and a known kind. A message that decodes must stay the same when it is encoded and
-/// decoded again.
+/// Sends bytes as another process would. Most of them resemble a message: they have correct lengths, a
+/// plausible number of fields, and a known kind. A message that decodes must stay the same when it is encoded
+/// and decoded again.
 fn message(state: &mut State, input: &mut Input<'_>) {
-    const LENGTHS: [usize; 6] = [10, 11, 18, 30, 34, 42];
-    let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
-    let mut body = input.bytes::<64>();
+    const FIELDS: [usize; 7] = [1, 10, 11, 18, 30, 34, 42];
+    let count = if input.below(2) == 0 { input.pick(&FIELDS) } else { input.below(64) };
+    let data = if input.below(2) == 0 { 0 } else { input.below(64) };
+    let mut body = input.bytes::<128>();
     if input.below(4) != 0 {
         // The mask makes kinds, flags and queue pair numbers small. The bytes for kinds of responses and
         // requests keep more bits, since there are more kinds.
         for (at, byte) in body[..16].iter_mut().enumerate() {
-            *byte &= if matches!(at, 9 | 10 | 13) { 7 } else { 3 };
+            *byte &= if matches!(at, 0 | 9 | 10 | 13) { 7 } else { 3 };
         }
     }
-    let told = if input.below(16) == 0 { input.number() as u32 } else { length as u32 };
-    let bytes = [&told.to_le_bytes(), &body[..length]].concat();
-    if let Ok(Some((taken, Packet::Connection(notice)))) = decode(&bytes) {
-        let again = encode_notice(&notice);
-        assert_eq!(decode(&again), Ok(Some((taken, Packet::Connection(notice.clone())))));
-        state.manage(News::Notice(notice));
-    } else if let Ok(Some((taken, Packet::Device(message)))) = decode(&bytes) {
-        let (head, data) = encode(&message);
-        let again = [&head, data].concat();
-        assert_eq!(
-            (again.len(), decode(&again)),
-            (taken, Ok(Some((taken, Packet::Device(message.clone())))))
-        );
-        state.device.deliver(message);
+    let told = if input.below(16) == 0 { input.number() as u32 } else { data as u32 };
+    let bytes = [&told.to_le_bytes(), &[count as u8][..], &body[..count + data]].concat();
+    let Ok(Some(packet)) = decode(&bytes) else { return };
+    match packet {
+        Packet::Connection(notice) => {
+            let again = encode_notice(&notice).bytes();
+            assert_eq!(decode(&again), Ok(Some(Packet::Connection(notice.clone()))));
+            state.manage(News::Notice(notice));
+        }
+        Packet::Device(message) => {
+            let again = encode(message.clone()).bytes();
+            assert_eq!(again, bytes[..again.len()]);
+            state.device.deliver(message);
+        }
+        Packet::Frame(_) => {}
     }
 }
 

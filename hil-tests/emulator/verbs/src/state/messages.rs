@@ -18,7 +18,7 @@ impl State {
         });
         lost.extend(waiting.take_refused());
         for message in lost {
-            waiting.extend(fabric.send(&message));
+            waiting.extend(fabric.send(message));
         }
         any |= !news.is_empty();
         news.into_iter().for_each(|news| self.manage(news));
@@ -30,7 +30,7 @@ impl State {
         let mut any = false;
         while let Some(message) = self.device.take_message() {
             any = true;
-            self.waiting.extend(self.fabric.send(&message));
+            self.waiting.extend(self.fabric.send(message));
         }
         self.fabric.flush();
         any
