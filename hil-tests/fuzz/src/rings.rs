@@ -178,15 +178,15 @@ fn position(near: u64, input: &mut Input<'_>) -> u64 {
     }
 }
 
-/// Bytes that resemble a message.
+/// Bytes that resemble a message: the lengths of data and fields, the fields, the data.
 fn message(input: &mut Input<'_>) -> Vec<u8> {
-    let length = input.below(80) as usize;
-    let mut body = input.bytes(length);
+    let (count, length) = (input.below(50) as u8, input.below(30));
+    let mut body = input.bytes(usize::from(count) + length as usize);
     if let Some(kind) = body.first_mut() {
         *kind %= 8;
     }
-    let told = if input.one_in(16) { input.any() } else { body.len() as u32 };
-    [&told.to_le_bytes(), &body[..]].concat()
+    let told = if input.one_in(16) { input.any() } else { length };
+    [&told.to_le_bytes(), &[count][..], &body].concat()
 }
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -254,9 +254,8 @@ fn step(
             // A long message fills the ring, and takes most of the target's time.
             let longest = if input.one_in(4) { 0x4_0200 } else { 0x1000 };
             let length = input.below(longest) as usize;
-            let mut bytes = (length.saturating_sub(4) as u32).to_le_bytes().to_vec();
-            bytes.resize(length, input.any());
-            hostile.append(&bytes);
+            let head = [&(length as u32).to_le_bytes()[..], &[1, input.any::<u8>() % 8]].concat();
+            hostile.append(&[head, vec![input.any(); length]].concat());
         }
         2 => {
             let at = input.pick(&[WRITTEN, WRITTEN, READ, SLEEPS]);

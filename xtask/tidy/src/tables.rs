@@ -240,6 +240,7 @@ pub(crate) const WORDS: &[Words] = &[
             "hil-tests/emulator/faults/src/emulator.rs",
             "hil-tests/emulator/function/src/memory.rs",
             "hil-tests/emulator/function/tests/client/lent.rs",
+            "hil-tests/emulator/peers/src/copy.rs",
             "hil-tests/emulator/peers/src/ring.rs",
             "hil-tests/emulator/verbs/src/ground/allocator.rs",
             "hil-tests/emulator/verbs/src/ground/direct.rs",

@@ -125,10 +125,8 @@ impl<'a> Path<'a> {
         let length = usize::try_from(length).map_err(|_| Reason::NoRoom { length })?;
         let mut bytes = room(length)?;
         self.walk(plan, |address, length| {
-            let start = bytes.len();
-            bytes.resize(start.saturating_add(length as usize), 0);
-            let part = bytes.get_mut(start..).unwrap_or_default();
-            memory.read(address, part).map_err(|_| Reason::NoMemory { address, length })
+            let appended = memory.append(address, length as usize, &mut bytes);
+            appended.map_err(|_| Reason::NoMemory { address, length })
         })?;
         let Some(transform) = &plan.transform else { return Ok((bytes, None)) };
         let output = transform.transmit(&plan.span, bytes, self.faults)?;

@@ -23,6 +23,17 @@ pub trait Memory {
     /// [`Fault`] where part of the range is outside of the memory; `out` is then unspecified.
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault>;
 
+    /// Appends `length` bytes from `address` on to `out`. Memory that can fill new bytes without zeros first
+    /// has its own implementation.
+    ///
+    /// # Errors
+    /// [`Fault`] where part of the range is outside of the memory; `out` is then unspecified.
+    fn append(&self, address: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let start = out.len();
+        out.resize(start.saturating_add(length), 0);
+        self.read(address, out.get_mut(start..).unwrap_or_default())
+    }
+
     /// Stores `bytes` from `address` on.
     ///
     /// # Errors

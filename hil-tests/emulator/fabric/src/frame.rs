@@ -8,7 +8,7 @@ const LONGEST: usize = 1 << 18;
 const LONGEST_LIST: usize = 1 << 16;
 
 /// The first bytes in a `Hello`, by which gateways recognize the protocol.
-const MAGIC: &[u8; 8] = b"MLX5FAB1";
+const MAGIC: &[u8; 8] = b"MLX5FAB2";
 
 /// A channel: a stream of bytes from a process of one member to a process of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

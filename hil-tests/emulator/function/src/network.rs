@@ -222,14 +222,12 @@ mod tests {
             Device::new(GuestMemory::default(), DeviceProfile { port_gid: own.gid(), ..Default::default() });
         device.join(own.numbers().0, own.numbers().1).unwrap();
         let hostile = || UnixStream::connect(home.path().join("slot-0.socket")).unwrap();
-        let with_length = |body: &[u8]| [&(body.len() as u32).to_le_bytes()[..], body].concat();
-        let mut inputs = vec![vec![0xff; 64], vec![], vec![4, 0, 0, 0, 5], vec![0; 4]];
-        for kind in 0..=8 {
-            for length in [0, 1, 5, 13, 60, 200] {
-                inputs.extend(
-                    [0, 0x55, 0xff].map(|byte| with_length(&[&[kind][..], &vec![byte; length]].concat())),
-                );
-            }
+        let mut inputs = vec![vec![0xff; 64], vec![], vec![4, 0, 0, 0, 1, 5], vec![0; 5]];
+        for (kind, byte) in (0..=8).flat_map(|kind| [0, 0x55, 0xff].map(|byte| (kind, byte))) {
+            // The length of the data, the count of the fields, the fields from the kind on, the data.
+            inputs.extend([(0, 0), (0, 9), (0, 17), (9, 19), (200, 0), (200, 31)].map(|(data, fields)| {
+                [vec![data, 0, 0, 0, fields + 1, kind], vec![byte; (fields + data).into()]].concat()
+            }));
         }
         for input in inputs {
             let mut peer = hostile();

@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// its answer.
 const SHARED: usize = 1 << 12;
 
+/// From this length on, a piece of copied bytes grows no more.
+const LONG: usize = 1 << 16;
+
 /// The bytes that wait, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
@@ -46,7 +49,11 @@ impl Backlog {
 
     /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        if let Some(Piece { bytes: Bytes::Own(last), .. }) = self.pieces.back_mut() {
+        // The memory of a piece is free only when the peer has taken the whole piece, so no piece grows for
+        // ever.
+        if let Some(Piece { bytes: Bytes::Own(last), .. }) = self.pieces.back_mut()
+            && last.len() < LONG
+        {
             last.extend_from_slice(bytes);
         } else if !bytes.is_empty() {
             self.pieces.push_back(Piece { bytes: Bytes::Own(bytes.to_vec()), skipped: 0 });
@@ -114,5 +121,17 @@ mod tests {
             assert!(sent == all, "{from} {part}");
             assert_eq!((backlog.pieces().count(), backlog.take(9)), (0, 0));
         }
+    }
+
+    #[test]
+    fn taken_bytes_do_not_stay_in_memory() {
+        let mut backlog = Backlog::default();
+        backlog.push(&[0; 200]);
+        for _ in 0..10_000 {
+            backlog.push(&[0; 100]);
+            backlog.take(100);
+        }
+        let memory: usize = backlog.pieces.iter().map(|piece| piece.skipped + piece.rest().len()).sum();
+        assert!(backlog.len() == 200 && memory <= LONG + 200, "{memory}");
     }
 }

@@ -1,6 +1,7 @@
 //! The encoding of the messages that the processes of emulated devices send to each other: the length of the
-//! data (4 bytes), the length of the fields (1 byte), the fields, the data. Both ends therefore move the data
-//! as one piece. Bytes of a peer are never trusted: for malformed bytes, the caller ends the connection.
+//! data (4 bytes), the length of the fields (1 byte), the fields, the data. The data are apart from the
+//! fields, so that each end copies them once. Bytes of a peer are never trusted: for malformed bytes, the
+//! caller ends the connection.
 
 use crate::connection::{self, Notice};
 use crate::reader::Reader;
@@ -370,8 +371,8 @@ fn parse_response(reader: &mut Reader<'_>, data: &mut Vec<u8>) -> Option<Respons
     })
 }
 
-/// Reads the cause for which a peer refuses a request: the key and the numbers of the reason. The data are the
-/// name of the reason.
+/// Reads the cause for which a peer refuses a request: the key and the numbers of the reason. The data are
+/// the reason's name.
 fn parse_cause(reader: &mut Reader<'_>, name: &[u8]) -> Option<Cause> {
     let (named, key) = (reader.flag()?, reader.u32()?);
     let values = [reader.u64()?, reader.u64()?, reader.u64()?];
@@ -476,22 +477,25 @@ mod tests {
     fn wrong_lengths_are_refused_and_never_panic() {
         for message in messages() {
             let bytes = encode(message).bytes();
-            let fields = bytes[4];
-            for length in 0..fields {
-                let mut shorter = bytes.clone();
-                shorter[4] = length;
-                assert_eq!(decode(&shorter), Err(Malformed), "{length} of {fields} bytes of fields");
+            for count in (0..=u8::MAX).filter(|count| *count != bytes[4]) {
+                let mut other = [&bytes[..], &[0; 255]].concat();
+                other[4] = count;
+                assert_eq!(decode(&other), Err(Malformed), "{count} instead of {} bytes of fields", bytes[4]);
+            }
+            for length in 0..50 {
+                let mut other = [&bytes[..], &[0; 50]].concat();
+                other[0] = length;
+                let _ = decode(&other);
             }
         }
         let done = encode(Message::Response { to: 2, sequence: 3, response: Response::Done });
-        let surplus = Encoded { data: vec![1].into(), ..done.clone() };
-        let with_data = Encoded::new(|fields| {
-            fields.extend(&done.head[LENGTHS..]);
-            surplus.data
-        });
-        assert_eq!(decode(&with_data.bytes()), Err(Malformed), "data of a message without data");
-        assert_eq!(decode(&[0xff; 8]), Err(Malformed));
-        assert_eq!(decode(&[0; 5]), Err(Malformed), "no fields");
+        let mut with_data = [&done.head[..], &[0]].concat();
+        with_data[0] = 1;
+        assert_eq!(decode(&with_data), Err(Malformed), "data of a message without data");
+        let too_long = [&(LONGEST as u32 + 1).to_le_bytes()[..], &[1]].concat();
+        for malformed in [&[0xff; 8][..], &[0; 5], &too_long] {
+            assert_eq!(decode(malformed), Err(Malformed));
+        }
     }
 
     #[test]

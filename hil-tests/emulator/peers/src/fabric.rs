@@ -15,7 +15,7 @@ use crate::backlog::Backlog;
 use crate::codec::{self, Arriving, Encoded, Packet};
 use crate::connection::Notice;
 use crate::place::{self, ADDRESSES, GATEWAY, LOCK, RINGS, SERVICES, SLOTS, file, prepare};
-use crate::ring::{Beginning, Nonsense, Reader, Writer};
+use crate::ring::{Beginning, Nonsense, ROOM, Reader, Writer};
 use mlx5_faults::{Fault, Place};
 use mlx5_softdev::{Message, Response};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -41,8 +41,9 @@ pub const SLOT_SHIFT: u32 = 16;
 /// Lower numbers stay unused; in the first range they include QP0 and QP1 of InfiniBand.
 const FIRST_QPN: u32 = 0x40;
 
-/// The number of bytes that are read from one peer before the next peer is read.
-const READ_AT_ONCE: usize = 1 << 18;
+/// The number of bytes that are read from one peer before the next peer is read. A ring has no more bytes, so
+/// that one read takes all that a peer has written before its end.
+const READ_AT_ONCE: usize = ROOM as usize;
 
 /// Messages with at least this many bytes of data are written at once. Without a ring, each write is a system
 /// call, so shorter messages wait and are then written together.
@@ -74,7 +75,7 @@ const BRIEF: u32 = 16;
 /// bytes carry no message: they only wake this process.
 const WAKING: usize = 64;
 
-/// The size of the read buffer of a connection in bytes. Longer data are read past the buffer.
+/// The size of the read buffer of a connection in bytes. One system call reads many short messages into it.
 const BUFFER: usize = 1 << 15;
 
 /// The most pieces of bytes that one call writes to a peer.
@@ -552,9 +553,14 @@ impl Incoming {
             Source::Unknown | Source::Bytes => false,
         };
         let mut taken = 0;
-        // Nothing reports the bytes in the read buffer, so none stays there.
-        while taken < READ_AT_ONCE || !self.stream.buffer().is_empty() {
+        loop {
+            // No descriptor is readable because of bytes in the read buffer, so none stays there.
+            let most = READ_AT_ONCE.saturating_sub(taken).max(self.stream.buffer().len());
+            if most == 0 {
+                break;
+            }
             let (place, wanted) = self.message.wanted();
+            let wanted = wanted.min(most);
             let wanted = if H::visit(Place::Wire).is_some() { wanted.min(SHORT) } else { wanted };
             let read = match &mut self.source {
                 Source::Ring(ring) => match ring.append(place, wanted) {
@@ -769,15 +775,19 @@ mod tests {
             let source = &other.incoming[0].source;
             assert_eq!(matches!(source, Source::Ring(_)), has_ring);
             assert_eq!(matches!(source, Source::Bytes), !has_ring);
-            // The last bytes arrive, although the peer has ended.
-            one.send(write(&one, &other, 9, vec![9; 9]));
+            // The last bytes arrive, although the peer has ended. They fill a ring.
+            let room = if has_ring { READ_AT_ONCE } else { 999 };
+            let head = codec::encode(write(&one, &other, 9, vec![])).head.len();
+            let messages = [write(&one, &other, 9, vec![9; room - head])];
+            assert_eq!(one.send(messages[0].clone()), None);
             one.flush();
+            assert!(!one.is_behind());
             drop(one);
             let mut got = Vec::new();
             while !other.incoming.is_empty() {
                 other.exchange(|message| got.push(message), &mut Vec::new());
             }
-            assert_eq!(got.len(), 1);
+            assert!(got == messages);
         }
     }
 
@@ -843,6 +853,30 @@ mod tests {
             good.send(write(&good, &other, 1, vec![1; 8]));
             assert_eq!(carry(&mut good, &mut other, 1).len(), 1);
         }
+    }
+
+    #[test]
+    fn a_peer_that_writes_without_pause_does_not_hold_up_others() {
+        let home = tempfile::tempdir().unwrap();
+        let mut one = Fabric::<Plain>::join(home.path()).unwrap();
+        let mut peer = UnixStream::connect(file(home.path(), 0, SOCKET)).unwrap();
+        // The frame before the others moves them, so that the read buffer ends within a frame.
+        let frames = [
+            vec![codec::encode_frame(&[0; 100]).bytes()],
+            vec![codec::encode_frame(&[0; 4096]).bytes(); 999],
+        ];
+        let bytes = frames.concat().concat();
+        std::thread::scope(|scope| {
+            // The write fails when the test has ended.
+            scope.spawn(move || drop(io::Write::write_all(&mut peer, &bytes)));
+            let (mut news, mut total) = (Vec::new(), 0);
+            while total < 1000 {
+                one.exchange(|_| (), &mut news);
+                assert!(news.len() <= 2 * READ_AT_ONCE / 4096, "{}", news.len());
+                total += news.len();
+                news.clear();
+            }
+        });
     }
 
     #[test]

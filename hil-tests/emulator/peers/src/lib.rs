@@ -3,13 +3,14 @@
 //! Each process has a [`Fabric`]: a slot of the directory, and connections to the processes of other slots.
 //! The preloaded stand-in for the kernel and the emulated PCI function both reach their peers through a
 //! fabric. [`codec`] encodes and decodes messages, and uses [`connection`] for messages of connection
-//! management. A gateway (`mlx5-fabric`) joins the directories of several machines; both have the files of
-//! [`place`].
+//! management. [`copy`] copies bytes that others may change meanwhile. A gateway (`mlx5-fabric`) joins the
+//! directories of several machines; both have the files of [`place`].
 
 mod address;
 mod backlog;
 pub mod codec;
 pub mod connection;
+pub mod copy;
 mod fabric;
 mod patience;
 pub mod place;

@@ -9,6 +9,7 @@
 //! mark takes the mark back, and wakes the reader once.
 #![allow(unsafe_code)]
 
+use crate::copy::copy;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// The bytes of data in a ring, a power of two. A ring soon touches all its memory, and two processes that
 /// talk to each other have two rings, one for each direction. A larger ring would therefore cost memory.
-const ROOM: u64 = 1 << 18;
+pub(crate) const ROOM: u64 = 1 << 18;
 
 /// Indices of words in the page before the data, each in a cache line of its own: the number of bytes that
 /// were ever written, the number that were ever read, and whether the reader sleeps.
@@ -33,14 +34,11 @@ const WRITTEN: usize = 0;
 const READ: usize = 8;
 const SLEEPS: usize = 16;
 
-/// The index of the first word of the data.
-const DATA: usize = 512;
+/// The offset of the data in bytes.
+const DATA: usize = 4096;
 
 /// The bytes of the file: the page of positions, and the data.
-const SIZE: u64 = DATA as u64 * WORD + ROOM;
-
-/// The bytes of a word.
-const WORD: u64 = 8;
+const SIZE: u64 = DATA as u64 + ROOM;
 
 /// The kind of a file system in memory (`TMPFS_MAGIC`), to which files of `memfd_create` belong unless they
 /// consist of huge pages. A reader accepts only a ring in such a file.
@@ -57,7 +55,7 @@ pub(crate) struct Nonsense;
 #[derive(Debug)]
 struct Memory(NonNull<AtomicU64>);
 
-// SAFETY: the mapping belongs to the value alone, and its words are atomic.
+// SAFETY: the mapping belongs to the value alone, on any thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -68,28 +66,44 @@ impl Memory {
         NonNull::new(place.cast()).map(Self).ok_or(Errno::NOMEM)
     }
 
+    /// Returns a word of the page of positions, by one of the constants above.
     fn word(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index < (SIZE / WORD) as usize);
-        // SAFETY: all callers pass an index below `SIZE / WORD`: a constant, or an index that `data`
-        // computes. The file has `SIZE` bytes for good, so the word is mapped as long as `self` lives. The
-        // other process may change the word at any time, and both sides use atomic operations only.
+        // SAFETY: the constants are indices of the first page. The file has `SIZE` bytes for good, so the
+        // word is mapped as long as `self` lives. The other process may change the word at any time, and both
+        // sides use atomic operations only.
         unsafe { self.0.add(index).as_ref() }
     }
 
-    /// Returns `count` words from the one that contains byte number `at` on: those before the end of the data,
-    /// and those from the beginning on. Returns fewer words if the ring has fewer.
-    fn run(&self, at: u64, count: usize) -> [&[AtomicU64]; 2] {
-        // SAFETY: the data are the last `ROOM` bytes of the file, which has `SIZE` bytes for good, so the
-        // words are mapped as long as `self` lives. Both sides use atomic operations only.
-        let data = unsafe { std::slice::from_raw_parts(self.0.add(DATA).as_ptr(), (ROOM / WORD) as usize) };
-        let (before, from) = data.split_at((at % ROOM / WORD) as usize);
-        let first = count.min(from.len());
-        [from.split_at(first).0, before.get(..count - first).unwrap_or(before)]
+    /// Returns the address of byte number `at` of all bytes that ever pass through the ring, and the number
+    /// of bytes from there to the end of the memory.
+    fn place(&self, at: u64) -> (*mut u8, usize) {
+        let offset = at % ROOM;
+        // SAFETY: the file has `SIZE` bytes, so the place is part of the mapping.
+        (unsafe { self.0.as_ptr().cast::<u8>().add(DATA + offset as usize) }, (ROOM - offset) as usize)
     }
 
-    /// Returns the word that contains byte number `at` of all bytes that ever pass through the ring.
-    fn data(&self, at: u64) -> &AtomicU64 {
-        self.word(DATA + (at % ROOM / WORD) as usize)
+    /// Stores bytes from byte number `at` on. Ignores bytes beyond [`ROOM`].
+    fn store(&self, at: u64, bytes: &[u8]) {
+        let (place, left) = self.place(at);
+        let (first, second) = bytes.split_at(bytes.len().min(left));
+        let second = second.get(..ROOM as usize - left).unwrap_or(second);
+        for (place, part) in [(place, first), (self.place(0).0, second)] {
+            // SAFETY: the part fits the memory behind the place, which is mapped as long as `self` lives.
+            // Only such copies access the data, so that the other process may change them at any time.
+            unsafe { copy(place, part.as_ptr(), part.len()) };
+        }
+    }
+
+    /// Fills `out` with the bytes from byte number `at` on. Returns whether all of `out` is filled: a ring
+    /// has at most [`ROOM`] bytes, and memory may fail.
+    fn load(&self, at: u64, out: &mut [MaybeUninit<u8>]) -> bool {
+        let (place, left) = self.place(at);
+        let (first, second) = out.split_at_mut(out.len().min(left));
+        let fits = second.len() <= ROOM as usize - left;
+        fits && [(place, first), (self.place(0).0, second)].into_iter().all(|(place, part)| {
+            // SAFETY: as in `store`.
+            unsafe { copy(part.as_mut_ptr().cast(), place, part.len()) == 0 }
+        })
     }
 }
 
@@ -108,8 +122,6 @@ pub(crate) struct Writer {
     written: u64,
     /// The number of bytes that were ever read, when the writer last looked.
     read: u64,
-    /// The word that contains the position `written`. Only the bytes before this position are valid.
-    begun: [u8; WORD as usize],
 }
 
 impl Writer {
@@ -129,7 +141,7 @@ impl Writer {
         let mut rights = SendAncillaryBuffer::new(&mut space);
         rights.push(SendAncillaryMessage::ScmRights(&files));
         sendmsg(stream, &[IoSlice::new(&[0])], &mut rights, SendFlags::NOSIGNAL)?;
-        Ok(Self { memory, written: 0, read: 0, begun: [0; WORD as usize] })
+        Ok(Self { memory, written: 0, read: 0 })
     }
 
     /// Writes the pieces, one after the other, as far as there is room. Returns the number of written bytes.
@@ -143,7 +155,8 @@ impl Writer {
         let before = self.written;
         for piece in pieces {
             let part = piece.get(..room).unwrap_or(piece);
-            self.append(part);
+            self.memory.store(self.written, part);
+            self.written += part.len() as u64;
             room -= part.len();
         }
         if self.written != before {
@@ -154,40 +167,10 @@ impl Writer {
 
     /// Returns the number of bytes for which there is room, according to the reader's last position.
     fn room(&self) -> usize {
-        // Only whole words become free: the writer stores all 8 bytes of a word at once.
-        let read = self.read - self.read % WORD;
         // A reader that claims to have read more than was written, or to be further behind than possible,
         // gets nothing more.
-        let waiting = self.written.checked_sub(read).filter(|waiting| *waiting <= ROOM).unwrap_or(ROOM);
+        let waiting = self.written.checked_sub(self.read).filter(|waiting| *waiting <= ROOM).unwrap_or(ROOM);
         (ROOM - waiting) as usize
-    }
-
-    /// Stores bytes behind the bytes that are written already. The caller ensures that there is room for
-    /// them.
-    fn append(&mut self, bytes: &[u8]) {
-        let used = (self.written % WORD) as usize;
-        let first = if used == 0 { 0 } else { bytes.len().min(self.begun.len() - used) };
-        let (first, rest) = bytes.split_at(first);
-        self.begin(used, first);
-        let (words, last) = rest.as_chunks();
-        let [first, second] = self.memory.run(self.written, words.len());
-        let (ahead, behind) = words.split_at(first.len());
-        for (places, words) in [(first, ahead), (second, behind)] {
-            for (place, word) in places.iter().zip(words) {
-                place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-            }
-        }
-        self.written += words.len() as u64 * WORD;
-        self.begin(0, last);
-    }
-
-    /// Stores bytes of one word, from its byte `used` on.
-    fn begin(&mut self, used: usize, bytes: &[u8]) {
-        if let Some(place) = self.begun.get_mut(used..used + bytes.len()).filter(|place| !place.is_empty()) {
-            place.copy_from_slice(bytes);
-            self.memory.data(self.written).store(u64::from_ne_bytes(self.begun), Ordering::Relaxed);
-            self.written += bytes.len() as u64;
-        }
     }
 
     /// Writes an impossible position, as a hostile writer could.
@@ -266,42 +249,22 @@ impl Reader {
     /// Appends the next bytes to `out`, as far as there are any, and `most` at most. Returns their number.
     ///
     /// # Errors
-    /// [`Nonsense`] if the writer's position is impossible.
+    /// [`Nonsense`] if the writer's position is impossible, or the memory fails.
     pub(crate) fn append(&mut self, out: &mut Vec<u8>, most: usize) -> Result<usize, Nonsense> {
         let waiting = self.waiting()?;
         let length = most.min(usize::try_from(waiting).unwrap_or(usize::MAX));
         out.reserve(length);
         let free = out.spare_capacity_mut().get_mut(..length).unwrap_or_default();
-        let behind = (self.read % WORD) as usize;
-        let first = if behind == 0 { 0 } else { length.min(WORD as usize - behind) };
-        let (first, rest) = free.split_at_mut(first);
-        self.copy(behind, first);
-        let (words, last) = rest.as_chunks_mut();
-        let [ahead, wrapped] = self.memory.run(self.read, words.len());
-        let (to_ahead, to_wrapped) = words.split_at_mut(ahead.len());
-        for (words, places) in [(to_ahead, ahead), (to_wrapped, wrapped)] {
-            for (word, place) in words.iter_mut().zip(places) {
-                *word = place.load(Ordering::Relaxed).to_ne_bytes().map(MaybeUninit::new);
-            }
+        if !self.memory.load(self.read, free) {
+            return Err(Nonsense);
         }
-        self.read += words.len() as u64 * WORD;
-        self.copy(0, last);
-        // SAFETY: the first `length` bytes of the free capacity were written: `first`, `words` and `last`.
+        self.read += length as u64;
+        // SAFETY: the load has filled the first `length` bytes of the free capacity.
         unsafe { out.set_len(out.len() + length) };
         if length > 0 {
             self.memory.word(READ).store(self.read, Ordering::Release);
         }
         Ok(length)
-    }
-
-    /// Reads bytes of one word, from its byte `behind` on.
-    fn copy(&mut self, behind: usize, out: &mut [MaybeUninit<u8>]) {
-        if !out.is_empty() {
-            let word = self.memory.data(self.read).load(Ordering::Relaxed).to_ne_bytes();
-            let word = word.map(MaybeUninit::new);
-            out.copy_from_slice(word.get(behind..behind + out.len()).unwrap_or_default());
-            self.read += out.len() as u64;
-        }
     }
 
     /// Marks that this process is about to sleep, so that the writer wakes it. Returns whether it may sleep,
@@ -357,11 +320,9 @@ mod tests {
         let bytes = vec![7; ROOM as usize + 9];
         assert_eq!(writer.write(&[&bytes]), ROOM as usize);
         assert_eq!(writer.write(&[&bytes]), 0);
-        // Three bytes of a word were read. The word is free only when all its 8 bytes were read.
         assert_eq!(read(&mut reader, 3), Ok(3));
+        assert_eq!(writer.write(&[&bytes]), 3);
         assert_eq!(writer.write(&[&bytes]), 0);
-        assert_eq!(read(&mut reader, 5), Ok(5));
-        assert_eq!(writer.write(&[&bytes]), 8);
     }
 
     #[test]

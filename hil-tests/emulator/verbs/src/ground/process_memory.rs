@@ -97,6 +97,16 @@ impl Memory for ProcessMemory {
         if is_done { Ok(()) } else { Err(Fault { address, length: length as u64 }) }
     }
 
+    fn append(&self, address: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if !direct::survives() {
+            let start = out.len();
+            out.resize(start.saturating_add(length), 0);
+            return self.read(address, out.get_mut(start..).unwrap_or_default());
+        }
+        let is_done = is_visible(address, length as u64) && direct::append(out, address, length);
+        if is_done { Ok(()) } else { Err(Fault { address, length: length as u64 }) }
+    }
+
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         let fault = Fault { address, length: bytes.len() as u64 };
         let is_done = is_visible(address, fault.length)

@@ -311,9 +311,12 @@ mod tests {
                 let last = end - length as u64;
                 assert!(direct::store(last, sent) && direct::load(&mut got, last), "{length}");
                 assert_eq!(got, sent);
-                for address in [last + 1, end, 8, 1 << 63, u64::MAX - 3] {
+                for address in (last + 1..=end).chain([8, 1 << 63, u64::MAX - 3]) {
                     assert!(!direct::store(address, sent), "{length} {address:#x}");
                     assert!(!direct::load(&mut got, address), "{length} {address:#x}");
+                    let mut appended = vec![1];
+                    assert!(!direct::append(&mut appended, address, length), "{length} {address:#x}");
+                    assert_eq!(appended, [1]);
                 }
             }
         });
